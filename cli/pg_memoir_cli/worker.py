@@ -91,8 +91,8 @@ def run_reader(
     once: bool = False,
     stop: threading.Event | None = None,
 ) -> int:
-    """Looks through turns for secrets where the server has no PL/Python, until `stop` is set, or until none is left with
-    `once`; returns how many turns were read. Until then they are not embedded and not sent to a model."""
+    """Looks through turns for secrets where the server has no PL/Python, until `stop` is set, or until none is left
+    with `once`; returns how many turns were read. Until then they are not embedded and not sent to a model."""
     from pg_memoir_language.secrets import secret_kinds
 
     def step() -> Step:

@@ -1,1 +1,1 @@
-"""Reads language for pg_memoir: texts in, typed facts out. Needs no database and does no I/O but reading its own data."""
+"""Reads language for pg_memoir: texts in, typed facts out. Needs no database, and reads no file but its own data."""

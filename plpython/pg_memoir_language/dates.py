@@ -13,7 +13,8 @@ from .patterns import Pattern, compile_pattern
 from .text import choices, listed
 
 MONTH_NAMES = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October","
+    " "November", "December",
 )  # fmt: skip
 SEASON_MONTHS = {"spring": 3, "summer": 6, "winter": 12}
 LONGEST = 600
@@ -21,7 +22,7 @@ LONGEST = 600
 
 @dataclass
 class Span:
-    """What a text says of a time instead, and the days that it means; `until` excluded. `said` None: "on" and the day."""
+    """What a text says of a time instead, and the days that it means, `until` excluded. `said` None: "on" the day."""
 
     said: str | None = None
     start: date | None = None

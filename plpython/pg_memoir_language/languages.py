@@ -47,7 +47,8 @@ SCRIPTS = (
     ("kana", r"[\u3040-\u30ff]"), ("hangul", r"[\uac00-\ud7af]"), ("han", r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"),
     ("cyrillic", r"[\u0400-\u052f]"), ("arabic", r"[\u0600-\u06ff\u0750-\u077f]"), ("devanagari", r"[\u0900-\u097f]"),
     ("thai", r"[\u0e00-\u0e7f]"), ("greek", r"[\u0370-\u03ff\u1f00-\u1fff]"), ("hebrew", r"[\u0590-\u05ff]"),
-    ("tamil", r"[\u0b80-\u0bff]"), ("lao", r"[\u0e80-\u0eff]"), ("khmer", r"[\u1780-\u17ff]"), ("burmese", r"[\u1000-\u109f]"),
+    ("tamil", r"[\u0b80-\u0bff]"), ("lao", r"[\u0e80-\u0eff]"), ("khmer", r"[\u1780-\u17ff]"),
+    ("burmese", r"[\u1000-\u109f]"),
 )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ def compile_pattern(
 
 
 def _end_only(pattern: str) -> str:
-    """Make $ match at the very end alone, as it does in PostgreSQL; in Python it also matches before a last line feed."""
+    """Make $ match at the very end alone, as it does in PostgreSQL. In Python it also matches before a line feed."""
     parts, at, bracket = [], 0, False
     while at < len(pattern):
         character = pattern[at]

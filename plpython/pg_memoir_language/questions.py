@@ -129,7 +129,8 @@ def find_times(text: str) -> Times:
     months = data.entries("english", "months")
     found = Times()
     named = compile_pattern(
-        rf"\m(?:(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? )?({join_choices(months)})\M(?: (\d{{1,2}})(?:st|nd|rd|th)?\M)?,?(?: (\d{{4}})\M)?",
+        rf"\m(?:(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? )?({join_choices(months)})\M(?: (\d{{1,2}})(?:st|nd|rd"
+        rf"|th)?\M)?,?(?: (\d{{4}})\M)?",
         longest=True,
     )
     for match in named.finditer(query):

@@ -246,31 +246,37 @@ def _bare(value: str) -> str:
 
 @cache
 def _no_value() -> Pattern[str]:
-    """Match what is no value by its look: a placeholder, an expression, a path, an address, a date, a version, an amount, the
-    name of an algorithm."""
+    """Match what is no value by its look: a placeholder, an expression, a path, an address, a date, a version, an
+    amount, the name of an algorithm."""
     return compile_pattern(
-        r"^[<\[{(%!]|^\*\*|^\$[a-z_{(]|^@[a-z_.]+\(?$|^(?:list|dict|set|tuple|optional|array|string|map|union)\[|^:[a-z_]+$"
+        r"^[<\[{(%!]|^\*\*|^\$[a-z_{(]|^@[a-z_.]+\(?$|^(?:list|dict|set|tuple|optional|array|string|map|union)\["
+        r"|^:[a-z_]+$"
         r"|^[*•●.x_?-]+$|[*•●]{3}|x{4}|\.{3}|…|0{8}"
         r"""|\$[{(]|(?<![A-Za-z0-9])[$][a-z_]{3}|\{\{|<%|%\(|%s|[a-z]\[["']|\(\)"""
         rf"|^(?:{join_choices(data.entries('english', 'placeholders'))})$"
-        r"|(?:^|[-_. ])(?:your|example|placeholder|change|changeme|replace|insert|redacted|dummy|withheld|goes)(?:[-_. ]|$)"
+        r"|(?:^|[-_. ])(?:your|example|placeholder|change|changeme|replace|insert|redacted|dummy|withheld"
+        r"|goes)(?:[-_. ]|$)"
         r"|^(?:[~.]*/[^ ]*/|/[a-z]+|\./|[a-z]:\\|[a-z]+://"
         r"|(?:op|arn|vault|file|env|ssm|secretsmanager|projects|sops|enc|ref|keyring|pass)[:/!\[])"
-        r"|\.(?:txt|pem|key|json|ya?ml|env|py|js|ts|tsx|md|html?|php|rb|go|java|pdf|png|jpe?g|cfg|conf|ini|crt|cer|p12|pub"
+        r"|\.(?:txt|pem|key|json|ya?ml|env|py|js|ts|tsx|md|html?|php|rb|go|java|pdf|png|jpe?g|cfg|conf|ini|crt"
+        r"|cer|p12|pub"
         r"|sh|sql|com|org|net|kdbx?|gpg|csv)$"
-        r"|^[0-9]{1,4}[-/.:][0-9]{1,2}(?:[-/.:T][0-9:.TZ+-]*)?$|^v?[0-9]+(?:\.[0-9]+)+$|^[0-9]{1,3}$|^[0-9]+(?:[.,][0-9]+)+$"
+        r"|^[0-9]{1,4}[-/.:][0-9]{1,2}(?:[-/.:T][0-9:.TZ+-]*)?$|^v?[0-9]+(?:\.[0-9]+)+$|^[0-9]{1,3}$"
+        r"|^[0-9]+(?:[.,][0-9]+)+$"
         r"|^[0-9.,]+-?(?:px|m?s|[kmgt]i?b|[kmgt]|days?|chars?|characters?|digits?|bits?|bytes?|st|nd|rd|th|x|%|h|hours?"
         r"|min|mins|minutes?|years?|times|eur|usd|€|am|pm|ft|cm|mm|km|w|v)$"
-        r"|^(?:sha[-_]?[0-9]+|md[45]|utf-?(?:8|16)|base-?(?:16|32|58|64)|o?auth-?[12]|argon2(?:id|i|d)?|pbkdf2\S*|rsa-?[0-9]*"
+        r"|^(?:sha[-_]?[0-9]+|md[45]|utf-?(?:8|16)|base-?(?:16|32|58|64)|o?auth-?[12]|argon2(?:id|i|d)?"
+        r"|pbkdf2\S*|rsa-?[0-9]*"
         r"|aes-?[0-9]\S*|ed25519|x509|x25519|hmac\S*|[rhep]s(?:256|384|512)"
-        r"|[2u]fa?2?|fido2?|web[1-4]|python[23]|ipv[46]|k8s|s3|ec2|win(?:dows)?[0-9]+|wpa[23]?|http/?[123]|bcrypt2?|scrypt"
+        r"|[2u]fa?2?|fido2?|web[1-4]|python[23]|ipv[46]|k8s|s3|ec2|win(?:dows)?[0-9]+|wpa[23]?|http/?[123]"
+        r"|bcrypt2?|scrypt"
         r"|pkcs#?[0-9]+|[0-9]+-?(?:factor|step)|step[0-9]+|v[0-9]+|p[0-9]|q[1-4])$",
         True,
     )
 
 
 def _strength(value: str, is_quoted: bool) -> int:
-    """Return what a value may be by its look: 0 none, 1 a word or a plain number, 2 mixed as passwords are, 3 random."""
+    """Return what a value may be by its look: 0 none, 1 a word or number, 2 mixed as passwords are, 3 random."""
     plain = value.rstrip(".,:;!?")
     if plain == "" or _no_value().search(plain):
         return 0
@@ -319,9 +325,11 @@ def _is_sample(value: str) -> bool:
     """Return whether a value is what examples and tests use for a password."""
     return (
         compile_pattern(
-            r"^(?:(?:my|your|the|a|some|any|test|wrong|invalid|valid|new|old|good|bad|correct|strong|secure|super|very|secret"
+            r"^(?:(?:my|your|the|a|some|any|test|wrong|invalid|valid|new|old|good|bad|correct|strong|secure"
+            r"|super|very|secret"
             r"|default|admin|user|db|root|plain|hashed|example|sample|fake|mock|dummy|another|different)[-_]?){0,4}"
-            r"(?:pass(?:word|wd|phrase)?|p[a@]ssw[o0]rd|pwd|secret|token|test|admin|user|key|changeme|qwerty|letmein|hunter2"
+            r"(?:pass(?:word|wd|phrase)?|p[a@]ssw[o0]rd|pwd|secret|token|test|admin|user|key|changeme|qwerty"
+            r"|letmein|hunter2"
             r"|hash)?(?:[-_]?(?:key|hash|value|here|string))?[-_!@#$]*(?:1|12|123|1234|12345|123456|[0-9])?[!@#$]*$",
             True,
         ).search(value)
@@ -332,7 +340,8 @@ def _is_sample(value: str) -> bool:
 # Values behind names -----------------------------------------------------------------------------------------------
 
 CLOSING = (
-    r"(?:[_-](?:base|prod|production|dev|development|stag(?:e|ing)|test|live|local|main|primary|secondary|old|new|current"
+    r"(?:[_-](?:base|prod|production|dev|development|stag(?:e|ing)|test|live|local|main|primary|secondary|old"
+    r"|new|current"
     r"|next|backup|value|string|plain|raw|default|v?[0-9]{1,2})(?![A-Za-z0-9]))??"
     r"""["'`»“”*_\\\])}>」』]{0,8}?"""
 )
@@ -342,8 +351,8 @@ UNSPACED = ("chinese", "japanese", "korean", "thai")
 
 @dataclass(frozen=True)
 class Named:
-    """A value and how it is linked to its name: `option` holds the dashes of an option before the name, `end` what ends the
-    sentence behind the value."""
+    """A value and how it is linked to its name: `option` holds the dashes of an option before the name, `end` what
+    ends the sentence behind the value."""
 
     option: str | None
     name: str
@@ -362,8 +371,8 @@ class Named:
 
 @cache
 def _link(language: str) -> Pattern[str]:
-    """Match the link between a name and its value: a suffix of the name, what closes around it, words that say whose it is; then a
-    sign, a word for "is", or a blank before what no word is."""
+    """Match the link between a name and its value: a suffix of the name, what closes around it, words that say whose it is;
+    then a sign, a word for "is", or a blank before what no word is."""
     says = join_choices(data.entries(language, "password_says"))
     of = join_choices(data.entries(language, "password_of")) or "for|of|to|on|at|in|from"
     if language in UNSPACED:
@@ -372,7 +381,8 @@ def _link(language: str) -> Pattern[str]:
     else:
         closing = rf"""{CLOSING}(?:[ \t]+\([^()\n]{{1,60}}\)|[ \t]+(?:{of})(?:[ \t][^\n.:;!?="]{{0,60}}?)?)??"""
         ways = (
-            rf"|(?:[ \t]+|(?=[,.;’']))(?:{says})(?:[ \t]*[:：][ \t]*|[ \t]+(?:(?:now|still|just|currently|actually|simply"
+            rf"|(?:[ \t]+|(?=[,.;’']))(?:{says})(?:[ \t]*[:：][ \t]*|[ \t]+(?:(?:now|still|just|currently"
+            rf"|actually|simply"
             r"|ahora|jetzt|nun|maintenant)[ \t]+)?(?:[:：][ \t]*)?)"
             r"""|[ \t]+(?=\S*[0-9@#$%^&*!=+~"'`]|[a-z]+(?:-[a-z]+){3})"""
         )
@@ -388,7 +398,8 @@ def _find_link(rest: str, language: str) -> tuple[str, str, str | None] | None:
     if not value:
         return None
     end = compile_pattern(
-        r"^(?:\s*(?:[.,;!?)\n]|\Z)|[ \t]+(?:and|but|so|und|y|et|e|en)(?=[ \t])|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])"
+        r"^(?:\s*(?:[.,;!?)\n]|\Z)|[ \t]+(?:and|but|so|und|y|et|e|en)(?=[ \t])"
+        r"|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])"
     ).match(rest[link.end() + value.end() :])
     return link[2], value[0], end[0] if end else None
 
@@ -627,14 +638,18 @@ def _is_denied(before: str) -> bool:
         return True
     denied = (
         r"(?:phone|mobile|tele?fon|tel|cell|call|fax|sms|whatsapp|handy|m[oó]vil|номер телефона|电话|手机|電話|전화"
-        r"|order|invoice|tracking|parcel|shipment|shipping|ticket|booking|reservation|imei|serial|isbn|ean|upc|gtin|sku|part"
-        r"|article|item|model|ref|reference|case|bestell|auftrags|rechnungs|sendungs|artikel|kunden|pedido|factura|commande"
-        r"|facture|suivi|encomenda|ordine|fattura|zam[oó]wieni|заказ|трек|订单|単号|快递|注文|주문|송장|timestamp|version|commit|id)"
+        r"|order|invoice|tracking|parcel|shipment|shipping|ticket|booking|reservation|imei|serial|isbn|ean|upc"
+        r"|gtin|sku|part"
+        r"|article|item|model|ref|reference|case|bestell|auftrags|rechnungs|sendungs|artikel|kunden|pedido"
+        r"|factura|commande"
+        r"|facture|suivi|encomenda|ordine|fattura|zam[oó]wieni|заказ|трек|订单|単号|快递|注文|주문|송장|timestamp|version"
+        r"|commit|id)"
         r"(?:[-_ ]?(?:numbers?|nummer|no|nr|num|n[°º]|id|code|#|号码?|番号|번호|me(?: on| at)?|us(?: on| at)?|is|was"
         r"|number is))*[ .:#=(]*$"
     )
     meant = (
-        r"(?:card|visa|mastercard|amex|iban|karte|tarjeta|carte|cart[aã]o|ssn|social|national|personal|identity|tax|dni|nif)"
+        r"(?:card|visa|mastercard|amex|iban|karte|tarjeta|carte|cart[aã]o|ssn|social|national|personal|identity"
+        r"|tax|dni|nif)"
         r"[^.\n]{0,30}$"
     )
     return bool(compile_pattern(denied, True).search(before)) and not compile_pattern(meant, True).search(before)
@@ -685,7 +700,8 @@ def _codes(piece: str, lower: str) -> Iterator[Secret]:
         yield Secret("one-time code" if codes.search(name[1]) else "PIN", number)
     sent = (
         r"(?<![0-9A-Za-z.-])((?:[A-Z]-)?[0-9]{4,8})\s+(?:is|ist|es|est|è|é)\s+"
-        r"(?:your|the|my|ihr|dein|mein|tu|su|votre|seu|il tuo)\s[^\n.0-9]*?(?:code|otp|tan|c[oó]digo|codice|pin)(?![a-z])"
+        r"(?:your|the|my|ihr|dein|mein|tu|su|votre|seu|il tuo)\s[^\n.0-9]*?(?:code|otp|tan|c[oó]digo|codice"
+        r"|pin)(?![a-z])"
     )
     for found in compile_pattern(sent, True).finditer(piece):
         yield Secret("one-time code", found[1])
@@ -716,7 +732,8 @@ def _seed_phrases(text: str, pieces: list[str]) -> Iterator[Secret]:
         listed = compile_pattern(rf"(?<![A-Za-z'’-])({word}(?:[\s,]{{1,3}}{word}){{11,}})(?![A-Za-z'’-])")
         found += [phrase[1] for piece in pieces for phrase in listed.finditer(piece)]
     common = set(
-        "the and for are was but his her had has not from have been were which their would could our its them please with"
+        "the and for are was but his her had has not from have been were which their would could our its them"
+        " please with"
         .split()
     )  # fmt: skip
     for phrase in found:

@@ -331,7 +331,7 @@ def _count_specifics(said: str, form: str) -> int:
 
 
 def extract_sentences(text: str, turn: Turn, text_no: int) -> list[Extracted]:
-    """Return what extraction rules make of the sentences of a turn; `text`: the turn's without what is taken already."""
+    """Return what extraction rules make of the sentences of a turn; `text` is the turn's without what is taken."""
     rules = extraction_rules(turn.language)
     if not rules:
         return []
@@ -383,7 +383,8 @@ ERROR = (
 )
 VALUE = (
     r'"?\m((order|ticket|invoice|booking|reservation|confirmation|reference|tracking|case|claim|refund|issue|account'
-    r"|customer|transaction|shipment|flight)[_ -]?(id|number|no|nr|code|ref|key)|(grand[_ -]?)?total([_ -]?(price|amount"
+    r"|customer|transaction|shipment|flight)[_ -]?(id|number|no|nr|code|ref|key)"
+    r"|(grand[_ -]?)?total([_ -]?(price|amount"
     r'|cost|due))?|balance|amount[_ -]?due)\M"? ?[:=#]+ ?"?([[:alnum:]$€£][[:alnum:].,:/_-]{0,40})"?'
 )
 MOST_VALUES, MOST_TRIES = 3, 20
@@ -522,8 +523,8 @@ def read_statement(content: str) -> dict[str, Any] | None:
 
 
 def find_memories(turns: Sequence[Turn], requests: Sequence[tuple[int, int, int]]) -> list[Extracted]:
-    """Return what rules find in turns, which count from 1: what persons say of themselves, clause by clause; of the rest
-    sentences worth keeping; of tools errors, identifiers and totals.
+    """Return what rules find in turns, which count from 1: what persons say of themselves, clause by clause; of
+    the rest sentences worth keeping; of tools errors, identifiers and totals.
 
     `requests`: spans (turn, start, length) of requests to forget, which are no memories.
     """

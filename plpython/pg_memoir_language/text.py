@@ -326,7 +326,8 @@ def bare(sentence: str) -> str:
     text = without_opening(compile_pattern("[ ]+").sub(" ", text).strip(" "))
     addressed = (
         r"^(?!(no|nope|sorry|wait|wrong|correction|yesterday|tomorrow|(last|next|on) [[:alpha:]]+"
-        r"|(after|before|during|since|despite|besides) (that|this|it|those)),)[[:alpha:]]+( [[:alpha:]]+)?, (?=(i|my|we|our) )"
+        r"|(after|before|during|since|despite|besides) (that|this|it"
+        r"|those)),)[[:alpha:]]+( [[:alpha:]]+)?, (?=(i|my|we|our) )"
     )
     return replace_first(addressed, "", text, False)
 

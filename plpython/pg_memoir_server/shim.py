@@ -77,7 +77,7 @@ def embed_local(model: str, texts: list[str], config: str) -> tuple[list[Any] | 
 
 
 def read_language(function: str, text: str, socket: str | None) -> Any:
-    """The answer of a function of pg_memoir_language, by the model server or by this process; None without the package."""
+    """The answer of a function of pg_memoir_language, by the model server or this process; None without the package."""
     from . import embed_client
 
     if socket and os.path.exists(socket):

@@ -61,12 +61,12 @@ begin
     'weak', coalesce((v.arms ->> 'weak')::boolean, false));
 end $$;
 comment on function memoir.recall_beside(text, text, text, integer, integer, integer, real[], text) is
-  'Returns what to set beside the newest message of a list that the application keeps itself: {"text": profile and recall,
-fenced, or empty; "items": ids of what it shows, "profile_version", "tokens" of the recall, "compile_id", "warnings",
-"weak"}. p_shown_from: the first turn of the session that the list still shows, null or 0: all of them. p_said: what
-the list says beside these; what stands there word by word is not recalled. p_profile_version: the profile that the
-list shows already; that version is not repeated. Where nothing matches well ("weak") there is no recall. The session
-need not be there yet. Writes unlogged statistics only. Raises PM001, PM010, PM014, PM030.';
+  'Returns what to set beside the newest message of a list that the application keeps itself: {"text": profile and
+recall, fenced, or empty; "items": ids of what it shows, "profile_version", "tokens" of the recall, "compile_id",
+"warnings", "weak"}. p_shown_from: the first turn of the session that the list still shows, null or 0: all of them.
+p_said: what the list says beside these; what stands there word by word is not recalled. p_profile_version: the
+profile that the list shows already; that version is not repeated. Where nothing matches well ("weak") there is no
+recall. The session need not be there yet. Writes unlogged statistics only. Raises PM001, PM010, PM014, PM030.';
 
 -- Is anything of what a message shows forgotten, retracted, erased or secret by now?
 create or replace function _memoir.is_withdrawn(p_user_id uuid, p_items jsonb)

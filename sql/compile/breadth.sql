@@ -2,9 +2,9 @@
 -- places, so its recall has more and shorter lines, spread over the sessions that match. Where no question says so but
 -- scores fall evenly, only what is beyond half the budget is shortened.
 
--- Returns how lines are weighed and cut for a shape of answer: order of events, summary, several things, or even scores;
--- null where one place has the answer. p_own: it is about what the speaker himself said. bench/evidence.py shows what the
--- numbers bring.
+-- Returns how lines are weighed and cut for a shape of answer: order of events, summary, several things, or even
+-- scores; null where one place has the answer. p_own: it is about what the speaker himself said. bench/evidence.py
+-- shows what the numbers bring.
 create or replace function _memoir.breadth(p_shape text, p_own boolean)
 returns _memoir.breadth language sql immutable as $$
   select (p.shape, p_own, p.power, p.fall, case when p_own then 0 else p.answer end, p.stub, p.excerpt, p.longest)

@@ -66,12 +66,12 @@ begin
   order by m.recorded_at desc, m.memory_id desc limit p_limit;
 end $$;
 comment on function memoir.list_memories(text, text[], text[], text[], text, text, text, uuid, integer) is
-  'Lists what is known about a user, newest first, at most p_limit (1000) a page: p_after_memory is the last memory_id of
-the page before. Objects (tool results, files …), which say where a text stands in the turns, only where p_types names
-theirs. Filters: states (active; {} for all: superseded, invalidated, expired, forgotten, …), types, tags (any of
-them), category, project, the session it was said in. session: where it was said; scope local: known there only. tokens
-as counted when stored; trust and confidence from 0 to 1. A forgotten text is not shown. Raises PM001, PM003, PM004,
-PM014.';
+  'Lists what is known about a user, newest first, at most p_limit (1000) a page: p_after_memory is the last memory_id
+of the page before. Objects (tool results, files …), which say where a text stands in the turns, only where p_types
+names theirs. Filters: states (active; {} for all: superseded, invalidated, expired, forgotten, …), types, tags (any
+of them), category, project, the session it was said in. session: where it was said; scope local: known there only.
+tokens as counted when stored; trust and confidence from 0 to 1. A forgotten text is not shown. Raises PM001, PM003,
+PM004, PM014.';
 
 create or replace function memoir.list_sessions(p_user text, p_project text default null, p_status text default null,
   p_after_session text default null, p_limit integer default 100)
@@ -124,9 +124,9 @@ begin
   group by 1, 2 order by 4 desc, 1, 2;
 end $$;
 comment on function memoir.list_speakers(text, text) is
-  'Lists the speakers of a user''s sessions (or in one): the name of the messages, or the role where they have none, with how
-many sessions and turns that say anything, the first and the last. Those who said most come first. Raises PM001,
-PM003.';
+  'Lists the speakers of a user''s sessions (or in one): the name of the messages, or the role where they have none,
+with how many sessions and turns that say anything, the first and the last. Those who said most come first. Raises
+PM001, PM003.';
 
 create or replace function memoir.memory_index(p_user text, p_query text, p_session text default null,
   p_limit integer default 20, p_types text[] default null, p_tags text[] default null, p_category text default null,
@@ -390,6 +390,6 @@ begin
   end loop;
 end $$;
 comment on function memoir.memory_graph(text, uuid, integer, integer) is
-  'Lists the relations of a memory: every relation within p_hops (5 at most) steps in either direction, nearest first, at most
-p_limit (1000); lines of at most 120 characters. Relations as in relate, and those that corrections, consolidation and
-conflicts leave. Raises PM001, PM004, PM014.';
+  'Lists the relations of a memory: every relation within p_hops (5 at most) steps in either direction, nearest first,
+at most p_limit (1000); lines of at most 120 characters. Relations as in relate, and those that corrections,
+consolidation and conflicts leave. Raises PM001, PM004, PM014.';

@@ -207,7 +207,7 @@ begin
   order by f.recorded_at desc, f.fault_id limit p_limit;
 end $$;
 comment on function memoir.list_faults(text, text, integer) is
-  'Lists what models needed of objects and were not shown, newest first, of one session or of all: when, session, turn_index,
-fault (micro_fault: a question answered from it, full_restore, page_fault: fetched again, entropy_triggered), object,
-type and content (its line), the fidelity at which it was shown, tokens of the answer, tokens that it avoided,
-latency_ms. Raises PM001, PM003, PM014.';
+  'Lists what models needed of objects and were not shown, newest first, of one session or of all: when, session,
+turn_index, fault (micro_fault: a question answered from it, full_restore, page_fault: fetched again,
+entropy_triggered), object, type and content (its line), the fidelity at which it was shown, tokens of the answer,
+tokens that it avoided, latency_ms. Raises PM001, PM003, PM014.';

@@ -243,8 +243,9 @@ begin
 end $$;
 comment on function memoir.learn_weights(text, boolean, integer, integer, real) is
   'Learns the weights of the ranking anew from the newest p_compiles of a user''s ledger: that what was used
-(credit_recall;
-validations within a day) comes before what was shown and was not. p_prior keeps the weights near those now used. Returns {"compiles", "pairs", "old", "new", "held_out": {"compiles",
-"before", "after", "gain"}, "applied"}: held_out is the share of pairs in the right order in the newest fifth, which the weights measured there had not seen.
-With p_apply the new weights become the user''s own ranking profile, if that gained; reset_ranking_profile takes them back. Writes users and audit_log then, else
-nothing. Raises PM001, PM002, PM014, PM025 (too little evidence: fewer than p_least compiles).';
+(credit_recall; validations within a day) comes before what was shown and was not. p_prior keeps the weights near
+those now used. Returns {"compiles", "pairs", "old", "new", "held_out": {"compiles", "before", "after", "gain"},
+"applied"}: held_out is the share of pairs in the right order in the newest fifth, which the weights measured there
+had not seen. With p_apply the new weights become the user''s own ranking profile, if that gained;
+reset_ranking_profile takes them back. Writes users and audit_log then, else nothing. Raises PM001, PM002, PM014,
+PM025 (too little evidence: fewer than p_least compiles).';

@@ -85,13 +85,13 @@ begin
   return query select * from _memoir.forms_of(v_caller, v_session, v.counters, v_frame);
 end $$;
 comment on function memoir.window_forms(text, text, integer, boolean) is
-  'Lists what stands for which parts of a session''s messages now, for a list that its client keeps: per part turn_index,
-role, tool_call_id (of a result, or of the call whose argument it is), call_no (0: the content of the turn, else which
-call) and argument (path in its arguments), object (its name), fidelity (detailed, compact, stub, not shown), content
-(the text to show in its place, the same bytes until the next moment), tokens, full_tokens, reason. p_budget: tokens
-that the conversation may take (default: of the session''s model). p_changed: the client changed its past itself, so
-now is a moment. What is due moves first. Writes session_windows, shown_forms, fidelity_transitions, memory_renditions.
-Raises PM001, PM003, PM014.';
+  'Lists what stands for which parts of a session''s messages now, for a list that its client keeps: per part
+turn_index, role, tool_call_id (of a result, or of the call whose argument it is), call_no (0: the content of the
+turn, else which call) and argument (path in its arguments), object (its name), fidelity (detailed, compact, stub, not
+shown), content (the text to show in its place, the same bytes until the next moment), tokens, full_tokens, reason.
+p_budget: tokens that the conversation may take (default: of the session''s model). p_changed: the client changed its
+past itself, so now is a moment. What is due moves first. Writes session_windows, shown_forms, fidelity_transitions,
+memory_renditions. Raises PM001, PM003, PM014.';
 
 -- Forms in force: of objects as they are shown, of those whose steps are lines their stubs, of those that left a word.
 create or replace function _memoir.forms_of(p_caller _memoir.caller, p_session _memoir.sessions,

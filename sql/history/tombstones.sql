@@ -234,6 +234,5 @@ begin
   order by t.recorded_at desc, t.memory_id;
 end $$;
 comment on function memoir.list_tombstones(text, boolean) is
-  'Lists what may not come back, newest first: the memory that was rejected, why, by whom, whether its text (value) or its
-slot''s value too; with
-p_lifted those that were lifted as well. A forgotten text is not shown. Raises PM001.';
+  'Lists what may not come back, newest first: the memory that was rejected, why, by whom, whether its text (value) or
+its slot''s value too; with p_lifted those that were lifted as well. A forgotten text is not shown. Raises PM001.';

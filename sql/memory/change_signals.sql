@@ -170,7 +170,8 @@ begin
   into v_a, v_b, v_c, v_x, v_y, v_z, v_leaves from (select * from _memoir.data_change_trees() where not p_alike
     union all select * from _memoir.data_doubt_trees() where p_alike) t;
   return array(
-    select (1 / (1 + exp(- (select sum(v_leaves[8 * n - 7 + (f.f[v_a[n]] > v_x[n])::integer + 2 * (f.f[v_b[n]] > v_y[n])::integer
+    select (1 / (1 + exp(- (select sum(v_leaves[8 * n - 7 + (f.f[v_a[n]] > v_x[n])::integer
+        + 2 * (f.f[v_b[n]] > v_y[n])::integer
         + 4 * (f.f[v_c[n]] > v_z[n])::integer]) from generate_subscripts(v_a, 1) n)::float8)))::real
     from jsonb_array_elements_text(p_rows) with ordinality r(signals, o),
       lateral (select r.signals::real[] offset 0) f(f) order by r.o);

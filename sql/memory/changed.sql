@@ -359,7 +359,8 @@ declare
   v_ends text := '(?:,? (?:' || nullif(_memoir.any_word(p_language, 'frame_ends'), '') || '))+$';
   v_new text[] := regexp_split_to_array(regexp_replace(lower(p_new), v_ends, ''), '[^[:alnum:]''-]+');
   v_old text[] := regexp_split_to_array(regexp_replace(lower(p_old), v_ends, ''), '[^[:alnum:]''-]+');
-  v_head integer := 0; v_tail integer := 0; v_least integer; v_others text; v_olds text; v_place text := '^(?:in|at|on) ';
+  v_head integer := 0; v_tail integer := 0; v_least integer; v_others text; v_olds text;
+  v_place text := '^(?:in|at|on) ';
   v_with text := '(?:^| )(?:in|at|on|for|with|to|from|as|by|home)(?: |$)';  -- for another use, at another place
   v_verbs text[] := _memoir.word_list(p_language, 'single_verbs');
 begin

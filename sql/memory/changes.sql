@@ -9,7 +9,8 @@
 create or replace function _memoir.forget_requests_in(p_clauses _memoir.said_clause[], p_languages text[])
 returns setof _memoir.forget_request language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_language text; v_cancelled text; v_rows _memoir.said_clause[]; v_row _memoir.said_clause; v_bares text[]; v_rests text[];
+  v_language text; v_cancelled text; v_rows _memoir.said_clause[]; v_row _memoir.said_clause; v_bares text[];
+  v_rests text[];
   v_names text[]; v_whole boolean[]; v_fronted boolean[]; v_pattern text; v_idioms text; v_openers text; v_hit text;
   v_before record; v_it constant text := '^(?:it|that|this|them|those|him|her)(?: please)?$';
 begin
@@ -193,7 +194,8 @@ create or replace function _memoir.change_candidates(p_texts text[], p_clauses _
 returns _memoir.change_candidate[] language plpgsql stable as $$
 declare
   v_language text; v_found _memoir.change_candidate[]; v_all _memoir.change_candidate[] := '{}';
-  v_one _memoir.change_candidate; v_values _memoir.said_values[]; v_own text; v_said text; v_context text[]; v_text_no integer;
+  v_one _memoir.change_candidate; v_values _memoir.said_values[]; v_own text; v_said text; v_context text[];
+  v_text_no integer;
   v_greeting text;
 begin
   for v_language in select distinct p_languages[c.text_no] from unnest(p_clauses) c order by 1 loop

@@ -2,10 +2,10 @@
 -- made of it, in one transaction; history keeps all of it.
 --
 --   replacement, polarity   correct(user, memory, 'Lives in Ulm.')      the old is superseded, and may not come back
---   partial                 correct(…, p_remainder => 'Has two cats.')  what is still true goes on as its own memory
---   bounded                 correct(…, p_valid_from => '2026-03-01')    the old was true until then: a bounded copy goes on
---   retraction              retract(user, memory)                       the old is invalidated, and may not come back
---   bounded retraction      retract(…, p_valid_to => '2026-03-01')      it was true until then
+-- partial                 correct(…, p_remainder => 'Has two cats.')  what is still true goes on as its own memory
+-- bounded                 correct(…, p_valid_from => '2026-03-01')    the old was true until then: a bounded copy goes
+-- on   retraction              retract(user, memory)                       the old is invalidated, and may not come
+-- back   bounded retraction      retract(…, p_valid_to => '2026-03-01')      it was true until then
 
 -- All memories that say the same as one: merged with it as near duplicates, the same text, or the same value in its
 -- slot. p_wide: in all projects that the caller may use and in all states; else what is active in its project, as a

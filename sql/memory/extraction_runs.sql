@@ -17,7 +17,8 @@ declare
   v_session _memoir.sessions; v_counters _memoir.session_counters; v_locked _memoir.session_counters; v_config jsonb;
   v_turns _memoir.conversation_history[] := '{}'; v_texts text[]; v_languages text[]; v_clauses _memoir.said_clause[];
   v_requests _memoir.forget_request[] := '{}'; v_candidates _memoir.change_candidate[] := '{}';
-  v_found _memoir.extracted[] := '{}'; v_stating integer[] := '{}'; v_through integer; v_counts jsonb := '{}'; i integer;
+  v_found _memoir.extracted[] := '{}'; v_stating integer[] := '{}'; v_through integer; v_counts jsonb := '{}';
+  i integer;
 begin
   select * into v_session from _memoir.sessions where user_id = p_user_id and session_id = p_session_id;
   select * into v_counters from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id;

@@ -201,6 +201,7 @@ begin
   order by j.recorded_at desc, j.judgement_id limit p_limit;
 end $$;
 comment on function memoir.list_judgements(text, uuid, integer) is
-  'Lists the decisions about conflicts and near duplicates among a user''s memories (or of one), newest first: who judged
-(slot, polarity, value, rules, person, or a model), the verdict (contradiction, compatible, duplicate: undo_merge takes
-it back), the decision (superseded, contradicts, none), who prevails, and why. Raises PM001, PM004, PM014.';
+  'Lists the decisions about conflicts and near duplicates among a user''s memories (or of one), newest first: who
+judged (slot, polarity, value, rules, person, or a model), the verdict (contradiction, compatible, duplicate:
+undo_merge takes it back), the decision (superseded, contradicts, none), who prevails, and why. Raises PM001, PM004,
+PM014.';

@@ -86,7 +86,8 @@ declare
   v_user uuid := p_session.user_id; v_session uuid := p_session.session_id; v_counters _memoir.session_counters;
   v_least integer := (_memoir.config(v_user, p_session.settings) ->> 'object_tokens_min')::integer;
   v_from integer; v_to integer; v_id uuid; v_turns _memoir.conversation_history[]; v_inside uuid[]; v_debugging boolean;
-  v_made integer := 0; v_now timestamptz := memoir.now(); v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer);
+  v_made integer := 0; v_now timestamptz := memoir.now();
+  v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer);
 begin
   select * into v_counters from _memoir.session_counters where user_id = v_user and session_id = v_session;
   select coalesce(max((m.metadata ->> 'to')::integer) + 1, 0) into v_from from _memoir.memory_store m

@@ -84,8 +84,9 @@ declare
   v_to timestamptz := (p_month + interval '1 month')::timestamp at time zone 'UTC';
   v_users uuid[]; v_user uuid; v_done integer := 0;
 begin
-  execute format('select array(select u.user_id from (select distinct user_id from %s) u where exists (select from _memoir.search_items i
-    where i.user_id = u.user_id and i.kind = ''t'' and i.recorded_at >= $1 and i.recorded_at < $2 and not i.dead) order by 1 limit $3)', p_leaf)
+  execute format('select array(select u.user_id from (select distinct user_id from %s) u
+    where exists (select from _memoir.search_items i where i.user_id = u.user_id and i.kind = ''t''
+      and i.recorded_at >= $1 and i.recorded_at < $2 and not i.dead) order by 1 limit $3)', p_leaf)
   into v_users using v_from, v_to, p_limit;
   foreach v_user in array v_users loop
     continue when not _memoir.try_lock(v_user);

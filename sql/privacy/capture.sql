@@ -148,7 +148,8 @@ returns table (call_id uuid, session text, recorded_at timestamptz, started_at t
 language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
-  v_user uuid := v_caller.user_id; v_call record; v_at timestamptz; v_seen jsonb := '{}'; v_key text; v_rows integer := 0;
+  v_user uuid := v_caller.user_id; v_call record; v_at timestamptz; v_seen jsonb := '{}'; v_key text;
+  v_rows integer := 0;
 begin
   perform _memoir.check_count('limit', p_limit, 10000);
   if p_session is not null then perform _memoir.check_session_project(v_caller, p_session); end if;

@@ -22,7 +22,8 @@ declare
 begin
   execute format('with gone as (delete from _memoir.%1$I where user_id = $1 and (%2$s) returning tableoid),
       counted as (select tableoid::regclass as leaf, count(*) as n from gone group by 1),
-      queued as (insert into _memoir.erase_queue (leaf) select (select relname from pg_class where oid = leaf) from counted)
+      queued as (insert into _memoir.erase_queue (leaf)
+        select (select relname from pg_class where oid = leaf) from counted)
     select coalesce(sum(n), 0)::bigint from counted', p_table, p_condition)
   into v_count using p_user_id, p_ids, p_numbers;
   return v_count;

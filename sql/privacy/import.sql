@@ -16,7 +16,8 @@ returns integer[] language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_counts integer[];
 begin
-  execute format('with given as materialized (select t.* from jsonb_array_elements($2) r, jsonb_populate_record(null::_memoir.%1$I, _memoir.import_row($1, r, $3)) t),
+  execute format('with given as materialized (select t.* from jsonb_array_elements($2) r,
+        jsonb_populate_record(null::_memoir.%1$I, _memoir.import_row($1, r, $3)) t),
       kept as materialized (select t.* from given t where %2$s),
       put as (insert into _memoir.%1$I select * from kept on conflict do nothing returning 1)
     select array[(select count(*) from put), (select count(*) from given) - (select count(*) from kept)]::integer[]',
@@ -341,7 +342,8 @@ returns text language sql stable as $$
       'not exists (select from _memoir.memory_store m where m.user_id = $1 and m.state = ''erased'' and m.state_at >= '
         't.recorded_at)'
     when p_table = 'api_calls' then
-      'not exists (select from _memoir.turn_marks m where m.user_id = $1 and m.mark = ''erased'' and m.recorded_at >= t.recorded_at
+      'not exists (select from _memoir.turn_marks m where m.user_id = $1 and m.mark = ''erased''
+         and m.recorded_at >= t.recorded_at
          and (t.recorded_at >= m.since or t.session_id = any (_memoir.sharing($1, m.session_id, m.turn_index))))'
     when p_table = 'stream_events'
       then 'exists (select from _memoir.api_calls c where c.user_id = $1 and c.call_id = t.call_id and c.recorded_at = '

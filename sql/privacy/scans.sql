@@ -55,8 +55,8 @@ begin
     'parts', v_parts);
 end $$;
 
--- Servers without PL/Python: an outside worker looks through turns. Until it has, the user's items from there on are not
--- embedded, and no model is sent anything of the user.
+-- Servers without PL/Python: an outside worker looks through turns. Until it has, the user's items from there on are
+-- not embedded, and no model is sent anything of the user.
 
 create or replace function memoir.claim_unread(p_limit integer default 256)
 returns table (user_id uuid, item_no integer, text text, work_id bigint, lease_id uuid)
@@ -89,8 +89,8 @@ comment on function memoir.claim_unread(integer) is
 pg_memoir_language, store_secrets. Only servers without PL/Python have any. Leases last 5 minutes; heartbeat(work_id,
 lease_id) keeps one. Service, jobs and admin logins only. Raises PM001, PM014.';
 
--- Ends a piece of this work: items up to p_through are read. What came in since is queued, and so are vectors. Under the
--- user's lock.
+-- Ends a piece of this work: items up to p_through are read. What came in since is queued, and so are vectors. Under
+-- the user's lock.
 create or replace function _memoir.end_unread(p_work _memoir.work_items, p_through integer)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
@@ -140,7 +140,7 @@ begin
   return v_secret;
 end $$;
 comment on function memoir.store_secrets(bigint, uuid, integer[], text[]) is
-  'Stores what find_secrets found in claimed turns: parallel arrays of item numbers and kinds ("card number, password", or
-"" for none), all rows of one lease. Turns with secrets are marked secret, with what was made of them; the others may be
-embedded from now on. Returns how many were marked, 0 where the lease had run out. Service, jobs and admin logins only.
-Raises PM001, PM014.';
+  'Stores what find_secrets found in claimed turns: parallel arrays of item numbers and kinds ("card number,
+password", or "" for none), all rows of one lease. Turns with secrets are marked secret, with what was made of them;
+the others may be embedded from now on. Returns how many were marked, 0 where the lease had run out. Service, jobs and
+admin logins only. Raises PM001, PM014.';

@@ -268,6 +268,6 @@ begin
   group by a.name, a.other order by a.name, a.other;
 end $$;
 comment on function memoir.list_aliases(text) is
-  'Lists the other names of a user''s things: one row per name and other name, lower case. stated: a memory or a turn says
-so, or it was given with remember; else other is a phrase whose initials are name, which counts where a query has them
-in capitals. items: how many say so, since when. Raises PM001.';
+  'Lists the other names of a user''s things: one row per name and other name, lower case. stated: a memory or a turn
+says so, or it was given with remember; else other is a phrase whose initials are name, which counts where a query has
+them in capitals. items: how many say so, since when. Raises PM001.';

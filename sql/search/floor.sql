@@ -3,7 +3,8 @@
 -- plan serves every call.
 
 -- Returns what the package reads in a question (QuestionFacts in pg_memoir_language/questions.py). Where PL/Python is
--- missing, nothing but the text without plain secrets: no question is small talk, broad or about the asker then, and names no time.
+-- missing, nothing but the text without plain secrets: no question is small talk, broad or about the asker then, and
+-- names no time.
 create or replace function _memoir.question_facts(p_query text, p_config jsonb)
 returns jsonb language plpgsql stable as $$
 declare
@@ -18,8 +19,8 @@ begin
   return v_facts;
 end $$;
 
--- Returns whether a message is greetings and thanks alone. Small talk recalls nothing, which is known before anything is
--- searched.
+-- Returns whether a message is greetings and thanks alone. Small talk recalls nothing, which is known before anything
+-- is searched.
 create or replace function _memoir.is_small_talk(p_config jsonb, p_facts jsonb)
 returns boolean language sql immutable as $$
   select (p_config ->> 'small_talk_words')::integer > 0 and coalesce((p_facts ->> 'small_talk')::boolean, false)

@@ -40,9 +40,9 @@ begin
   return v_weights;
 end $$;
 
--- Returns the times that a question names (Times in pg_memoir_language/questions.py) as ranges. A month without year is that
--- of every year from p_from to p_to. A day reaches ten days on: people tell later what they did. Years only count where
--- nothing closer is named.
+-- Returns the times that a question names (Times in pg_memoir_language/questions.py) as ranges. A month without year is
+-- that of every year from p_from to p_to. A day reaches ten days on: people tell later what they did. Years only count
+-- where nothing closer is named.
 create or replace function _memoir.times_named(p_times jsonb, p_now timestamptz, p_from timestamptz, p_to timestamptz)
 returns tstzrange[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare

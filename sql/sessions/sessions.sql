@@ -22,10 +22,9 @@ comment on function memoir.open_session(text, text, text, text, text, text, text
 knowledge, new_session, tool_heavy. p_parent: the session this one continues. p_settings: overrides for this session.
 p_temperature (0 to 2), p_top_p (0 to 1): how its model is to be called, kept for the caller: context and session_info
 return them. p_context_window, p_response_tokens: tokens of this session''s window, and how many of them are set aside
-for the answer;
-by default the model''s, which a change of the model brings back. A model that nobody registered counts as "default" does,
-which a warning says, with the names near it. Writes users, sessions. Raises PM001, PM003 (parent), PM005, PM012, PM014,
-PM015.';
+for the answer; by default the model''s, which a change of the model brings back. A model that nobody registered
+counts as "default" does, which a warning says, with the names near it. Writes users, sessions. Raises PM001, PM003
+(parent), PM005, PM012, PM014, PM015.';
 
 create or replace function _memoir.check_session(p_session text)
 returns void language plpgsql immutable as $$

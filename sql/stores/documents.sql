@@ -249,14 +249,13 @@ end $$;
 comment on function memoir.put_documents(text, jsonb) is
   'Stores JSON documents of a user, or without a value deletes them: [{"namespace": ["notes", "work"], "key", "value",
 "text", "embeddings", "minutes"}], all or nothing, in order. "text": what of it is searched (default: every string in
-it;
-null: nothing); "embeddings": vectors of it, of any dimension; "minutes": how long it lives. What holds a key, a card or an
-account is secret and read with that clearance alone. A login bound to projects has the documents of its own.
-Several writers lose nothing by "append": true in the place of a key (the document follows the last that was appended to
-its namespace, as "000000000007"), and by "merge" in the place of a value (an object whose fields are set in the document as
-it is, or in its field "at"). "exists" (true or false) and "was" (the value that you read) say what must still hold, else
-nothing is written and PM007 raised. {"namespace", "where"} deletes those of a namespace that fit a filter of
-search_documents. Returns {"stored", "deleted", "secret": keys, "appended": keys}. Writes documents.
+it; null: nothing); "embeddings": vectors of it, of any dimension; "minutes": how long it lives. What holds a key, a
+card or an account is secret and read with that clearance alone. A login bound to projects has the documents of its
+own. Several writers lose nothing by "append": true in the place of a key (the document follows the last that was
+appended to its namespace, as "000000000007"), and by "merge" in the place of a value (an object whose fields are set
+in the document as it is, or in its field "at"). "exists" (true or false) and "was" (the value that you read) say what
+must still hold, else nothing is written and PM007 raised. {"namespace", "where"} deletes those of a namespace that
+fit a filter of search_documents. Returns {"stored", "deleted", "secret": keys, "appended": keys}. Writes documents.
 Raises PM001, PM007, PM012, PM014.';
 
 -- The documents of a namespace and those below it that the caller may see.

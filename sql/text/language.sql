@@ -1,6 +1,6 @@
--- The language of a text, decided here alone: by its script, its frequent words, and letters that only one
--- language has. plpython/pg_memoir_language/languages.csv has them; search keeps an item's by its number there, and those of
--- a user as bits.
+-- The language of a text, decided here alone: by its script, its frequent words, and letters that only one language
+-- has. plpython/pg_memoir_language/languages.csv has them; search keeps an item's by its number there, and those of a
+-- user as bits.
 
 create or replace function _memoir.language_names()
 returns text[] language sql immutable as $$

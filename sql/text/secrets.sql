@@ -1,6 +1,6 @@
--- Secrets are found on the way in. The package pg_memoir_language reads texts for them where PL/Python can run it. Where
--- it can't, what is plain at a glance is found here: private keys, issuers' tokens, cards and accounts. An outside worker
--- then reads the turns (privacy/scans.sql), and no turn is embedded or sent to a model before that.
+-- Secrets are found on the way in. The package pg_memoir_language reads texts for them where PL/Python can run it.
+-- Where it can't, what is plain at a glance is found here: private keys, issuers' tokens, cards and accounts. An
+-- outside worker then reads the turns (privacy/scans.sql), and no turn is embedded or sent to a model before that.
 
 -- Returns whether digits pass Luhn's check (ISO/IEC 7812-1): from the right, every second is doubled.
 create or replace function _memoir.luhn(p_digits text)

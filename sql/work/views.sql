@@ -370,8 +370,10 @@ begin
     on n.oid = e.extnamespace where e.extname = 'pg_stat_statements';
   if v_schema is null then return; end if;
   return query execute
-    format('select query, calls, mean_exec_time, max_exec_time, total_exec_time / 1000, wal_bytes from %s.pg_stat_statements s
-    where dbid = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database()) and query like ''%%memoir%%''', v_schema);
+    format('select query, calls, mean_exec_time, max_exec_time, total_exec_time / 1000, wal_bytes
+    from %s.pg_stat_statements s
+    where dbid = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())
+      and query like ''%%memoir%%''', v_schema);
 exception when object_not_in_prerequisite_state then  -- installed, but not in shared_preload_libraries
   return;
 end $$;
