@@ -13,8 +13,8 @@ from .patterns import Pattern, compile_pattern
 from .text import choices, listed
 
 MONTH_NAMES = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October","
-    " "November", "December",
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
 SEASON_MONTHS = {"spring": 3, "summer": 6, "winter": 12}
 LONGEST = 600

@@ -371,8 +371,8 @@ class Named:
 
 @cache
 def _link(language: str) -> Pattern[str]:
-    """Match the link between a name and its value: a suffix of the name, what closes around it, words that say whose it is;
-    then a sign, a word for "is", or a blank before what no word is."""
+    """Match the link between a name and its value: a suffix of the name, what closes around it, words that say whose it
+    is; then a sign, a word for "is", or a blank before what no word is."""
     says = join_choices(data.entries(language, "password_says"))
     of = join_choices(data.entries(language, "password_of")) or "for|of|to|on|at|in|from"
     if language in UNSPACED:
