@@ -70,7 +70,7 @@ $$;
 create or replace function _memoir.py_find_secrets(p_text text, p_socket text)
 returns text[] language plpython3u stable as $$
 from pg_memoir_server import shim
-return shim.read_language("secret_kinds", p_text, p_socket)
+return shim.read_language(plpy, "secret_kinds", p_text, p_socket)
 $$;
 
 -- What a question is after (QuestionFacts); null where the package is not found.
@@ -78,7 +78,7 @@ create or replace function _memoir.py_read_question(p_query text, p_socket text)
 returns jsonb language plpython3u stable as $$
 import json
 from pg_memoir_server import shim
-facts = shim.read_language("read_question", p_query, p_socket)
+facts = shim.read_language(plpy, "read_question", p_query, p_socket)
 return facts and json.dumps(facts)
 $$;
 
@@ -87,7 +87,7 @@ create or replace function _memoir.py_read_statement(p_content text, p_socket te
 returns jsonb language plpython3u stable as $$
 import json
 from pg_memoir_server import shim
-return json.dumps(shim.read_language("read_statement", p_content, p_socket) or {})
+return json.dumps(shim.read_language(plpy, "read_statement", p_content, p_socket) or {})
 $$;
 
 -- Sentences and clauses of texts (Clause): {"texts", "languages"}.
@@ -95,7 +95,7 @@ create or replace function _memoir.py_read_clauses(p_texts jsonb, p_socket text)
 returns jsonb language plpython3u stable as $$
 import json
 from pg_memoir_server import shim
-return json.dumps(shim.read_language("read_clauses", p_texts, p_socket))
+return json.dumps(shim.read_language(plpy, "read_clauses", p_texts, p_socket))
 $$;
 
 -- What rules find in turns (Extracted): {"turns", "requests"}.
@@ -103,14 +103,14 @@ create or replace function _memoir.py_find_memories(p_turns jsonb, p_socket text
 returns jsonb language plpython3u stable as $$
 import json
 from pg_memoir_server import shim
-return json.dumps(shim.read_language("find_memories", p_turns, p_socket))
+return json.dumps(shim.read_language(plpy, "find_memories", p_turns, p_socket))
 $$;
 
 -- The same text without its secrets: '' where they can't be taken out, null where the package is not found.
 create or replace function _memoir.py_redact(p_text text, p_socket text)
 returns text language plpython3u stable as $$
 from pg_memoir_server import shim
-return shim.read_language("redact", p_text, p_socket)
+return shim.read_language(plpy, "redact", p_text, p_socket)
 $$;
 
 -- Exact token counts, in order; null counts 0. p_tokenizer: o200k_base, cl100k_base or hf:/path/to/tokenizer.json.

@@ -76,8 +76,11 @@ def embed_local(model: str, texts: list[str], config: str) -> tuple[list[Any] | 
         return None, str(error)
 
 
-def read_language(function: str, text: str, socket: str | None) -> Any:
-    """The answer of a function of pg_memoir_language, by the model server or this process; None without the package."""
+def read_language(plpy: Any, function: str, text: str, socket: str | None) -> Any:
+    """The answer of a function of pg_memoir_language, by the model server or this process.
+
+    None without the package, or with a warning where it fails: the caller then does without.
+    """
     from . import embed_client
 
     if socket and os.path.exists(socket):
@@ -89,7 +92,11 @@ def read_language(function: str, text: str, socket: str | None) -> Any:
         from .reading import FUNCTIONS
     except ImportError:
         return None
-    return FUNCTIONS[function](text)
+    try:
+        return FUNCTIONS[function](text)
+    except Exception as error:  # a fault in reading must not keep anybody from writing
+        plpy.warning(f"{function} failed: {type(error).__name__}: {error}")
+        return None
 
 
 def ensure_embedder(plpy: Any, config: str) -> str:

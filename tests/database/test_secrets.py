@@ -525,3 +525,24 @@ def test_guard_redacts_without_the_package(db: psycopg.Connection) -> None:
         assert db.execute(redacted, [f"I pay with {CARD}."]).fetchone() == ("I pay with (withheld).",)
         assert db.execute(redacted, ["the dog is Rex"]).fetchone() == ("the dog is Rex",)
         assert db.execute(redacted, ["４１１１ １１１１ １１１１ １１１１"]).fetchone() == ("",)
+
+
+def test_failing_package_stops_no_writer(db: psycopg.Connection, user: str) -> None:
+    """The guard in SQL goes on where the package raises."""
+    if not db.execute("select _memoir.reads_language()").fetchone()[0]:
+        pytest.skip("this server has no PL/Python")
+    warned: list[str] = []
+    db.add_notice_handler(lambda notice: warned.append(notice.message_primary or ""))
+    db.execute(
+        "do language plpython3u $$\nfrom pg_memoir_server import reading\n"
+        "reading.FUNCTIONS['secret_kinds'] = lambda text: 1 / 0\n$$"
+    )
+    try:
+        answer = persist(db, user, "s", f"My card is {CARD}", "Thanks")
+        assert "card number" in answer["warnings"][0]
+        assert any("secret_kinds failed: ZeroDivisionError" in message for message in warned)
+    finally:
+        db.execute(
+            "do language plpython3u $$\nfrom pg_memoir_server import reading\nfrom pg_memoir_language import secrets\n"
+            "reading.FUNCTIONS['secret_kinds'] = secrets.secret_kinds\n$$"
+        )

@@ -115,6 +115,19 @@ def test_another_model_is_a_mismatch(shared):
     embed_client.embed_query(shared, MODEL, "a", 5000)
 
 
+def test_texts_are_read(shared):
+    """The server runs the package for backends, long texts in a thread; what it does not know it refuses."""
+    assert embed_client.read(shared, "secret_kinds", "my password is hunter2x") == ["password"]
+    assert embed_client.read(shared, "secret_kinds", "all is well. " * 20_000) == []
+    assert embed_client.read(shared, "read_question", "Which laptop do I have?")["own"] is True
+    assert embed_client.read(shared, "read_statement", "Lives in Ulm")["slot"] == "home city"
+    given = json.dumps({"texts": ["I live in Ulm and I work in Bern.", None], "languages": ["english", "english"]})
+    clauses = embed_client.read(shared, "read_clauses", given)
+    assert [clause["said"] for clause in clauses][1:] == ["I live in Ulm", "I work in Bern."]
+    with pytest.raises(embed_client.EmbedderRefused, match="unknown function"):
+        embed_client.read(shared, "eval", "1")
+
+
 def test_stats_count(shared):
     before = embed_client.stats(shared)["figures"][MODEL]
     embed_client.embed_query(shared, MODEL, "counted", 5000)
