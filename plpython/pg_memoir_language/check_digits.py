@@ -30,7 +30,7 @@ def _digits(text: str) -> str:
     return re.sub(r"[^0-9]", "", text)
 
 
-def _weighted(digits: str, *weights: int) -> int:
+def _weigh(digits: str, *weights: int) -> int:
     """Sum digit times weight. The weights repeat from the left."""
     return sum(int(digit) * weights[n % len(weights)] for n, digit in enumerate(digits))
 
@@ -82,38 +82,38 @@ def _is_insee(found: str) -> bool:
 
 def _is_chinese(found: str) -> bool:
     """GB 11643: ISO 7064 mod 11-2."""
-    return "10X98765432"[_weighted(found[:17], 7, 9, 10, 5, 8, 4, 2, 1, 6, 3) % 11] == found[-1].upper()
+    return "10X98765432"[_weigh(found[:17], 7, 9, 10, 5, 8, 4, 2, 1, 6, 3) % 11] == found[-1].upper()
 
 
 def _is_snils(found: str) -> bool:
     digits = _digits(found)
-    return _weighted(digits[:9], 9, 8, 7, 6, 5, 4, 3, 2, 1) % 101 % 100 == int(digits[9:11])
+    return _weigh(digits[:9], 9, 8, 7, 6, 5, 4, 3, 2, 1) % 101 % 100 == int(digits[9:11])
 
 
 def _is_chilean(found: str) -> bool:
     text = re.sub(r"[^0-9kK]", "", found)
-    return "0K987654321"[_weighted(text[:-1].zfill(8), 3, 2, 7, 6, 5, 4, 3, 2) % 11] == text[-1].upper()
+    return "0K987654321"[_weigh(text[:-1].zfill(8), 3, 2, 7, 6, 5, 4, 3, 2) % 11] == text[-1].upper()
 
 
 def _is_singaporean(found: str) -> bool:
-    rest = (_weighted(_digits(found), 2, 7, 6, 5, 4, 3, 2) + (4 if found[0] in "TG" else 0)) % 11
+    rest = (_weigh(_digits(found), 2, 7, 6, 5, 4, 3, 2) + (4 if found[0] in "TG" else 0)) % 11
     return ("JZIHGFEDCBA" if found[0] in "ST" else "XWUTRQPNMLK")[rest] == found[-1]
 
 
 def _is_taiwanese(found: str) -> bool:
     letter = "ABCDEFGHJKLMNPQRSTUVXYWZIO".index(found[0]) + 10
-    return (letter // 10 + letter % 10 * 9 + _weighted(_digits(found), 8, 7, 6, 5, 4, 3, 2, 1, 1)) % 10 == 0
+    return (letter // 10 + letter % 10 * 9 + _weigh(_digits(found), 8, 7, 6, 5, 4, 3, 2, 1, 1)) % 10 == 0
 
 
 def _is_my_number(found: str) -> bool:
     digits = _digits(found)
-    rest = _weighted(digits[:11], 6, 5, 4, 3, 2, 7, 6, 5, 4, 3, 2) % 11
+    rest = _weigh(digits[:11], 6, 5, 4, 3, 2, 7, 6, 5, 4, 3, 2) % 11
     return (0 if rest <= 1 else 11 - rest) == int(digits[11])
 
 
 def _is_tfn(found: str) -> bool:
     digits = _digits(found)
-    return len(digits) == 8 or _weighted(digits, 1, 4, 3, 7, 5, 8, 6, 9, 10) % 11 == 0
+    return len(digits) == 8 or _weigh(digits, 1, 4, 3, 7, 5, 8, 6, 9, 10) % 11 == 0
 
 
 CHECKS: dict[str, Callable[[str], bool]] = {

@@ -10,7 +10,7 @@ from dateutil.relativedelta import relativedelta
 
 from . import data
 from .patterns import Pattern, compile_pattern
-from .text import choices, listed
+from .text import choices, entry_set
 
 MONTH_NAMES = (
     "January", "February", "March", "April", "May", "June",
@@ -119,7 +119,7 @@ def _weekday_of(word: str) -> int | None:
     return starts.index(word[:3]) + 1 if word[:3] in starts else None
 
 
-def _named_span(words: list[str], said_on: date) -> Span:
+def _resolve_span(words: list[str], said_on: date) -> Span:
     """Resolve "last week", "next May", "this past Friday"."""
     last, monday = words[-1], _monday(said_on)
     n = -1 if words[0] == "last" or words[1] == "past" else 1 if words[0] == "next" else 0
@@ -143,7 +143,7 @@ def _named_span(words: list[str], said_on: date) -> Span:
         elif n > 0 and start <= said_on:
             start += relativedelta(years=1)
         return Span(f"in {_month_in_words(start)}", start, start + relativedelta(months=1))
-    if last in listed("english", "seasons"):
+    if last in entry_set("english", "seasons"):
         # Seasons differ between hemispheres: only the year is said.
         season = SEASON_MONTHS.get(last, 9)
         years = -1 if n < 0 and season + 2 >= said_on.month else 1 if n > 0 and season <= said_on.month else 0
@@ -209,7 +209,7 @@ def _resolve(hit: str, rest: str, said_on: date, is_past: bool) -> tuple[Span, s
     if last in ("ago", "back", "now") or first == "in":
         return _days_away(words, said_on), first
     if words[0] in ("last", "next", "this"):
-        return _named_span(words, said_on), first
+        return _resolve_span(words, said_on), first
     if month is not None:
         if month == 5 and first == "may" and not compile_pattern(r"\mMay \d").search(rest):
             return Span(), first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import data
 from .patterns import compile_pattern
-from .text import choices, listed
+from .text import choices, entry_set
 
 ENDS = '.,!?;:)"”'
 # Somebody named, and those with them.
@@ -27,7 +27,7 @@ THIRD = {
 
 def name_speaker(sentence: str, name: str) -> str:
     """Put the speaker's name where a sentence says I, me or my, and the verb with it into the third person."""
-    kept, between = listed("english", "verbs_kept"), data.entries("english", "between_verb")
+    kept, between = entry_set("english", "verbs_kept"), data.entries("english", "between_verb")
     numbered = compile_pattern(f"^({choices('english', 'numbered')})$")
     words = compile_pattern(r"\s+").split(sentence)
     out, pending, seen = [], False, False

@@ -57,7 +57,7 @@ def choices(language: str | None, *uses: str) -> str | None:
 
 
 @cache
-def listed(language: str | None, use: str) -> frozenset[str]:
+def entry_set(language: str | None, use: str) -> frozenset[str]:
     """Return a list as a set."""
     return frozenset(data.entries(language, use))
 
@@ -376,7 +376,7 @@ def dangles(sentence: str) -> bool:
     is named. "and it was fun" is about the sentence itself."""
     pronouns, determined, plurals = _dangling()
     match = pronouns.match(sentence)
-    if not match or match[2] in listed("english", "clause_openers"):
+    if not match or match[2] in entry_set("english", "clause_openers"):
         return False
     return not determined.search(match[1]) and not plurals.search(match[1])
 

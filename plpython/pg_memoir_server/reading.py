@@ -11,7 +11,7 @@ from dataclasses import asdict
 from datetime import date, datetime
 from typing import Any
 
-from pg_memoir_language import questions, secrets, statements, text
+from pg_memoir_language import extraction, memories, questions, secrets, statements, text
 
 
 def read_clauses(given: str) -> list[dict[str, Any]]:
@@ -30,7 +30,7 @@ def find_memories(given: str) -> list[dict[str, Any]]:
     what rules find in turns, which count from 1; nothing of what a request to forget says."""
     asked = json.loads(given)
     turns = [
-        statements.Turn(
+        memories.Turn(
             turn["text"],
             turn["role"],
             turn["name"],
@@ -40,7 +40,7 @@ def find_memories(given: str) -> list[dict[str, Any]]:
         )
         for turn in asked["turns"]
     ]
-    found = statements.find_memories(turns, [tuple(request) for request in asked["requests"]])
+    found = extraction.find_memories(turns, [tuple(request) for request in asked["requests"]])
     return [
         {key: value.isoformat() if isinstance(value, (date, datetime)) else value for key, value in asdict(one).items()}
         for one in found

@@ -14,7 +14,7 @@ from servers import ROOT
 
 sys.path.insert(0, str(ROOT / "plpython"))
 
-from pg_memoir_language import languages, statements, text
+from pg_memoir_language import extraction, languages, memories, statements, text
 
 AT = datetime(2026, 3, 31, 15, 0, tzinfo=UTC)
 FIELDS = (
@@ -40,7 +40,7 @@ def rounded(row: Any) -> tuple[Any, ...]:
     return tuple(round(value, 3) if isinstance(value, float) else value for value in row)
 
 
-def of(found: list[statements.Extracted]) -> list[tuple[Any, ...]]:
+def of(found: list[memories.Extracted]) -> list[tuple[Any, ...]]:
     return [rounded(getattr(one, field) for field in FIELDS) for one in found]
 
 
@@ -67,8 +67,8 @@ def test_both_read_alike(db: psycopg.Connection, part: int) -> None:
             f"select {COLUMNS} from (select _memoir.extract_texts(array[%s], array['Jon'], array['user'], array[%s::timestamptz], %s) e) x",
             [said, AT, language],
         ).fetchall()
-        turn = statements.Turn(said, "user", "Jon", AT, language)
-        assert [rounded(row) for row in kept] == of(statements.extract_sentences(said, turn, 1)), said
+        turn = memories.Turn(said, "user", "Jon", AT, language)
+        assert [rounded(row) for row in kept] == of(extraction.extract_sentences(said, turn, 1)), said
         slot = db.execute("select slot, slot_value from _memoir.slot_of(%s)", [said]).fetchone()
         read = statements.read_statement(said) or {}
         assert slot == (read.get("slot"), read.get("value")), said

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "plpython"), str(ROOT / "tests" / "support")]
 
-from pg_memoir_language import data, secrets  # noqa: E402
+from pg_memoir_language import data, secret_tables  # noqa: E402
 from pg_memoir_language.patterns import compile_pattern  # noqa: E402
 from pg_memoir_language.secrets import find_secrets, redact, secret_kinds  # noqa: E402
 from secret_texts import texts  # noqa: E402
@@ -147,7 +147,7 @@ def test_disguised_secret_withholds_the_text() -> None:
 def test_stems_are_in_all_names() -> None:
     """Each name of a password holds a stem of its language: names are looked for behind stems alone."""
     group = compile_pattern(r"\[[^]]*\]|\((?:[^()]|\([^()]*\))*\)\??|.\?")
-    stems = secrets._tables()["stems"]
+    stems = secret_tables.read_tables()["stems"]
     names = [(language, name) for language in stems for name in data.entries(language, "password_names")]
     assert len(names) > 70
     # Groups and choices become a sign that no stem holds.
