@@ -1,4 +1,4 @@
-"""What is known about secrets: kinds, places, shapes of tokens, marks (secrets.toml, token_shapes.csv)."""
+"""Tables about secrets: kinds, places, shapes of tokens, marks (secrets.toml, token_shapes.csv)."""
 
 from __future__ import annotations
 
