@@ -7,6 +7,7 @@ from functools import cache
 import regex
 
 Pattern = regex.Pattern
+Match = regex.Match
 
 
 @cache

@@ -41,7 +41,7 @@ end $$;
 
 -- Notes that items from p_first on have turns to look through, and queues that.
 create or replace function _memoir.queue_unread(p_user_id uuid, p_first integer, p_at timestamptz)
-returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 begin
   update _memoir.user_counters set unread_from = p_first where user_id = p_user_id and unread_from is null;
   insert into _memoir.work_items (kind, user_id, dedup_key, run_after, created_at)
