@@ -100,7 +100,7 @@ class Foreign:
     marks: tuple[str, ...] = ()
 
 
-# What code has and plain text has not.
+# Signs of code that plain text does not have.
 CODE_MARKS = tuple(";{}=(&|>$#")
 QUOTES = tuple('"“”«»„')
 
@@ -168,8 +168,9 @@ def _without_markup(text: str) -> str:
         if end:
             start = compile_pattern(r"<[[:alpha:]][[:alnum:]]*(?: [^<>]*)?>").search(text, 0, closing)
             if start:
-                length = end.end() - start.start()
-                return text[: start.start()] + "\n" * length + text[end.end() :]
+                first, last = start.start(), end.end()
+                blanked: str = text[:first] + "\n" * (last - first) + text[last:]
+                return blanked
             return text
         closing = text.rfind("</", 0, closing)
     return text

@@ -11,9 +11,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "plpython"))
 
-from pg_memoir_language.extraction import find_memories  # noqa: E402
-from pg_memoir_language.memories import Turn  # noqa: E402
-from pg_memoir_language.text import own_words, read_clauses  # noqa: E402
+from pg_memoir_language.extraction import find_memories
+from pg_memoir_language.memories import Turn
+from pg_memoir_language.text import own_words, read_clauses
 
 MONDAY = datetime(2023, 5, 8, 9, 0, tzinfo=UTC)
 
