@@ -110,7 +110,7 @@ start_server() {
     stop_server
   fi
   step 6 "starting the server"
-  ! is_zombie || rm -f "$STATE/pgdata/postmaster.pid"
+  ! is_zombie || rm -f "$STATE/pgdata/postmaster.pid" "$SOCKET_DIR/.s.PGSQL.$PORT.lock"
   bash "$ROOT/scripts/end_orphans.sh" "$STATE/pgdata" || die "what a killed server left behind does not end"
   make_private_dir "$STATE/home"
   server_config | as_server sh -c 'cat >"$0"' "$STATE/pgdata/conf.d/00-pg_memoir.conf"
