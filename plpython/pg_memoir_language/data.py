@@ -84,6 +84,18 @@ def entries(language: str | None, *uses: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+@cache
+def choices(language: str | None, *uses: str) -> str | None:
+    """Join the entries of lists to one pattern; None where the language has none."""
+    return "|".join(entries(language, *uses)) or None
+
+
+@cache
+def entry_set(language: str | None, use: str) -> frozenset[str]:
+    """Return a list as a set."""
+    return frozenset(entries(language, use))
+
+
 def _join_parts(value: Any) -> Any:
     """A long text stands as an array of its parts."""
     return "".join(value) if isinstance(value, list) else value

@@ -9,8 +9,8 @@ from functools import cache
 from dateutil.relativedelta import relativedelta
 
 from . import data
+from .data import choices, entry_set
 from .patterns import Pattern, compile_pattern
-from .text import choices, entry_set
 
 MONTH_NAMES = (
     "January", "February", "March", "April", "May", "June",

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import cache
 
 from . import data
+from .data import choices
 from .memories import Extracted, Rule, Turn, word_memory
 from .patterns import Pattern, compile_pattern
 from .statements import find_statements
 from .text import (
     bare,
-    choices,
     dangles,
     own_sentences,
     read_clauses,

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from typing import Any
 
+from .data import choices
 from .dates import resolve_dates
 from .naming import name_speaker
 from .text import (
     Sentence,
-    choices,
     first_group,
     replace_all,
     replace_first,

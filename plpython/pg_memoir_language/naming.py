@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from . import data
+from .data import choices, entry_set
 from .patterns import compile_pattern
-from .text import choices, entry_set
 
 ENDS = '.,!?;:)"”'
 # Somebody named, and those with them.

@@ -55,8 +55,3 @@ def _end_only(pattern: str) -> str:
         parts.append(r"\Z" if character == "$" and not bracket else character)
         at += 1
     return "".join(parts)
-
-
-def join_choices(entries: tuple[str, ...]) -> str:
-    """Join entries of lists to a pattern that matches any of them."""
-    return "|".join(entries)

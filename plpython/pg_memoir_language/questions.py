@@ -7,7 +7,7 @@ from typing import Any
 
 from . import data
 from .languages import WITH_RULES, spoken_language, text_language
-from .patterns import compile_pattern, join_choices
+from .patterns import compile_pattern
 from .secrets import redact
 
 LANGUAGES = ("english", "german", "spanish", "french", "portuguese", "italian")
@@ -67,10 +67,10 @@ def is_phatic(text: str) -> bool:
     if len(text) > 120:
         return False
     plain = compile_pattern("[^[:alnum:]?]+").sub(" ", text.lower().replace("'", "").replace("’", ""))
-    asked = join_choices(data.entries("english", "small_talk_questions"))
+    asked = data.choices("english", "small_talk_questions")
     questions = compile_pattern(rf" (so |and )?({asked})( doing)?( today| this morning| lately)? ?\?? ", longest=True)
     plain = questions.sub(" ", f" {plain.strip()} ")
-    return "?" not in plain and set(plain.split()) <= set(data.entries("english", "small_talk"))
+    return "?" not in plain and set(plain.split()) <= data.entry_set("english", "small_talk")
 
 
 def _breadth(text: str) -> tuple[str | None, bool]:
@@ -79,19 +79,19 @@ def _breadth(text: str) -> tuple[str | None, bool]:
     query = text.lower()
     words = set(compile_pattern("[?!.,;:¿¡’'() ]").split(query))
     for language in LANGUAGES:
-        if not words & set(data.entries(language, "asks_words")):
+        if not words & data.entry_set(language, "asks_words"):
             continue
         shape = None
-        if compile_pattern(rf"\m({join_choices(data.entries(language, 'asks_order'))})").search(query):
+        if compile_pattern(rf"\m({data.choices(language, 'asks_order')})").search(query):
             shape = "order"
-        elif compile_pattern(rf"\m({join_choices(data.entries(language, 'asks_summary'))})").search(query):
+        elif compile_pattern(rf"\m({data.choices(language, 'asks_summary')})").search(query):
             shape = "summary"
-        elif len(text) <= SHORT_SEVERAL and compile_pattern(
-            rf"\m({join_choices(data.entries(language, 'asks_several'))})\M"
-        ).search(query):
+        elif len(text) <= SHORT_SEVERAL and compile_pattern(rf"\m({data.choices(language, 'asks_several')})\M").search(
+            query
+        ):
             shape = "several"
         if shape:
-            own = compile_pattern(rf"\m({join_choices(data.entries(language, 'asks_own'))})\M")
+            own = compile_pattern(rf"\m({data.choices(language, 'asks_own')})\M")
             return shape, own.search(query) is not None
     return None, False
 
@@ -104,22 +104,22 @@ def asks_of_own(text: str) -> bool:
     language = spoken_language(text)
     plain = text.lower().replace("’", "'")
     words = set(compile_pattern("[^[:alpha:]]+").split(plain))
-    if not is_question(text) and not words & set(data.entries(language, "asks_words")):
+    if not is_question(text) and not words & data.entry_set(language, "asks_words"):
         return False
-    anyhow = data.entries(language, "asks_anyhow")
+    anyhow = data.choices(language, "asks_anyhow")
     if anyhow:
-        plain = compile_pattern(rf"\m({join_choices(anyhow)})\M", longest=True).sub(" ", plain)
+        plain = compile_pattern(rf"\m({anyhow})\M", longest=True).sub(" ", plain)
     # A language without rules is asked with those of all.
-    matters = data.entries(None if text_language(text) > WITH_RULES else language, "own_matters")
-    return compile_pattern(rf"\m({join_choices(matters)})\M").search(plain) is not None
+    matters = data.choices(None if text_language(text) > WITH_RULES else language, "own_matters")
+    return compile_pattern(rf"\m({matters})\M").search(plain) is not None
 
 
 def refers_back(text: str) -> bool:
     """Return whether a message goes on with what was begun together: "what's the next step?"."""
-    entries = data.entries(spoken_language(text), "refers_back")
-    if len(text) > 1000 or not entries:
+    going_on = data.choices(spoken_language(text), "refers_back")
+    if len(text) > 1000 or going_on is None:
         return False
-    return compile_pattern(rf"\m({join_choices(entries)})\M").search(text.lower().replace("’", "'")) is not None
+    return compile_pattern(rf"\m({going_on})\M").search(text.lower().replace("’", "'")) is not None
 
 
 def find_times(text: str) -> Times:
@@ -129,7 +129,7 @@ def find_times(text: str) -> Times:
     months = data.entries("english", "months")
     found = Times()
     named = compile_pattern(
-        rf"\m(?:(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? )?({join_choices(months)})\M(?: (\d{{1,2}})(?:st|nd|rd"
+        rf"\m(?:(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? )?({data.choices('english', 'months')})\M(?: (\d{{1,2}})(?:st|nd|rd"
         rf"|th)?\M)?,?(?: (\d{{4}})\M)?",
         longest=True,
     )

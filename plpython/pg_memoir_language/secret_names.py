@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from . import data
-from .patterns import Pattern, compile_pattern, join_choices
-from .secret_tables import Secret, read_tables, read_words
+from .patterns import Pattern, compile_pattern
+from .secret_tables import Secret, read_tables
 from .secret_values import VALUE, is_about, is_passphrase, is_quoted, is_sample, strip_value, value_strength
 
 # Of more named values in one text the rest is judged by its look alone.
@@ -47,8 +47,8 @@ class Named:
 def _link(language: str) -> Pattern[str]:
     """Match the link between a name and its value: a suffix of the name, what closes around it, words that say whose it
     is; then a sign, a word for "is", or a blank before what no word is."""
-    says = join_choices(data.entries(language, "password_says"))
-    of = join_choices(data.entries(language, "password_of")) or "for|of|to|on|at|in|from"
+    says = data.choices(language, "password_says")
+    of = data.choices(language, "password_of") or "for|of|to|on|at|in|from"
     if language in UNSPACED:
         closing = rf"{CLOSING}[ \t]{{0,4}}?(?:{of})??"
         ways = rf"""|[ \t]*(?:{says})[ \t]*(?:[:：][ \t]*)?|[ \t]+(?=\S*[0-9@#$%^&*!=+~"'`])|"""
@@ -124,7 +124,7 @@ def _find_values(text: str, stems: Iterable[str], kind: str, language: str) -> I
     is_key = kind == "key"
     # In other languages than English the stem may stand within the name.
     back = 0 if language == "english" else 10
-    names = join_choices(data.entries(language, "key_names" if is_key else "password_names"))
+    names = data.choices(language, "key_names" if is_key else "password_names")
     name_of = compile_pattern(f"^()({names})" if not back else f"^(?:(.{{0,10}}?)({names}))", True)
     told = "token" if is_key else kind
     for tries, (before, rest) in enumerate(_find_stems(text, stems, is_key, back), 1):
@@ -226,7 +226,13 @@ def _is_key(found: Named) -> bool:
     value, link = found.bare, found.link
     quoted = found.value.lstrip("\\") != found.value.lstrip("\\\"'`")
     is_assigned = found.is_assigned or found.option is not None
-    if len(value) < 8 or value[0] in "=~:>" or link == "" or " " in value or before in read_words("harmless_keys"):
+    if (
+        len(value) < 8
+        or value[0] in "=~:>"
+        or link == ""
+        or " " in value
+        or before in data.entry_set("english", "harmless_keys")
+    ):
         return False
     strength = value_strength(value, quoted)
     if (
@@ -237,7 +243,7 @@ def _is_key(found: Named) -> bool:
         or compile_pattern("^sha[0-9]+[-:]").search(value)
     ):
         return False
-    is_machine = before in read_words("machine_keys")
+    is_machine = before in data.entry_set("english", "machine_keys")
     if stem in ("code", "salt", "nonce", "auth"):
         is_hex = compile_pattern("^[0-9a-f]+$").search(value)
         return strength == 3 and len(value) >= 20 and is_assigned and not is_hex and value.lower() != value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from . import data
-from .patterns import compile_pattern, join_choices
+from .patterns import compile_pattern
 from .secret_tables import Secret, read_places, read_tables
 
 
@@ -87,9 +87,9 @@ def find_codes(piece: str, lower: str) -> Iterator[Secret]:
     if not any(mark in lower for mark in read_tables()["marks"]["codes"]):
         return
     names = compile_pattern(
-        rf"^.*(?<![A-Za-z])({join_choices(data.entries(None, 'pin_names', 'code_names'))})(?![A-Za-z])(.*)$", True
+        rf"^.*(?<![A-Za-z])({data.choices(None, 'pin_names', 'code_names')})(?![A-Za-z])(.*)$", True
     )
-    codes = compile_pattern(rf"^(?:{join_choices(data.entries(None, 'code_names'))})$", True)
+    codes = compile_pattern(rf"^(?:{data.choices(None, 'code_names')})$", True)
     numbers = compile_pattern(r"(?<![0-9])((?:[A-Z]{1,3}-)?[0-9]{3,8}(?:[ -][0-9]{2,4})?)(?![0-9A-Za-z]|[-./][0-9])")
     sentence = compile_pattern(r"[^0-9\n.;!?]*(?:2[Ff][Aa][^0-9\n.;!?]+)?\Z")
     near = compile_pattern(r"p[iu][nk]|cod|tan|otp|cv[vcn]|[^ -~]|geheim|num|kod|zahl|crypt|segret|secret")

@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from . import data
 from .patterns import Pattern, compile_pattern
 
 
@@ -55,10 +54,6 @@ def read_places(section: str) -> tuple[Place, ...]:
             )
         )
     return tuple(places)
-
-
-def read_words(use: str) -> frozenset[str]:
-    return frozenset(data.entries("english", use))
 
 
 @cache

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from . import data
-from .patterns import Pattern, compile_pattern, join_choices
-from .secret_tables import read_words
+from .patterns import Pattern, compile_pattern
 
 # A value in quotes, or up to a blank or what ends a field.
 VALUE = (
@@ -37,7 +36,7 @@ def _no_value() -> Pattern[str]:
         r"|^:[a-z_]+$"
         r"|^[*•●.x_?-]+$|[*•●]{3}|x{4}|\.{3}|…|0{8}"
         r"""|\$[{(]|(?<![A-Za-z0-9])[$][a-z_]{3}|\{\{|<%|%\(|%s|[a-z]\[["']|\(\)"""
-        rf"|^(?:{join_choices(data.entries('english', 'placeholders'))})$"
+        rf"|^(?:{data.choices('english', 'placeholders')})$"
         r"|(?:^|[-_. ])(?:your|example|placeholder|change|changeme|replace|insert|redacted|dummy|withheld"
         r"|goes)(?:[-_. ]|$)"
         r"|^(?:[~.]*/[^ ]*/|/[a-z]+|\./|[a-z]:\\|[a-z]+://"
@@ -92,7 +91,10 @@ def value_strength(value: str, is_quoted: bool) -> int:
 def is_about(word: str) -> bool:
     """Return whether a word says something about a password rather than is one."""
     suffixes = r"^[a-z-]+(?:ed|ing|ly|able|ible|ous|less|ful|ive)$"
-    return word.lower() in read_words("password_stops") or compile_pattern(suffixes, True).search(word) is not None
+    return (
+        word.lower() in data.entry_set("english", "password_stops")
+        or compile_pattern(suffixes, True).search(word) is not None
+    )
 
 
 def is_passphrase(value: str, is_assigned: bool, strength: int) -> bool:

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from . import data
+from .data import choices
 from .languages import spoken_language
 from .memories import Extracted, Rule, word_memory
 from .patterns import Pattern, compile_pattern
@@ -16,7 +17,6 @@ from .text import (
     Clause,
     Sentence,
     bare,
-    choices,
     has_phrase,
     pad,
     plain,

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from . import data
-from .patterns import Match, Pattern, compile_pattern, join_choices
+from .data import choices, entry_set
+from .patterns import Match, Pattern, compile_pattern
 
 APOSTROPHES = str.maketrans("’‘ʼ", "'''")
 LONGEST_CLAUSED = 600
@@ -48,18 +49,6 @@ class Clause:
     @property
     def end(self) -> int:
         return self.span_start + self.span_length
-
-
-@cache
-def choices(language: str | None, *uses: str) -> str | None:
-    """Join the entries of lists to one pattern; None where the language has none."""
-    return join_choices(data.entries(language, *uses)) or None
-
-
-@cache
-def entry_set(language: str | None, use: str) -> frozenset[str]:
-    """Return a list as a set."""
-    return frozenset(data.entries(language, use))
 
 
 def search(pattern: str | None, text: str, ignore_case: bool = True) -> bool:
@@ -314,7 +303,6 @@ CONTRACTIONS = (
 )
 
 
-@cache
 def plain(text: str, language: str) -> str:
     """Return a clause as rules read it: contractions written out, case kept, without what opens or colours it."""
     text = f" {text.translate(APOSTROPHES).translate({9: ' ', 10: ' ', 13: ' '})} "

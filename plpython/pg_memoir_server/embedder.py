@@ -156,7 +156,10 @@ class Server:
 
         if name not in FUNCTIONS:
             raise Refused("request", f"unknown function {name!r}")
-        [text] = _texts(body)
+        texts = _texts(body)
+        if len(texts) != 1:
+            raise Refused("request", f"{len(texts)} texts to read: one a request")
+        text = texts[0]
         # A long text must not keep the queries of others waiting.
         answer = FUNCTIONS[name](text) if len(text) < 4000 else await asyncio.to_thread(FUNCTIONS[name], text)
         return json.dumps(answer, ensure_ascii=False).encode()

@@ -92,9 +92,9 @@ end $$;
 create or replace function _memoir.redacted(p_text text, p_config jsonb)
 returns text language plpgsql stable as $$
 declare
-  v_text text := p_text; v_value text;
+  v_text text; v_value text;
 begin
-  if _memoir.secret_kinds(p_text, p_config) = '{}' then return p_text; end if;
+  if coalesce(p_text, '') = '' then return p_text; end if;
   if _memoir.reads_language() then
     v_text := _memoir.py_redact(p_text, p_config ->> 'embedder_socket');
     if v_text is not null then return v_text; end if;

@@ -89,15 +89,12 @@ class Story:
         self.db, self.name, self.user, self.now = db, name, name, START
         self._login = db.info.user
         self._answers: dict[str, Any] = {}
-        self._replies: list[Any] = []
         self._names: dict[str, str] = {}  # of ids
         self._unnamed: set[str] = set()  # sessions written to since their turns have names
 
     def cases(self) -> Iterator[tuple[str, Any]]:
-        """Name and answer of everything asked, and all replies to what was written as one."""
-        yield f"{self.name}/written", self._replies
-        for case, answer in self._answers.items():
-            yield f"{self.name}/{case}", answer
+        """Name and answer of everything asked."""
+        yield from self._answers.items()
 
     # Time and jobs
 
@@ -139,7 +136,6 @@ class Story:
             for key, value in reply.items():
                 if isinstance(value, str) and ID.fullmatch(value):
                     self._name(value, key.removesuffix("_id"))
-        self._replies.append([function, self._settled(reply, None)])
         return reply
 
     def persist(self, session: str, *messages: Message) -> None:
@@ -201,16 +197,12 @@ class Story:
         for message in turns if isinstance(turns, list) else []:
             self._names.setdefault(message["message_id"], f"turn {session}:{message['turn_index']}")
 
-    def _settled(self, value: Any, new: dict[str, str] | None) -> Any:
-        """An answer with ids by name, or by order of appearance in it (`new`), and numbers to four places.
-
-        Replies, which have no `new`, list ids in the order of the ids themselves.
-        """
+    def _settled(self, value: Any, new: dict[str, str]) -> Any:
+        """An answer with ids by name, or by order of appearance in it (`new`), and numbers to four places."""
         if isinstance(value, dict):
             return {key: self._settled(value[key], new) for key in sorted(value)}
         if isinstance(value, (list, tuple)):
-            made = [self._settled(inner, new) for inner in value]
-            return sorted(made) if new is None and all(ID.fullmatch(str(inner)) for inner in value) else made
+            return [self._settled(inner, new) for inner in value]
         if isinstance(value, float):
             return round(value, 4) + 0.0
         if isinstance(value, datetime):
@@ -225,10 +217,10 @@ class Story:
         middle = f"[{len(text)} characters, {sha256(text.encode()).hexdigest()[:16]}]"
         return text[: LONGEST // 2] + middle + text[-LONGEST // 4 :]
 
-    def _called(self, key: str, new: dict[str, str] | None) -> str:
+    def _called(self, key: str, new: dict[str, str]) -> str:
         if key in self._names:
             return self._names[key]
-        return "an id" if new is None else new.setdefault(key, f"id {len(new) + 1}")
+        return new.setdefault(key, f"id {len(new) + 1}")
 
 
 def _cast(key: str) -> str:

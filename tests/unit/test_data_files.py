@@ -25,7 +25,7 @@ spec.loader.exec_module(build_data)
 
 
 def clear_caches() -> None:
-    for cached in (data.languages, data.load, data.entries):
+    for cached in (data.languages, data.load, data.entries, data.choices, data.entry_set):
         cached.cache_clear()
 
 
