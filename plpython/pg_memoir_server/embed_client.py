@@ -80,7 +80,14 @@ def embed_batch(
 def read(path: str, function: str, text: str, timeout_ms: int = 1000) -> Any:
     """The answer of a function of pg_memoir_language about one text. Raises EmbedderError's subclasses."""
     body = json.dumps([text], ensure_ascii=False).encode("utf-8", "surrogatepass")
-    return json.loads(_exchange(path, {"op": "read", "function": function}, body, timeout_ms, None)[1])
+    _check_pause(path)
+    try:
+        answer = _exchange(path, {"op": "read", "function": function}, body, timeout_ms, None)[1]
+    except EmbedderTimeout:
+        _note_timeout(path)
+        raise
+    _timeouts.pop(path, None)
+    return json.loads(answer)
 
 
 def ping(path: str, timeout_ms: int = 1000) -> dict[str, Any]:
@@ -98,12 +105,7 @@ def _embed(
 ) -> list[list[float]]:
     if len(texts) > protocol.MAX_TEXTS:
         raise EmbedderRefused(f"{len(texts)} texts in a request, at most {protocol.MAX_TEXTS}")
-    if path in _timeouts and _timeouts[path][2] != _socket_there(path):
-        _timeouts.pop(path)  # another embedder has taken the place of the one that hung
-        _forget(path)
-    paused = _timeouts[path][1] - time.monotonic() if path in _timeouts else 0.0
-    if paused > 0 and kind == "query":
-        raise EmbedderTimeout(f"{path} timed out repeatedly, left alone for {paused:.1f} s more")
+    _check_pause(path, kind == "query")
     body = json.dumps(list(texts), ensure_ascii=False).encode("utf-8", "surrogatepass")
     header = {"op": "embed", "kind": kind, "model": model, "timeout_ms": timeout_ms}
     try:
@@ -121,6 +123,16 @@ def _embed(
     if sys.byteorder == "big":
         values.byteswap()
     return [values[row * width : (row + 1) * width].tolist() for row in range(rows)]
+
+
+def _check_pause(path: str, raises: bool = True) -> None:
+    """Raises EmbedderTimeout while an embedder that timed out repeatedly is left alone."""
+    if path in _timeouts and _timeouts[path][2] != _socket_there(path):
+        _timeouts.pop(path)  # another embedder has taken the place of the one that hung
+        _forget(path)
+    paused = _timeouts[path][1] - time.monotonic() if path in _timeouts else 0.0
+    if paused > 0 and raises:
+        raise EmbedderTimeout(f"{path} timed out repeatedly, left alone for {paused:.1f} s more")
 
 
 def _note_timeout(path: str) -> None:

@@ -214,6 +214,23 @@ def test_an_embedder_that_hangs_costs_little(place):
     process.wait(15)
 
 
+def test_reading_leaves_a_hanging_embedder_alone(place):
+    """Writers read each message: one that hangs must not keep each of them waiting."""
+    process = launch(place)
+    until(lambda: ready(place))
+    process.send_signal(signal.SIGSTOP)
+    waits = []
+    for _ in range(4):
+        begun = time.monotonic()
+        with pytest.raises(embed_client.EmbedderTimeout):
+            embed_client.read(place, "secret_kinds", "a", 200)
+        waits.append(time.monotonic() - begun)
+    assert all(0.15 < wait < 1 for wait in waits[:2]) and max(waits[2:]) < 0.1
+    process.send_signal(signal.SIGCONT)
+    process.terminate()
+    process.wait(15)
+
+
 def test_a_peer_that_answers_slowly_is_cut_off(tmp_path):
     with tempfile.TemporaryDirectory(prefix="pgm-") as folder, socket.socket(socket.AF_UNIX) as listener:
         path = os.path.join(folder, "s")
