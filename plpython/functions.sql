@@ -73,38 +73,17 @@ from pg_memoir_server import shim
 return shim.read_language(plpy, "secret_kinds", p_text, p_socket)
 $$;
 
--- What a question is after (QuestionFacts); null where the package is not found.
-create or replace function _memoir.py_read_question(p_query text, p_socket text)
+-- What a function of the package says of a text (pg_memoir_server.reading.FUNCTIONS); null where the package is not found
+-- or has nothing to say.
+create or replace function _memoir.py_read(p_function text, p_given text, p_socket text)
 returns jsonb language plpython3u stable as $$
 import json
 from pg_memoir_server import shim
-facts = shim.read_language(plpy, "read_question", p_query, p_socket)
-return facts and json.dumps(facts)
+facts = shim.read_language(plpy, p_function, p_given, p_socket)
+return None if facts is None else json.dumps(facts)
 $$;
-
--- Slot, value and standing that a memory tells without one, {} where it tells none; null where the package is not found.
-create or replace function _memoir.py_read_statement(p_content text, p_socket text)
-returns jsonb language plpython3u stable as $$
-import json
-from pg_memoir_server import shim
-return json.dumps(shim.read_language(plpy, "read_statement", p_content, p_socket) or {})
-$$;
-
--- Sentences and clauses of texts (Clause): {"texts", "languages"}.
-create or replace function _memoir.py_read_clauses(p_texts jsonb, p_socket text)
-returns jsonb language plpython3u stable as $$
-import json
-from pg_memoir_server import shim
-return json.dumps(shim.read_language(plpy, "read_clauses", p_texts, p_socket))
-$$;
-
--- What rules find in turns (Extracted): {"turns", "requests"}.
-create or replace function _memoir.py_find_memories(p_turns jsonb, p_socket text)
-returns jsonb language plpython3u stable as $$
-import json
-from pg_memoir_server import shim
-return json.dumps(shim.read_language(plpy, "find_memories", p_turns, p_socket))
-$$;
+create or replace function _memoir.py_read(p_function text, p_given jsonb, p_socket text)
+returns jsonb language sql stable as $$ select _memoir.py_read(p_function, p_given::text, p_socket) $$;
 
 -- The same text without its secrets: '' where they can't be taken out, null where the package is not found.
 create or replace function _memoir.py_redact(p_text text, p_socket text)

@@ -22,7 +22,6 @@ sys.path.insert(0, str(ROOT / "plpython"))
 from pg_memoir_language import data  # noqa: E402
 
 WORD, ANY, NUMBER, YES_NO = r"[a-z][a-z0-9_]*", r"(?s:.+)", r"-?[0-9]+[.]?[0-9]*", r"yes|no"
-TREE = {name: NUMBER for name in "axbycz"} | {"leaves": ANY}
 # The columns of each table and the pattern of their values; a leading "?" allows an empty one. The number counts the key.
 SHAPES: dict[str, tuple[int, dict[str, str]]] = {
     "settings": (
@@ -118,8 +117,6 @@ SHAPES: dict[str, tuple[int, dict[str, str]]] = {
             "last": "?[+]?[0-9]+",
         },
     ),
-    "change_trees": (7, TREE),
-    "doubt_trees": (7, TREE),
     "token_shapes": (
         1,
         {

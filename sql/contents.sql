@@ -73,9 +73,7 @@
 \ir memory/relations.sql               -- relate, validate, pin
 \ir memory/consolidation.sql           -- memories about one thing become one, and back; the same in a model's words
 \ir memory/corrections.sql             -- correct, retract, forget: what a correction changes
-\ir memory/changed.sql                 -- what a change has to do with an earlier statement: another value, another sort, other words
 \ir memory/changes.sql                 -- what a turn changes of what was said before, and what it asks to forget
-\ir memory/change_signals.sql           -- changes that no rule knows: signals of a message and an earlier clause, and what was learnt of them
 \ir memory/exclusions.sql               -- spans taken out of recall, or marked there; the profile with what is in doubt
 \ir memory/extraction.sql              -- from turns to memories: rules, what they find, handed to the door
 \ir memory/change_effects.sql          -- what changes do: spans marked or taken out, memories that give way; undo_change, forget_about

@@ -233,6 +233,18 @@ def _state(row: Clause, said: str, rule: Rule, said_at: datetime, language: str)
     return replace(worded, slot=rule.get("slot"), slot_value=rule.get("value"), standing=standing)
 
 
+def in_first_person(text: str) -> str:
+    """Return what is said of the user as the user would say it: "The user's name is Ida" as "My name is Ida"."""
+    text = replace_first("^(?:the )?user's (?=[[:alpha:]])", "My ", text)
+    text = replace_first("^(?:the )?user(?: |: )", "I ", text)
+    verbs = "^(?:Lives|Works|Drives|Speaks|Prefers|Reports|Is|Has|Wears|Takes|Goes|Earns|Weighs|Drinks) "
+    if search(verbs, text, False):
+        text = f"I {text[:1].lower()}{text[1:]}"
+    for third, first in (("is", "am"), ("has", "have"), ("goes", "go")):
+        text = replace_first(rf"^I {third}\M", f"I {first}", text, False)
+    return text
+
+
 def read_statement(content: str) -> dict[str, Any] | None:
     """Return slot, value and standing of what is remembered without a slot, said by or of the user: "Lives in Ulm",
     "The user's name is Ida". None where it tells none."""
@@ -241,13 +253,7 @@ def read_statement(content: str) -> dict[str, Any] | None:
     language = spoken_language(content)
     text = plain(content, language)
     if language == "english":
-        text = replace_first("^(?:the )?user's (?=[[:alpha:]])", "My ", text)
-        text = replace_first("^(?:the )?user ", "I ", text)
-        verbs = "^(?:Lives|Works|Drives|Speaks|Prefers|Reports|Is|Has|Wears|Takes|Goes|Earns|Weighs|Drinks) "
-        if search(verbs, text, False):
-            text = f"I {text[:1].lower()}{text[1:]}"
-        for third, first in (("is", "am"), ("has", "have"), ("goes", "go")):
-            text = replace_first(rf"^I {third}\M", f"I {first}", text, False)
+        text = in_first_person(text)
     if len(split_clauses(text, language)) > 1 or is_supposed(text, language):
         return None
     own = "^(?:I|We|My|Our|i|we|my|our|Ich|Mein|Vivo|Mi|J|Mon|Ma|Moro|O meu|A minha|Abito|Il mio|La mia)"

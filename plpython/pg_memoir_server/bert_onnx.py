@@ -97,7 +97,7 @@ def weights_hash(folder: Path) -> str:
     return digest.hexdigest()
 
 
-class _Graph:
+class Graph:
     """Collects nodes and weights; every method returns the name of the tensor it makes."""
 
     def __init__(self, weights: dict[str, Any]):
@@ -151,8 +151,8 @@ class _Graph:
         return self.weight(f"{prefix}.weight"), self.weight(f"{prefix}.bias")
 
 
-def _encoder(g: _Graph, shape: BertShape) -> str:
-    """Token ids → hidden states (n × length × hidden)."""
+def encoder(g: Graph, shape: BertShape, segments: str | None = None) -> str:
+    """Token ids → hidden states (n × length × hidden). `segments`: an input that says of which text a token is."""
     import numpy as np
     from onnx import TensorProto
 
@@ -160,7 +160,11 @@ def _encoder(g: _Graph, shape: BertShape) -> str:
     length = g.op("Gather", g.op("Shape", "input_ids"), g.constant("one_index", np.array(1, np.int64)), axis=0)
     zero, step = g.constant("zero_index", np.array(0, np.int64)), g.constant("step", np.array(1, np.int64))
     positions = g.op("Gather", g.weight("embeddings.position_embeddings.weight"), g.op("Range", zero, length, step))
-    segment = g.constant("segment", g.weights["embeddings.token_type_embeddings.weight"][0].astype(np.float32))
+    kinds = g.weights["embeddings.token_type_embeddings.weight"].astype(np.float32)
+    if segments:
+        segment = g.op("Gather", g.constant("segments", kinds), segments)
+    else:
+        segment = g.constant("segment", kinds[0])
     x = g.norm(g.op("Add", words, g.op("Add", positions, segment)), "embeddings.LayerNorm", shape.epsilon)
 
     mask = g.op("Cast", "attention_mask", to=TensorProto.INT32)
@@ -180,7 +184,7 @@ def _encoder(g: _Graph, shape: BertShape) -> str:
     return x
 
 
-def _pool(g: _Graph, hidden: str, pooling: str) -> None:
+def _pool(g: Graph, hidden: str, pooling: str) -> None:
     """Hidden states → the output `embedding`, L2-normalised."""
     import numpy as np
 
@@ -193,20 +197,24 @@ def _pool(g: _Graph, hidden: str, pooling: str) -> None:
     g.op("LpNormalization", pooled, name="embedding", axis=-1, p=2)
 
 
-def build(folder: Path, target: Path) -> None:
-    """Writes the graph of the model in `folder` to `target` (atomically: a reader sees the whole file or none)."""
-    from onnx import TensorProto, helper
+def load_weights(folder: Path) -> dict[str, Any]:
     from safetensors.numpy import load_file
 
-    shape = read_shape(folder)
-    weights = {
+    return {
         name.removeprefix("bert."): array
         for name, array in load_file(folder / "model.safetensors").items()
         if not any(part in name for part in _SKIPPED)
     }
-    graph = _Graph(weights)
+
+
+def build(folder: Path, target: Path) -> None:
+    """Writes the graph of the model in `folder` to `target` (atomically: a reader sees the whole file or none)."""
+    from onnx import TensorProto, helper
+
+    shape = read_shape(folder)
+    graph = Graph(load_weights(folder))
     try:
-        _pool(graph, _encoder(graph, shape), shape.pooling)
+        _pool(graph, encoder(graph, shape), shape.pooling)
     except KeyError as error:
         raise UnsupportedModel(f"{folder} has no weight {error}") from None
     inputs = [
@@ -214,16 +222,27 @@ def build(folder: Path, target: Path) -> None:
         for name in ("input_ids", "attention_mask")
     ]
     output = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["n", shape.hidden])
+    write_file(target, as_model(graph, "sentence", inputs, [output]).SerializeToString())
+
+
+def as_model(graph: Graph, name: str, inputs: list[Any], outputs: list[Any]) -> Any:
+    from onnx import helper
+
     model = helper.make_model(
-        helper.make_graph(graph.nodes, "sentence", inputs, [output], list(graph.constants.values())),
+        helper.make_graph(graph.nodes, name, inputs, outputs, list(graph.constants.values())),
         opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(RUNTIME, 1)],
         producer_name="pg_memoir",
     )
     model.ir_version = 9  # what opset 20 came with; a newer default would shut out older runtimes
+    return model
+
+
+def write_file(target: Path, content: bytes) -> None:
+    """Write a file atomically: a reader sees the whole file or none."""
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".building-")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(model.SerializeToString())
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)

@@ -6,12 +6,13 @@ A function of several texts takes them as a JSON object in its text.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import date, datetime
 from typing import Any
 
-from pg_memoir_language import extraction, memories, questions, secrets, statements, text
+from pg_memoir_language import changes, extraction, memories, questions, secrets, statements, text
 
 
 def read_clauses(given: str) -> list[dict[str, Any]]:
@@ -47,6 +48,41 @@ def find_memories(given: str) -> list[dict[str, Any]]:
     ]
 
 
+LEARNT_LANGUAGES = frozenset({"english"})
+_judges: list[Any] = []
+
+
+def judge() -> Any:
+    """Return the judge of this process, None where it can't be loaded. The first call loads it."""
+    if not _judges:
+        try:
+            from .judge import Judge
+
+            _judges.append(Judge())
+        except (ImportError, OSError, RuntimeError, ValueError) as error:
+            logging.getLogger("pg_memoir.judge").warning("without a judge nothing is certain: %s", error)
+            _judges.append(None)
+    return _judges[0]
+
+
+def find_changes(given: str) -> dict[str, Any]:
+    """{"text", "language", "earlier": [{"text", "language", "said_at", "turns_before", "is_near"}, …], "memories": [text, …]} →
+    {"is_judged", "changes": [{"earlier" (from 0), "start", "length", …}, …], "ended": [index of a memory, …]}, as
+    pg_memoir_language.changes has them. Without a judge a memory whose slot has another value has ended."""
+    asked = json.loads(given)
+    language = asked["language"]
+    told = judge() if language in LEARNT_LANGUAGES else None
+    earlier = [
+        changes.Earlier(
+            one["text"], one["language"], datetime.fromisoformat(one["said_at"]), one["turns_before"], one["is_near"]
+        )
+        for one in asked["earlier"] or []
+    ]
+    found = changes.find_changes(asked["text"], language, earlier, told.over if told else None)
+    ended = changes.find_ended(asked["text"], asked["memories"] or [], told.over if told else None)
+    return {"is_judged": told is not None, "changes": [asdict(change) for change in found], "ended": ended}
+
+
 FUNCTIONS: dict[str, Callable[[str], Any]] = {
     "secret_kinds": secrets.secret_kinds,
     "redact": secrets.redact,
@@ -54,4 +90,8 @@ FUNCTIONS: dict[str, Callable[[str], Any]] = {
     "read_statement": statements.read_statement,
     "read_clauses": read_clauses,
     "find_memories": find_memories,
+    "find_changes": find_changes,
 }
+
+# Functions that ask the judge.
+JUDGED = frozenset({"find_changes"})

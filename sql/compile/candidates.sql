@@ -153,6 +153,11 @@ begin
       join (select r.session_id, r.turn_index from unnest(p_ranked) r where r.kind = 't'
         order by r.score desc, r.item_no limit v_best) r on r.session_id = x.session_id and r.turn_index = x.turn_index
       union
+      -- A memory of what is likely over.
+      select d.by_session, d.by_turn, 1 from _memoir.memory_doubts(p_user_id, array(
+        select r.ref_id from unnest(p_ranked) r where r.kind = 'm' order by r.score desc, r.item_no limit v_best)) d
+      where p_scope.as_of is null or d.recorded_at <= p_scope.as_of
+      union
       select x.by_session, x.by_turn, c.depth + 1 from changing c
       join changed x on x.session_id = c.by_session and x.turn_index = c.by_turn where c.depth < 4)
     select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length,

@@ -111,8 +111,7 @@ begin
   copies := v_found.copies;
 end $$;
 
--- Texts with a mark behind each clause that a later turn changed; behind one that it perhaps changed, what that
--- turn says.
+-- Texts with a mark behind each clause that a later turn changed.
 create or replace function _memoir.with_marks(p_user_id uuid, p_texts _memoir.item_text[],
   p_locators _memoir.item_locator[], p_as_of timestamptz)
 returns _memoir.item_text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
@@ -124,38 +123,19 @@ begin
     return p_texts;
   end if;
   for v_change in
-    with marked as (
-      select l.item_no, least(x.span_start + x.span_length, l.span_start + l.span_length) - l.span_start as at,
-        x.is_doubt,
-        x.recorded_at, x.by_session, x.by_turn, x.by_start, x.by_length
-      from unnest(p_locators) l join _memoir.recall_exclusions x on x.user_id = p_user_id
-        and x.session_id = l.session_id
-        and x.turn_index = l.turn_index
-      where l.kind = 't' and x.changed and x.lifted_at is null and x.span_start < l.span_start + l.span_length
-        and l.span_start < x.span_start + x.span_length
-      union
-      -- A memory that was made of what is in doubt.
-      select l.item_no, null, true, d.recorded_at, d.by_session, d.by_turn, d.by_start, d.by_length
-      from _memoir.memory_doubts(p_user_id, array(select m.ref_id from unnest(p_locators) m where m.kind = 'm')) d
-      join unnest(p_locators) l on l.kind = 'm' and l.ref_id = d.memory_id
-    )
-    select m.item_no, m.at, case when bool_or(not m.is_doubt) then 'later changed' else 'said later: '
-      || (array_agg(s.said order by m.recorded_at desc, s.said))[1] end as mark
-    from marked m
-    -- As far as it may be shown here itself.
-    left join lateral (select _memoir.said_since(t.body, m.by_start - n.span_start + 1, m.by_length) as said
-      from unnest(p_locators) n join unnest(p_texts) t on t.item_no = n.item_no
-      where n.kind = 't' and n.session_id = m.by_session and n.turn_index = m.by_turn and n.span_start <= m.by_start
-        and n.span_start + n.span_length >= m.by_start + m.by_length order by n.item_no limit 1) s on m.is_doubt
-    where (p_as_of is null or m.recorded_at <= p_as_of) and (s.said is not null or not m.is_doubt)
-    group by 1, 2 order by 1, 2 desc
+    select distinct l.item_no, least(x.span_start + x.span_length, l.span_start + l.span_length) - l.span_start as at
+    from unnest(p_locators) l join _memoir.recall_exclusions x on x.user_id = p_user_id and x.session_id = l.session_id
+      and x.turn_index = l.turn_index
+    where l.kind = 't' and x.changed and not x.is_doubt and x.lifted_at is null
+      and x.span_start < l.span_start + l.span_length and l.span_start < x.span_start + x.span_length
+      and (p_as_of is null or x.recorded_at <= p_as_of)
+    order by 1, 2 desc
   loop
     v_place := (select o from unnest(v_texts) with ordinality t(item_no, name, body, o)
       where t.item_no = v_change.item_no);
     continue when v_place is null;
-    v_body := rtrim(left(v_texts[v_place].body, coalesce(v_change.at, length(v_texts[v_place].body))), E' .!?,;\n');
-    v_texts[v_place].body := v_body || ' (' || v_change.mark || ')'
-      || substr(v_texts[v_place].body, length(v_body) + 1);
+    v_body := rtrim(left(v_texts[v_place].body, v_change.at), E' .!?,;\n');
+    v_texts[v_place].body := v_body || ' (later changed)' || substr(v_texts[v_place].body, length(v_body) + 1);
   end loop;
   return v_texts;
 end $$;

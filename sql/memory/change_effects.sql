@@ -56,75 +56,45 @@ begin
   return jsonb_strip_nulls(jsonb_build_object('forgotten', nullif(v_forgotten, 0), 'unclear', nullif(v_unclear, 0)));
 end $$;
 
--- Applies the changes of a turn, under the user's lock. Returns counts.
+-- Applies the changes of a turn, under the user's lock: certain ones take effect, likely ones are noted. Returns counts.
 create or replace function _memoir.take_effect(p_session _memoir.sessions, p_turn _memoir.conversation_history,
-  p_candidates _memoir.change_candidate[], p_text text, p_clauses _memoir.said_clause[], p_language text, p_by text,
-  p_config jsonb)
+  p_changes _memoir.found_change[], p_by text, p_config jsonb)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_one _memoir.change_candidate; v_change _memoir.found_change; v_changed integer := 0;
-  v_doubted integer := 0; v_earlier record;
+  v_change _memoir.found_change; v_changed integer := 0; v_likely integer := 0;
 begin
-  if p_candidates <> '{}' then v_earlier := _memoir.earlier_units(p_turn, p_candidates, p_language); end if;
-  -- "Hit a wall, they wrote the Jazz off": what names the old value or a new one tells the change.
-  foreach v_one in array array(
-    select p_candidates[n] from generate_subscripts(p_candidates, 1) n, lateral (select (p_candidates[n]).*) c
-    order by c.olds <> '{}' and (c.new).kinds = '{}' and (c.new).names = '{}' and not exists (
-      select from unnest(c.olds) o where _memoir.has_words((c.clause).said, o)), n) loop
-    for v_change in select * from _memoir.changed_units(v_earlier.units, v_earlier.plains, v_earlier.said, v_one,
-      p_language, p_turn) loop
+  foreach v_change in array p_changes loop
+    if v_change.grade = 'certain' then
       v_changed := v_changed + _memoir.change(p_session, p_turn, v_change, p_by, p_config)::integer;
-    end loop;
+    else
+      perform _memoir.doubt_units(p_turn.user_id, array[v_change.unit], gen_random_uuid(), p_turn,
+        v_change.span_start, v_change.span_length, memoir.now());
+      v_likely := v_likely + 1;
+    end if;
   end loop;
-  -- What no rule knows.
-  if v_changed = 0 and p_clauses <> '{}' then
-    for v_change in select * from _memoir.learnt_changes(p_turn, p_text, p_clauses, p_language, p_config) loop
-      if v_change.kind = 'doubt' then
-        perform _memoir.doubt_units(p_turn.user_id, array[v_change.unit]
-          || _memoir.echoes_of(v_change.unit, v_change.olds, p_turn), gen_random_uuid(), p_turn, v_change.span_start,
-          v_change.span_length, memoir.now());
-        v_doubted := v_doubted + 1;
-      else
-        v_changed := v_changed + _memoir.change(p_session, p_turn, v_change, p_by, p_config)::integer;
-      end if;
-    end loop;
-  end if;
-  return jsonb_strip_nulls(jsonb_build_object('changed', nullif(v_changed, 0), 'doubted', nullif(v_doubted, 0)));
+  return jsonb_strip_nulls(jsonb_build_object('changed', nullif(v_changed, 0), 'likely', nullif(v_likely, 0)));
 end $$;
 
--- One change: the older span is marked, and what was made of it gives way to what was said now. False where another
--- change did it already.
+-- One change: the older span is marked, and what was made of it gives way to what was said now. What remains of it goes
+-- on as a memory of its own. False where another change did it already.
 create or replace function _memoir.change(p_session _memoir.sessions, p_turn _memoir.conversation_history,
   p_change _memoir.found_change, p_by text, p_config jsonb)
 returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_turn.user_id; v_now timestamptz := memoir.now(); v_unit _memoir.said_unit := p_change.unit;
-  v_old uuid[] := _memoir.memories_from(v_user, array[v_unit]); v_new uuid;
-  v_found _memoir.extracted;
+  v_old uuid[] := _memoir.memories_from(v_user, array[v_unit]); v_new uuid; v_change uuid := gen_random_uuid();
 begin
   if exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = v_unit.session_id
     and x.turn_index = v_unit.turn_index and x.lifted_at is null and not x.is_doubt
-      and x.span_start = v_unit.span_start) then
+      and x.span_start <= v_unit.span_start and x.span_start + x.span_length > v_unit.span_start) then
     return false;
   end if;
-  v_new := (select m.memory_id from _memoir.memory_sources s join _memoir.memory_store m on m.user_id = v_user
-      and m.memory_id = s.item_id and m.state = 'active'
-    where s.user_id = v_user and s.source_kind = 'turn' and s.source_id = p_turn.message_id and s.item_kind = 'memory'
-      and m.memory_id <> all (v_old)
-    order by (s.span_start < p_change.span_start + p_change.span_length
-      and p_change.span_start < s.span_start + s.span_length) desc nulls last, m.recorded_at desc, m.memory_id limit 1);
-  -- What only takes back says nothing that were to be kept.
-  if v_new is null and _memoir.retracted(_memoir.plain(p_change.said, 'english'), 'english') is null then
-    v_found := _memoir.worded(1, p_change.span_start, p_change.span_length, _memoir.without_preamble(p_change.said,
-      'english'), _memoir.bare(p_change.said), 1, 'User', false, p_turn.created_at, jsonb_build_object('rule',
-      'changed', 'type', 'fact', 'provenance', 'user_stated', 'category', 'change', 'importance', 'normal',
-      'utility', 0.8));
-    perform _memoir.enter_found(p_session, array[p_turn], array[v_found], p_by, 'rules 1', false, p_config);
-    v_new := (select s.item_id from _memoir.memory_sources s where s.user_id = v_user and s.source_kind = 'turn'
-      and s.source_id = p_turn.message_id and s.item_kind = 'memory' and s.span_start = p_change.span_start
-      and s.item_id <> all (v_old) limit 1);
-  end if;
+  v_new := coalesce(_memoir.made_of(p_turn, p_change, v_old), _memoir.note_change(p_session, p_turn, p_change, v_old,
+    p_by, p_config));
   if v_old <> '{}' then
+    if p_change.remainder is not null then
+      perform _memoir.keep_rest(v_old[1], p_change, v_change, p_by, p_config);
+    end if;
     if v_new is not null then
       perform _memoir.supersede(v_user, v_old, v_new, p_by, 'changed in conversation', v_now);
     else
@@ -132,8 +102,64 @@ begin
     end if;
   end if;
   perform _memoir.exclude_units(v_user, array[v_unit] || _memoir.echoes_of(v_unit, p_change.olds, p_turn), true,
-    gen_random_uuid(), p_turn, 'changed in conversation', v_now);
+    v_change, p_turn, 'changed in conversation', v_now);
   return true;
+end $$;
+
+-- The memory that was made of the words that change something, or of their turn.
+create or replace function _memoir.made_of(p_turn _memoir.conversation_history, p_change _memoir.found_change,
+  p_old uuid[])
+returns uuid language sql stable set plan_cache_mode = force_custom_plan as $$
+  select m.memory_id from _memoir.memory_sources s join _memoir.memory_store m on m.user_id = p_turn.user_id
+    and m.memory_id = s.item_id and m.state = 'active'
+  where s.user_id = p_turn.user_id and s.source_kind = 'turn' and s.source_id = p_turn.message_id
+    and s.item_kind = 'memory' and m.memory_id <> all (p_old)
+  order by (s.span_start < p_change.span_start + p_change.span_length
+    and p_change.span_start < s.span_start + s.span_length) desc nulls last, m.recorded_at desc, m.memory_id limit 1
+$$;
+
+-- Makes a memory of the words that change something; null where the door refuses it.
+create or replace function _memoir.note_change(p_session _memoir.sessions, p_turn _memoir.conversation_history,
+  p_change _memoir.found_change, p_old uuid[], p_by text, p_config jsonb)
+returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_found _memoir.extracted;
+begin
+  v_found := _memoir.worded(1, p_change.span_start, p_change.span_length, _memoir.without_preamble(p_change.said,
+    'english'), _memoir.bare(p_change.said), 1, 'User', false, p_turn.created_at, jsonb_build_object('rule',
+    'changed', 'type', 'fact', 'provenance', 'user_stated', 'category', 'change', 'importance', 'normal',
+    'utility', 0.8));
+  perform _memoir.enter_found(p_session, array[p_turn], array[v_found], p_by, 'rules 1', false, p_config);
+  return (select s.item_id from _memoir.memory_sources s where s.user_id = p_turn.user_id and s.source_kind = 'turn'
+    and s.source_id = p_turn.message_id and s.item_kind = 'memory' and s.span_start = p_change.span_start
+    and s.item_id <> all (p_old) limit 1);
+end $$;
+
+-- What remains of a memory of which an item ended, as a memory that counts as the old one did.
+create or replace function _memoir.keep_rest(p_old uuid, p_change _memoir.found_change, p_by_change uuid, p_by text,
+  p_config jsonb)
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_unit _memoir.said_unit := p_change.unit; v_old _memoir.memory_store; v_session _memoir.sessions;
+  v_turn _memoir.conversation_history; v_memory _memoir.memory_store;
+begin
+  select h.* into v_turn from _memoir.search_items i join _memoir.conversation_history h on h.user_id = i.user_id
+    and h.session_id = i.session_id and h.recorded_at = i.recorded_at and h.message_id = i.ref_id
+  join _memoir.memory_store m on m.memory_id = p_old and m.user_id = i.user_id
+  where i.ref_id = v_unit.message_id and i.kind = 't' limit 1;
+  select * into v_old from _memoir.memory_store where user_id = v_turn.user_id and memory_id = p_old;
+  select * into v_session from _memoir.sessions where user_id = v_turn.user_id and session_id = v_turn.session_id;
+  v_memory := v_old;
+  v_memory.recorded_at := memoir.now();
+  v_memory.content := p_change.remainder;
+  v_memory.slot := null;
+  v_memory.slot_value := null;
+  v_memory.confidence := null;
+  v_memory.superseded_by := null;
+  v_memory.written_by := p_by;
+  v_memory.metadata := v_old.metadata || jsonb_build_object('remainder_of', p_by_change);
+  perform _memoir.enter(v_memory, v_session, array[v_turn], array[v_unit.span_start], array[v_unit.span_length],
+    v_turn.created_at, null, p_config);
 end $$;
 
 -- Returns what values tell without its name being said, as word stems: "my ex is called Dorian" tells a name.
@@ -422,6 +448,9 @@ begin
       and not exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = i.session_id
         and x.turn_index = i.turn_index and x.lifted_at is null and not x.changed and (x.span_start is null
           or x.span_start < i.span_start + i.span_length and i.span_start < x.span_start + x.span_length))));
+  perform _memoir.set_state(v_user, array(select m.memory_id from _memoir.memory_store m where m.user_id = v_user
+    and m.state = 'active' and m.metadata ->> 'remainder_of' = p_change::text), 'invalidated', v_caller.login,
+    'change undone', null, v_now);
   for v_id in
     select m.memory_id from _memoir.memory_store m where m.user_id = v_user and m.state_at = v_at
       and m.state in ('superseded', 'invalidated', 'forgotten') and m.state_reason in ('changed in conversation',

@@ -147,12 +147,8 @@ begin
     and x.is_doubt and x.lifted_at is null;
 end $$;
 
--- Returns what stands as said later, without the end of its sentence.
-create or replace function _memoir.said_since(p_body text, p_start integer, p_length integer)
-returns text language sql immutable as $$ select rtrim(substr(p_body, p_start, p_length), E' .!?,;\n') $$;
-
--- The profile that is shown: behind a line that is in doubt stands what was said since, as far as every clearance and
--- project may see it.
+-- The profile that is shown: behind a line that is likely over stands what was said since, both dated, as far as every
+-- clearance and project may see it.
 create or replace function _memoir.profile_shown(p_user_id uuid, p_counters _memoir.user_counters, p_version integer,
   out content text, out memory_ids uuid[], out left_out uuid[])
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
@@ -171,16 +167,20 @@ begin
   if v_places = '{}' then return; end if;
   content := E'\n' || content || E'\n';
   for v_line in
-    select E'\n- ' || _memoir.one_line(m.content) as line, (array_agg(_memoir.one_line(_memoir.said_since(t.body,
-      d.by_start - i.span_start + 1, d.by_length)) order by d.recorded_at desc, t.item_no))[1] as said
+    select distinct on (m.memory_id) E'\n- ' || _memoir.one_line(m.content) as line,
+      _memoir.day(coalesce((m.metadata ->> 'said_at')::timestamptz, m.recorded_at)) as said_on,
+      _memoir.day(n.created_at) as since, _memoir.one_line(rtrim(substr(t.body, d.by_start - i.span_start + 1,
+        d.by_length), E' .!?,;\n')) as said
     from _memoir.memory_doubts(p_user_id, memory_ids) d
     join unnest(v_places) i on i.session_id = d.by_session and i.turn_index = d.by_turn and i.span_start <= d.by_start
       and i.span_start + i.span_length >= d.by_start + d.by_length
+    join _memoir.search_items n on n.user_id = p_user_id and n.item_no = i.item_no
     join _memoir.texts_at(p_user_id, v_places, 'normal') t on t.item_no = i.item_no
     join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = d.memory_id
-    group by 1
+    order by m.memory_id, d.recorded_at desc, t.item_no
   loop
-    content := replace(content, v_line.line || E'\n', v_line.line || ' (said later: ' || v_line.said || E')\n');
+    content := replace(content, v_line.line || E'\n', format(E'%s (said on %s; on %s: "%s")\n', v_line.line,
+      v_line.said_on, v_line.since, v_line.said));
   end loop;
   content := btrim(content, E'\n');
 end $$;

@@ -284,7 +284,7 @@ declare
   v_read jsonb;
 begin
   if _memoir.reads_language() then
-    v_read := _memoir.py_read_clauses(jsonb_build_object('texts', p_texts, 'languages', p_languages),
+    v_read := _memoir.py_read('read_clauses', jsonb_build_object('texts', p_texts, 'languages', p_languages),
       p_config ->> 'embedder_socket');
   end if;
   if jsonb_typeof(v_read) is distinct from 'array' then return _memoir.said_clauses(p_texts, p_languages); end if;
@@ -314,7 +314,7 @@ declare
 begin
   if p_turns = '{}' then return '{}'; end if;
   if _memoir.reads_language() then
-    v_read := _memoir.py_find_memories(jsonb_build_object('turns', (select jsonb_agg(jsonb_build_object(
+    v_read := _memoir.py_read('find_memories', jsonb_build_object('turns', (select jsonb_agg(jsonb_build_object(
         'text', case when t.role <> 'tool' or x.tool is not null then t.content else '' end,
         -- An agent or a tool may send in the person's place.
         'role', case when t.role = 'tool' then 'tool' when t.role = 'user' and t.actor = 'person' then 'user'
@@ -335,12 +335,28 @@ begin
     from jsonb_array_elements(v_read) with ordinality e(one, o) order by e.o);
 end $$;
 
+-- Returns whether an active memory holds the slot of what was found with another value, and the judge does not say that
+-- it is over: both stay.
+create or replace function _memoir.still_holds(p_user_id uuid, p_found _memoir.extracted,
+  p_read _memoir.turn_changes[])
+returns boolean language sql stable set plan_cache_mode = force_custom_plan as $$
+  select exists (
+    select from unnest(p_read) r join _memoir.memory_store m on m.user_id = p_user_id
+      and m.slot = _memoir.normalise(p_found.slot) and m.state = 'active'
+      and m.slot_value is distinct from _memoir.normalise(p_found.slot_value)
+    where r.text_no = p_found.text_no and r.is_judged and m.memory_id <> all (r.ended)
+      and not exists (select from unnest(r.changes) c join _memoir.memory_sources s on s.user_id = p_user_id
+        and s.item_kind = 'memory' and s.item_id = m.memory_id and s.source_kind = 'turn'
+        and s.source_id = (c.unit).message_id and s.span_start < (c.unit).span_start + (c.unit).span_length
+        and (c.unit).span_start < s.span_start + s.span_length where c.grade = 'certain'))
+$$;
+
 -- Hands what was found to the door. The caller holds the user's lock; the month of the admission log is made. What was
 -- extracted from a span before is not extracted again, whatever became of it; p_replace: what rules made of it goes on
 -- in the new words.
 create or replace function _memoir.enter_found(p_session _memoir.sessions, p_turns _memoir.conversation_history[],
   p_found _memoir.extracted[],
-  p_by text, p_made_by text, p_replace boolean, p_config jsonb)
+  p_by text, p_made_by text, p_replace boolean, p_config jsonb, p_read _memoir.turn_changes[] default '{}')
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_found _memoir.extracted; v_turn _memoir.conversation_history; v_memory _memoir.memory_store;
@@ -398,7 +414,7 @@ begin
     if v_found.slot_value is not null and not exists (select from _memoir.memory_store m
       where m.user_id = v_turn.user_id and m.slot = _memoir.normalise(v_found.slot)
         and m.state = 'active' and coalesce((m.metadata ->> 'said_at')::timestamptz, m.valid_from, m.recorded_at)
-          > v_turn.created_at) then
+          > v_turn.created_at) and not _memoir.still_holds(v_turn.user_id, v_found, p_read) then
       v_memory.slot := v_found.slot; v_memory.slot_value := v_found.slot_value;
     end if;
     select 1 - coalesce(max(similarity(m.content, v_found.content)), 0) into v_novelty from (

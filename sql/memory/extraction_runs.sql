@@ -16,8 +16,8 @@ returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_session _memoir.sessions; v_counters _memoir.session_counters; v_locked _memoir.session_counters; v_config jsonb;
   v_turns _memoir.conversation_history[] := '{}'; v_texts text[]; v_languages text[]; v_clauses _memoir.said_clause[];
-  v_requests _memoir.forget_request[] := '{}'; v_candidates _memoir.change_candidate[] := '{}';
-  v_found _memoir.extracted[] := '{}'; v_stating integer[] := '{}'; v_through integer; v_counts jsonb := '{}';
+  v_requests _memoir.forget_request[] := '{}'; v_found _memoir.extracted[] := '{}';
+  v_read _memoir.turn_changes[] := '{}'; v_through integer; v_counts jsonb := '{}';
   i integer;
 begin
   select * into v_session from _memoir.sessions where user_id = p_user_id and session_id = p_session_id;
@@ -34,11 +34,17 @@ begin
     v_requests := array(select r from _memoir.forget_requests_in(v_clauses, v_languages) r
       where length(v_texts[r.text_no]) <= 20000);
     v_found := _memoir.find_memories(v_turns, v_clauses, v_languages, v_requests, v_config);
-    v_clauses := array(select c from unnest(v_clauses) c
-      where not exists (select from unnest(v_requests) r where r.text_no = c.text_no));
-    v_candidates := _memoir.change_candidates(v_texts, v_clauses, v_languages)
-      || _memoir.answers_given(v_turns, v_texts, v_clauses, v_languages);
-    v_stating := _memoir.stating_texts(v_texts, v_clauses, v_languages);
+    if _memoir.reads_language() then
+      v_read := array(
+        select _memoir.read_changes(c.text_no, v_turns[c.text_no], v_languages[c.text_no], array(
+          select _memoir.normalise(f.slot) from unnest(v_found) f where f.text_no = c.text_no and f.slot is not null),
+          v_config)
+        from (select distinct c.text_no from unnest(v_clauses) c where c.clause_no > 0 and not (c.asks and c.is_last)
+          and length(v_texts[c.text_no]) <= 4000) c
+        where not exists (select from unnest(v_requests) r where r.text_no = c.text_no)
+        order by c.text_no);
+      v_read := array(select r from unnest(v_read) r where r.text_no is not null);
+    end if;
   end if;
   perform _memoir.ensure_month(p_user_id, memoir.now());
   -- The session's counters, then the user's, as everywhere.
@@ -50,22 +56,21 @@ begin
       and session_id = p_session_id for update skip locked;
   end if;
   if v_locked.session_id is null or v_locked.extracted_through <> v_counters.extracted_through then return null; end if;
-  if v_found <> '{}' or v_requests <> '{}' or v_candidates <> '{}' or v_stating <> '{}' then
+  if v_found <> '{}' or v_requests <> '{}' or v_read <> '{}' then
     if p_wait then
       perform from _memoir.user_counters where user_id = p_user_id for update;
     elsif not _memoir.try_lock(p_user_id) then
       return null;
     end if;
-    v_counts := _memoir.enter_found(v_session, v_turns, v_found, p_by, 'rules 1', false, v_config);
+    v_counts := _memoir.enter_found(v_session, v_turns, v_found, p_by, 'rules 1', false, v_config,
+      v_read);
   end if;
   -- Few turns ask for anything or change anything.
-  for i in select r.text_no from unnest(v_requests) r union select (c.clause).text_no from unnest(v_candidates) c
-    union select s from unnest(v_stating) s order by 1 loop
+  for i in select r.text_no from unnest(v_requests) r union select r.text_no from unnest(v_read) r order by 1 loop
     v_counts := _memoir.summed(v_counts,
       _memoir.carry_out(v_turns[i], array(select r from unnest(v_requests) r where r.text_no = i), p_by),
-      _memoir.take_effect(v_session, v_turns[i], array(select c from unnest(v_candidates) c
-        where (c.clause).text_no = i), v_texts[i], array(select c from unnest(v_clauses) c where c.text_no = i
-          and i = any (v_stating)), v_languages[i], p_by, v_config));
+      _memoir.take_effect(v_session, v_turns[i], array(select c from unnest(v_read) r, unnest(r.changes) c
+        where r.text_no = i), p_by, v_config));
   end loop;
   update _memoir.session_counters set extracted_through = v_through
   where user_id = p_user_id and session_id = p_session_id and extracted_through <> v_through;

@@ -338,7 +338,7 @@ declare
 begin
   if length(p_content) > 300 then return; end if;
   if _memoir.reads_language() then
-    v_read := _memoir.py_read_statement(p_content, p_config ->> 'embedder_socket');
+    v_read := _memoir.py_read('read_statement', p_content, p_config ->> 'embedder_socket');
     slot := v_read ->> 'slot';
     slot_value := v_read ->> 'value';
     standing := (v_read ->> 'standing')::boolean;

@@ -11,7 +11,7 @@ declare
   v_facts jsonb;
 begin
   if coalesce(p_query, '') <> '' and _memoir.reads_language() then
-    v_facts := _memoir.py_read_question(left(p_query, 20000), p_config ->> 'embedder_socket');
+    v_facts := _memoir.py_read('read_question', left(p_query, 20000), p_config ->> 'embedder_socket');
   end if;
   if v_facts is null or length(p_query) > 20000 then
     v_facts := coalesce(v_facts, '{}') || jsonb_build_object('redacted', _memoir.redacted(p_query, p_config));

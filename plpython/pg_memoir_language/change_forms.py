@@ -1,0 +1,321 @@
+"""The form in which a message changes an earlier statement: one of the two witnesses that certainty needs.
+
+A form says that the message speaks of the same thing, and gives it another value or ends it. Barred is what speaks of somebody else, or of
+another thing of the same sort ("my red bike", "my blue bike").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from . import data
+from .data import choices
+from .lists import find_remainder
+from .patterns import Pattern, compile_pattern
+from .stated import Statement
+from .text import APOSTROPHES, first_group, has_phrase, pad, search
+from .values import SOFT_KINDS, Content, Value, stem
+
+SHORT = 160
+RECENT = 6
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a message changes a statement; strong forms need less of the judge. `olds`: the values that are over."""
+
+    name: str
+    strength: float
+    olds: tuple[str, ...] = ()
+    is_barred: bool = False
+
+    @property
+    def is_strong(self) -> bool:
+        return self.strength >= 0.8
+
+
+def find_form(unit: Statement, statement: Statement, message: str, turns_before: int | None) -> Form | None:
+    """Return the strongest form in which a statement of a message changes an earlier one, or None."""
+    language = unit.language
+    forms = [
+        form
+        for form in (
+            _updates(unit, statement),
+            _slot(unit, statement),
+            _named(unit, statement, message),
+            _value(unit, statement, message),
+            _ended(unit, statement, message),
+            _opposite(unit, statement),
+            _answer(unit, message, turns_before),
+        )
+        if form
+    ]
+    if not forms:
+        return None
+    best = max(forms, key=lambda form: form.strength)
+    if _is_of_another(unit, statement, language) or _is_of_another_sort(unit, statement, best, message):
+        return Form(best.name, best.strength, best.olds, is_barred=True)
+    return best
+
+
+def _has_cue(text: str, language: str) -> bool:
+    """Return whether a text sounds like a correction or a change."""
+    return has_phrase(pad(text), data.entries(language, "change_cues")) or search(
+        choices(language, "change_cue_forms"), text.lower(), False
+    )
+
+
+def _covers(unit: Content, statement: Content) -> tuple[float, float]:
+    """Return the share of what a statement speaks of that the earlier one speaks of too, and the other way round."""
+    shared = len(unit.stems & statement.stems)
+    return shared / max(1, len(statement.stems)), shared / max(1, len(unit.stems))
+
+
+# Forms ------------------------------------------------------------------------------------------------------------
+
+
+def _updates(unit: Statement, statement: Statement) -> Form | None:
+    """ "Change my address to Elm Road 4", "update X to Y"."""
+    matter = first_group(choices(unit.language, "update_requests"), statement.said)
+    if matter is None:
+        return None
+    stems = {stem(word, unit.language) for word in matter.lower().split()} & unit.content.stems
+    return Form("update", 1.0, _differing(unit.content, statement.content)) if stems else None
+
+
+def _slot(unit: Statement, statement: Statement) -> Form | None:
+    """Another value of a slot that holds one at a time, said of oneself in the present."""
+    mine, theirs = statement.rule, unit.rule
+    if not mine or not theirs or mine.get("slot") != theirs.get("slot") or not mine.get("slot"):
+        return None
+    if str(mine["value"]).lower() == str(theirs["value"]).lower():
+        return None
+    return Form("slot", 0.95, (theirs["value"],))
+
+
+@cache
+def _replaced(language: str, is_short: bool) -> tuple[Pattern[str], ...]:
+    uses = ("replaced", "replaced_briefly") if is_short else ("replaced",)
+    return tuple(compile_pattern(entry, longest=True) for use in uses for entry in data.entries(language, use))
+
+
+def _ended_values(message: str, language: str) -> list[str]:
+    """Return the values that a message says are over: "not Pepper but Pippa", "left Leipzig"."""
+    text = message.translate(APOSTROPHES)
+    found = []
+    for pattern in _replaced(language, len(message) <= SHORT):
+        for match in pattern.finditer(text):
+            value = (match[1] if match.re.groups else match[0] or "").strip(" .,;:\"'!?()")
+            ends = choices(language, "value_ends")
+            if ends:
+                value = compile_pattern(rf"(.) (?:{ends})\M.*$", True, longest=True).sub(r"\1", value, count=1)
+            if len(value) >= 2 and len(value.split()) <= 4:
+                found.append(value)
+    return found
+
+
+def _named(unit: Statement, statement: Statement, message: str) -> Form | None:
+    """The old value is named as over."""
+    for old in _ended_values(message, unit.language):
+        if not _has_words(unit.said, old):
+            continue
+        if any(c.isupper() or c.isdigit() for c in old):
+            return Form("named", 1.0, (old,))
+        if _covers(unit.content, statement.content)[1] >= 0.3:
+            return Form("named", 0.85, (old,))
+    return None
+
+
+def _value(unit: Statement, statement: Statement, message: str) -> Form | None:
+    """Another value or name of the same thing."""
+    mine, theirs = statement.content, unit.content
+    cover, back = _covers(theirs, mine)
+    if not mine.stems & theirs.stems:
+        return None
+    cue = _has_cue(message, unit.language)
+    if _same_subject(unit, statement):
+        cover = max(cover, 0.9)
+    olds = _differing(theirs, mine)
+    if olds:
+        if cue and cover >= 0.5:
+            return Form("value", 0.85, olds)
+        if cover >= 0.95 and back >= 0.5:
+            return Form("value", 0.8, olds)
+        if cue and cover >= 0.3:
+            return Form("value", 0.6, olds)
+    gone, come = theirs.names - mine.names, mine.names - theirs.names
+    named = {stem(word, unit.language) for name in mine.names | theirs.names for word in name.split()}
+    others = mine.stems - named
+    if gone and come and others & theirs.stems:
+        rest = len(others & theirs.stems) / max(1, len(others))
+        if rest >= 0.5 and (cue or (rest >= 0.95 and _same_subject(unit, statement))):
+            return Form("name", 0.8 if cue and _same_subject(unit, statement) else 0.65, tuple(sorted(gone)))
+    # A name alone that both have tells nothing: "my dentist in Vienna", "I moved to Vienna".
+    if cue and others & theirs.stems and len(others & theirs.stems) >= 0.5 * len(others):
+        return Form("cue", 0.5)
+    return None
+
+
+def _ended(unit: Statement, statement: Statement, message: str) -> Form | None:
+    """The same, denied or over."""
+    language = unit.language
+    over, denials = choices(language, "over_words"), choices(language, "negations")
+    says_over = over is not None and search(rf"\m(?:{over})", message.lower(), False)
+    denies = denials is not None and search(rf"\m(?:{denials})\M|n't\M", statement.plain)
+    denied_before = denials is not None and search(rf"\m(?:{denials})\M|n't\M", unit.plain)
+    cover, back = _covers(unit.content, statement.content)
+    if not unit.content.stems & statement.content.stems:
+        return None
+    # One item of a list is named: "I have two cats, Miso and Tofu", "Miso died".
+    if back < 0.5 and find_remainder(unit.said, statement.said, language):
+        back = 0.5
+    if says_over and max(cover, back) >= 0.5:
+        return Form("ended", 0.8 if cover >= 0.5 else 0.6)
+    if denies != denied_before and max(cover, back) >= 0.5:
+        return Form("denied", 0.8 if max(cover, back) >= 0.9 else 0.6)
+    return None
+
+
+def _opposite(unit: Statement, statement: Statement) -> Form | None:
+    """The opposite liking of the same thing."""
+    mine, theirs = _liking(statement), _liking(unit)
+    if not mine or mine != -theirs:
+        return None
+    passed = {stem(word, unit.language) for word in "love like enjoy adore hate dislike detest stand fan fond keen".split()}
+    return Form("liking", 0.9) if (unit.content.stems & statement.content.stems) - passed else None
+
+
+def _liking(statement: Statement) -> int:
+    language, text = statement.language, statement.plain
+    for use, sign in (("disliking", -1), ("liking", 1)):
+        words = choices(language, use) if language == "english" else None
+        if words and search(rf"^(?:i|we) (?:also )?(?:{words})\M", text):
+            return sign
+    return 0
+
+
+def _answer(unit: Statement, message: str, turns_before: int | None) -> Form | None:
+    """A short answer that names the value alone: "oh right, yes 15:20"."""
+    if turns_before is None or turns_before > RECENT or len(message) > 60:
+        return None
+    assent = choices(None, "assent")
+    if not search(rf"^(?:(?:oh|ah|oops|ups|whoops),? )*(?:{assent})\M", message) and not search(
+        choices(unit.language, "answer_cues"), message.lower(), False
+    ):
+        return None
+    from .values import read_content
+
+    content = read_content(message, unit.language)
+    olds = _differing(unit.content, content)
+    return Form("answer", 0.8, olds) if olds and len(content.stems - unit.content.stems) <= 1 else None
+
+
+def _differing(old: Content, new: Content) -> tuple[str, ...]:
+    """Return the values of the older text of which the newer one has another of the same kind."""
+    for kind in ("date", "time", "email", "code", "number", "weekday", "often", "month"):
+        before = [value for value in old.values if value.kind == kind]
+        since = [value for value in new.values if value.kind == kind]
+        if before and since and not {v.key for v in before} & {v.key for v in since}:
+            if kind in SOFT_KINDS and _hard(old.values) and _hard(new.values):
+                continue
+            return tuple(value.raw for value in before)
+    return ()
+
+
+def _hard(values: Iterable[Value]) -> bool:
+    return any(value.kind not in SOFT_KINDS for value in values)
+
+
+# Bars -------------------------------------------------------------------------------------------------------------
+
+
+def subject_of(statement: Statement) -> str | None:
+    """Return of whom a clause speaks: `self`, somebody near by their word ("sister"), None where it does not say."""
+    language, text = statement.language, statement.plain
+    if language != "english":
+        own = choices(language, "possessives")
+        return first_group(rf"^(?:(?:o|a|il|la) )?(?:{own}) ([[:alpha:]-]+)", text) if own else None
+    if search("^(?:i|we) ", text):
+        return "self"
+    persons = choices(language, "persons")
+    found = first_group(
+        rf"^(?:my|our|his|her|their|the|[[:alpha:]]+'s) (?:[[:alpha:]-]+ )?({persons})\M", text
+    )
+    return found.lower() if found else None
+
+
+def _same_subject(unit: Statement, statement: Statement) -> bool:
+    """Return whether both clauses say something of the same subject: "my classroom is", "my classroom was"."""
+    subjects = [_subject_phrase(unit), _subject_phrase(statement)]
+    return subjects[0] is not None and subjects[0] == subjects[1]
+
+
+def _subject_phrase(statement: Statement) -> str | None:
+    verbs, own = choices(statement.language, "subject_verbs"), choices(statement.language, "possessives")
+    if verbs is None:
+        return None
+    starts = "my|our|the" + (f"|{own}" if own else "")
+    found = first_group(
+        rf"^(?:(?:o|a|il|la) )?(?:{starts}|[[:upper:]][[:alpha:]]+'s) ((?:[[:alpha:]-]+ ){{0,3}}?[[:alpha:]-]+)"
+        rf" (?:{verbs})(?![[:alpha:]])",
+        statement.plain,
+    )
+    return found.lower() if found else None
+
+
+def _is_of_another(unit: Statement, statement: Statement, language: str) -> bool:
+    """Return whether a statement speaks of somebody else than the earlier one."""
+    mine, theirs = subject_of(statement), subject_of(unit)
+    if mine and theirs and mine != theirs:
+        return True
+    if language == "english":
+        if theirs == "self" and search("^(?:she|he|they|her|his|their)\\M", statement.plain):
+            return True
+        owner = first_group("^([[:upper:]][[:alpha:]]+)'s ", statement.plain, False)
+        if owner and not _has_words(unit.said, owner) and search("^(?:i|we|my|our)\\M", unit.plain):
+            return True
+    return False
+
+
+SAME_SORT = frozenset("new old last next first same current former previous the a an my our his her their its".split())
+
+
+def _is_of_another_sort(unit: Statement, statement: Statement, form: Form, message: str) -> bool:
+    """Return whether both have another word before the same noun, which the other does not have."""
+    if form.name in ("update", "slot") or (form.name == "named" and form.strength == 1.0):
+        return False
+    values = {word for text in (*form.olds, *(v.raw for v in statement.content.values)) for word in text.lower().split()}
+    shared = unit.content.stems & statement.content.stems
+    mine, theirs = _sorts(statement, shared), _sorts(unit, shared)
+    for head, word in mine.items():
+        other = theirs.get(head)
+        if other is None or other == word or word in values or other in values:
+            continue
+        if not _has_words(unit.said, word) and not _has_words(message, other):
+            return True
+    return False
+
+
+def _sorts(statement: Statement, heads: frozenset[str]) -> dict[str, str]:
+    """Return the word that stands before each noun: "blue" of "my blue bike"."""
+    words = ["the", *compile_pattern("[[:alnum:]'-]+").findall(statement.said.lower().translate(APOSTROPHES))]
+    little = data.entry_set(statement.language, "function_words")
+    pronouns = frozenset("i we you he she it they".split())
+    found = {}
+    for leads, before, word in zip(words, words[1:], words[2:], strict=False):
+        head = stem(word, statement.language)
+        # What stands behind "my" or "in" tells which one; behind "I" it is a verb.
+        if head in heads and leads in little - pronouns and before not in little | SAME_SORT and len(before) > 2:
+            found[head] = before
+    return found
+
+
+def _has_words(text: str, words: str) -> bool:
+    """Return whether a text has these words as they stand."""
+
+    def spaced(given: str) -> str:
+        return " " + " ".join(compile_pattern("[[:alnum:]']+").findall(given.lower().translate(APOSTROPHES))) + " "
+
+    return spaced(words) in spaced(text)

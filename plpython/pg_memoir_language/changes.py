@@ -1,0 +1,236 @@
+"""What a message changes of what its speaker said before, in two grades.
+
+*Certain* needs two witnesses that differ in kind: a form (the same slot with another value, a value that is named as over, another
+value of the same thing, an end, an update request), and the judge, a learnt model that reads the earlier statement beside the message.
+It takes effect. *Likely* is what the judge alone is sure of: both stay, and are recalled together. The rest is nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from .change_forms import Form, find_form
+from .lists import Remainder, find_remainder
+from .memories import word_memory
+from .stated import MOST_SENTENCES, Statement, states
+from .statements import in_first_person
+from .text import Sentence, bare, own_sentences
+
+# Texts of (earlier statement, message) → the chance that the statement holds no longer, for each.
+Judge = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
+
+LONGEST_TEXT = 4000
+SHORT_MESSAGE = 240
+MOST_UNITS = 12
+# Chances from which on the judge bears witness: beside a strong form, a weak one, alone. research/judge prints what they are worth.
+BESIDE_STRONG, BESIDE_WEAK, ALONE = 0.5, 0.8, 0.9
+# Of two matters that a message may end the better one is meant where it is better by so much.
+MARGIN = 0.2
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A text that the user said before; `turns_before`: how many turns before in the same session."""
+
+    text: str
+    language: str
+    said_at: datetime
+    turns_before: int | None = None
+    is_near: bool = False
+
+
+@dataclass(frozen=True)
+class Change:
+    """A span of an earlier text that a span of a message makes untrue, with what remains of it.
+
+    `olds`: the values that are over, as written; `form` and `chance`: the witnesses; `remainder`: a memory of what remains.
+    """
+
+    earlier: int
+    start: int
+    length: int
+    by_start: int
+    by_length: int
+    grade: str
+    form: str | None
+    chance: float | None
+    olds: tuple[str, ...] = ()
+    remainder: str | None = None
+
+
+@dataclass(frozen=True)
+class Window:
+    """What is judged at once: a short message, or a sentence of a long one with the one before."""
+
+    text: str
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    unit: Statement
+    statement: Statement
+    form: Form | None
+    chance: float | None
+    near: float
+
+    @property
+    def grade(self) -> str | None:
+        """`certain`, `likely` or None."""
+        form, chance = self.form, self.chance
+        if chance is None:
+            return "likely" if form and form.is_strong else None
+        if form and not form.is_barred and chance >= (BESIDE_STRONG if form.is_strong else BESIDE_WEAK):
+            return "certain"
+        return "likely" if chance >= ALONE and not (form and form.is_barred) else None
+
+
+def may_change(text: str, language: str) -> bool:
+    """Return whether a message states anything, so that earlier texts are worth a look."""
+    return len(text) <= LONGEST_TEXT and bool(states(text, language, 0))
+
+
+def find_changes(text: str, language: str, earlier: Sequence[Earlier], judge: Judge | None) -> list[Change]:
+    """Return what a message changes of earlier texts in its language, certain ones first.
+
+    `judge`: None where there is none for the language; then nothing is certain.
+    """
+    if len(text) > LONGEST_TEXT:
+        return []
+    units = [
+        unit
+        for number, one in enumerate(earlier)
+        if one.language == language and len(one.text) <= LONGEST_TEXT
+        for unit in states(one.text, language, number, 20, is_earlier=True)
+    ]
+    if not units:
+        return []
+    changes: list[Change] = []
+    for window in _windows(text, language):
+        found = _judged(window, units, earlier, judge)
+        changes += _chosen(found, earlier)
+    return _once(changes)
+
+
+def find_ended(text: str, memories: Sequence[str], judge: Judge | None) -> list[int]:
+    """Return which memories that hold a slot with another value than a message says hold no longer."""
+    if judge is None or not memories:
+        return list(range(len(memories)))
+    chances = judge([(in_first_person(memory), text[:LONGEST_TEXT]) for memory in memories])
+    return [number for number, chance in enumerate(chances) if chance >= BESIDE_STRONG]
+
+
+def _windows(text: str, language: str) -> list[Window]:
+    sentences = own_sentences(text)[:MOST_SENTENCES]
+    statements = states(text, language, 0)
+    if not statements:
+        return []
+    whole = " ".join(sentence.said for sentence in sentences)
+    if len(whole) <= SHORT_MESSAGE:
+        return [Window(whole, tuple(statements))]
+    windows, before = [], ""
+    for sentence in sentences:
+        end = sentence.start + sentence.length
+        inside = tuple(s for s in statements if sentence.start <= s.start < end)
+        if inside:
+            windows.append(Window(f"{before} {sentence.said}".strip(), inside))
+        before = sentence.said if sentence.length <= SHORT_MESSAGE else ""
+    return windows
+
+
+def _judged(
+    window: Window, units: Sequence[Statement], earlier: Sequence[Earlier], judge: Judge | None
+) -> list[Candidate]:
+    """Return the units that have to do with a window, with what both witnesses say of them."""
+    stems = frozenset[str]().union(*(s.content.stems for s in window.statements))
+    ranked = []
+    for unit in units:
+        one = earlier[unit.of]
+        shared = len(unit.content.stems & stems)
+        recent = one.turns_before is not None and one.turns_before <= 6
+        near = shared + (1.5 if one.is_near else 0) + (1.0 if recent else 0)
+        if near:
+            ranked.append((near, unit))
+    ranked.sort(key=lambda row: -row[0])
+    ranked = ranked[:MOST_UNITS]
+    chances: Sequence[float | None] = [None] * len(ranked)
+    if judge and ranked:
+        chances = judge([(unit.said, window.text) for _, unit in ranked])
+    found = []
+    for (near, unit), chance in zip(ranked, chances, strict=True):
+        one = earlier[unit.of]
+        best: Candidate | None = None
+        for statement in window.statements:
+            form = find_form(unit, statement, window.text, one.turns_before)
+            candidate = Candidate(unit, statement, form, chance, near)
+            if best is None or _strength(candidate) > _strength(best):
+                best = candidate
+        if best and best.grade:
+            found.append(best)
+    return found
+
+
+def _strength(candidate: Candidate) -> tuple[float, ...]:
+    form = candidate.form
+    shared = len(candidate.unit.content.stems & candidate.statement.content.stems)
+    return (form.strength if form else 0.0, shared)
+
+
+def _chosen(found: Sequence[Candidate], earlier: Sequence[Earlier]) -> list[Change]:
+    """Return changes of one matter: what is certain of several that differ is likely only."""
+    certain = [c for c in found if c.grade == "certain"]
+    if not certain:
+        return [_change(c, "likely", earlier) for c in found]
+    best = max(certain, key=lambda c: (_strength(c), c.chance or 0))
+    same = [c for c in certain if c is best or _is_one_matter(c, best)]
+    others = [c for c in certain if c not in same]
+    rivals = [c for c in others if _strength(c)[0] > _strength(best)[0] - MARGIN and c.unit.of != best.unit.of]
+    # What names its old value is meant, whatever else is near.
+    if rivals and not (best.form and best.form.name in ("named", "update", "slot")):
+        return [_change(c, "likely", earlier) for c in certain]
+    return [_change(c, "certain", earlier) for c in same]
+
+
+def _is_one_matter(one: Candidate, other: Candidate) -> bool:
+    """Return whether two earlier statements say the same thing of the same matter, or name the same value that is over."""
+    mine, theirs = one.unit.content, other.unit.content
+    if one.form and other.form and set(one.form.olds) & set(other.form.olds):
+        return True
+    if one.unit.rule and other.unit.rule and one.unit.rule.get("slot") == other.unit.rule.get("slot"):
+        return one.unit.rule.get("slot") is not None
+    differing = mine.stems ^ theirs.stems
+    return bool(mine.stems & theirs.stems) and len(differing - mine.names - theirs.names) <= 1 and mine.names == theirs.names
+
+
+def _change(candidate: Candidate, grade: str, earlier: Sequence[Earlier]) -> Change:
+    unit, form = candidate.unit, candidate.form
+    rest: Remainder | None = None
+    if grade == "certain":
+        rest = find_remainder(unit.said, candidate.statement.said, unit.language)
+    start, length = unit.start, unit.length
+    # The span stands in the text as written; what the clause inherits does not.
+    if rest and unit.length == len(unit.said):
+        start, length = unit.start + rest.start - 1, rest.length
+    return Change(
+        unit.of, start, length, candidate.statement.start, candidate.statement.length, grade,
+        form.name if form else None, candidate.chance, form.olds if form else (),
+        _worded(rest.text, earlier[unit.of].said_at) if rest else None,
+    )  # fmt: skip
+
+
+def _worded(text: str, said_at: datetime) -> str:
+    """Return a statement of the user as a memory says it."""
+    rule = {"name": "remainder", "type": "fact", "provenance": "user_stated", "category": "fact", "importance": "normal", "utility": 0.9}
+    return word_memory(Sentence(1, len(text), text), 1, bare(text), 0, "User", False, said_at, rule).content
+
+
+def _once(changes: Sequence[Change]) -> list[Change]:
+    """Return each span once, where it is certain as certain."""
+    kept: dict[tuple[int, int], Change] = {}
+    for change in sorted(changes, key=lambda c: c.grade != "certain"):
+        kept.setdefault((change.earlier, change.start), change)
+    return list(kept.values())
+
+

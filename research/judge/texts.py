@@ -1,0 +1,225 @@
+"""The written texts (texts/<writer>/*.txt) as examples to learn from.
+
+`blocks_*.txt`: a line `> text` opens a block with an earlier statement of the user (`>p` a preference, `>i` an instruction, `>o` about
+somebody else). Below it stand later messages, each read beside it: `!` something else holds since, `-` it holds no longer, `~` a part
+of it (named after `||`) holds no longer, `+` adds to it, `=` says it again, `.` leaves it be, `x` asks to forget it, `X` asks to forget
+something near it. `sents_*.txt`: a line `#class language` opens sentences of a class.
+`*.jsonl`: {"old": [earlier messages], "new": a message, "over": [indexes of what is untrue since]}.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TEXTS = Path(__file__).parent / "texts"
+# Fact, preference, instruction, one-off, about others, request to forget, question, hypothetical, nothing.
+CLASSES = "fpiotxqhn"
+RELATIONS = ("unrelated", "adds", "same", "replaced", "ended", "partly ended")
+MARKS = {".": 0, "+": 1, "=": 2, "!": 3, "-": 4, "~": 5}
+FIRST_OVER = 3  # relations from here on make the earlier statement untrue
+TASKS = ("sentence", "pair", "target")
+
+
+@dataclass(frozen=True)
+class Example:
+    """One row to learn: a sentence with its class, a pair with its relation, a request with whether it means `old`."""
+
+    task: str
+    old: str
+    new: str
+    label: int
+    writer: str
+    weight: float = 1.0
+
+
+@dataclass
+class Block:
+    writer: str
+    kind: str
+    old: str
+    later: list[tuple[str, str]] = field(default_factory=list)
+
+
+def read_blocks(path: Path, writer: str) -> Iterator[Block]:
+    block = None
+    for line in path.read_text("utf-8").splitlines():
+        opened = re.match(r">([fpiot]?)\s+(.+)", line)
+        if opened:
+            if block:
+                yield block
+            block = Block(writer, {"o": "t"}.get(opened[1], opened[1] or "f"), opened[2].strip())
+        elif block and len(line) > 3 and line[0] in "!-~+=.xX" and line[1] == " ":
+            block.later.append((line[0], line[2:].split("||")[0].strip()))
+    if block:
+        yield block
+
+
+def read_sentences(path: Path, writer: str) -> Iterator[Example]:
+    kind = None
+    for line in path.read_text("utf-8").splitlines():
+        if line.startswith("#"):
+            kind = line[1:2]
+        elif line.strip() and kind in CLASSES:
+            yield Example("sentence", "", line.strip(), CLASSES.index(kind), writer)
+
+
+@dataclass
+class Material:
+    """All that writers wrote, by writer."""
+
+    blocks: list[Block]
+    sentences: list[Example]
+    pairs: list[Example]
+
+    def of(self, writers: set[str]) -> Material:
+        return Material(
+            [b for b in self.blocks if b.writer in writers],
+            [s for s in self.sentences if s.writer in writers],
+            [p for p in self.pairs if p.writer in writers],
+        )
+
+    @property
+    def writers(self) -> list[str]:
+        return sorted({x.writer for x in [*self.blocks, *self.sentences, *self.pairs]})
+
+    @property
+    def texts(self) -> int:
+        said = {b.old for b in self.blocks} | {text for b in self.blocks for _, text in b.later}
+        return len(said | {s.new for s in self.sentences} | {t for p in self.pairs for t in (p.old, p.new)})
+
+
+def load(folder: Path = TEXTS) -> Material:
+    material = Material([], [], [])
+    for path in sorted(folder.glob("*/*")):
+        writer = path.parent.name
+        if path.name.startswith("blocks") and path.suffix == ".txt":
+            material.blocks += read_blocks(path, writer)
+        elif path.name.startswith("sents") and path.suffix == ".txt":
+            material.sentences += read_sentences(path, writer)
+        elif path.suffix == ".jsonl":
+            for line in path.read_text("utf-8").splitlines():
+                row = json.loads(line)
+                for number, old in enumerate(row.get("old") or []):
+                    over = number in row["over"]
+                    material.pairs.append(Example("pair", old, row["new"], 3 if over else 0, writer, 0.7))
+    return material
+
+
+def examples(material: Material, chance: random.Random) -> list[Example]:
+    """Return the rows of an epoch: what was written, and pairs of what does not belong together."""
+    rows = [*material.sentences, *material.pairs]
+    blocks = material.blocks
+    questions = [s.new for s in material.sentences if CLASSES[s.label] in "qno"]
+    for block in blocks:
+        writer = block.writer
+        rows.append(Example("sentence", "", block.old, CLASSES.index(block.kind), writer))
+        said_again = [text for mark, text in block.later if mark == "="]
+        calm = [text for mark, text in block.later if mark in "+.=" and not text.endswith("?")]
+        for mark, text in block.later:
+            if mark in MARKS:
+                rows.append(Example("pair", block.old, text, MARKS[mark], writer))
+                if said_again and mark != "=" and chance.random() < 0.5:
+                    rows.append(Example("pair", chance.choice(said_again), text, MARKS[mark], writer, 0.5))
+                # What a message leaves be beside it.
+                others = [c for c in calm if c != text]
+                if others and mark in "!-~" and chance.random() < 0.5:
+                    rows.append(Example("pair", chance.choice(others), text, 0, writer, 0.4))
+                elif others and chance.random() < 0.3:
+                    rows.append(Example("pair", chance.choice(others), text, 0, writer, 0.6))
+            if mark in "xX":
+                rows.append(Example("target", block.old, text, int(mark == "x"), writer))
+                rows.append(Example("sentence", "", text, CLASSES.index("x"), writer))
+                for other in chance.sample(blocks, 2):
+                    if other is not block:
+                        rows.append(Example("target", other.old, text, 0, writer))
+            else:
+                if mark in "!-~":
+                    other = chance.choice(blocks)
+                    if other is not block:
+                        rows.append(Example("pair", other.old, text, 0, writer, 0.7))
+                    if questions and chance.random() < 0.3:
+                        rows.append(Example("pair", chance.choice(questions), text, 0, writer, 0.7))
+                if chance.random() < 0.3:
+                    rows.append(Example("target", block.old, text, 0, writer))
+            if mark == "." and text.endswith("?") and len(text) < 120:
+                rows.append(Example("sentence", "", text, CLASSES.index("q"), writer, 0.4))
+    for sentence in material.sentences:
+        if CLASSES[sentence.label] != "x" and blocks and chance.random() < 0.5:
+            rows.append(Example("pair", chance.choice(blocks).old, sentence.new, 0, sentence.writer, 0.7))
+            rows.append(Example("target", chance.choice(blocks).old, sentence.new, 0, sentence.writer, 0.5))
+    return rows
+
+
+# Variation --------------------------------------------------------------------------------------------------------
+
+POOLS = (
+    (
+        "Leeds Bradford Cardiff Manchester Bristol London Lisbon Cologne Berlin Ghent Kiel Bergen Oslo Galway Rome Vienna Dublin Boston"
+        " York Paris Melbourne Riga Turin Naples Valencia Lille Malmö Aarhus Turku Denver Austin Quito Lima Osaka Nairobi Perth Cork"
+        " Exeter Dresden Mainz Basel Bern Portland Seattle Chicago Tampa Omaha Brisbane Sydney Glasgow Bath Hull Porto Madrid"
+    ).split(),
+    (
+        "Mia Tom Sandra Oleg Priya Petra Hannah Leo Finn Marta Maria Sam Ben Mehmet Camila Yuki Kai Jana Nina Robert Piotr Grace Ana"
+        " Tess Bea Jo Lena Karim Lucia Marco Theo Robin Jonas Luca Toby Tim Kate Ines Aoife Noor Tariq Sven Freya Ivo Nadia Pavel Zoe"
+        " Hugo Diego Elif Farid Gwen Imani Kofi Lotte Malik Nora Otto Rosa Vera Daisy Walt Ruth Earl Dana Josh Kim"
+    ).split(),
+    "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split(),
+    "January February March April June July August September October November December".split(),
+)  # fmt: skip
+NAMED = [
+    re.compile(rf"\b({'|'.join(sorted(pool, key=len, reverse=True))})(?=(?:s|'s)?\b)", re.I if n > 1 else 0)
+    for n, pool in enumerate(POOLS)
+]
+OPENERS = (
+    "hey hi, ok|so btw, oh|and so, right, by|the|way: quick|one: well. just|fyi, um ah, news! hm, hello, good|morning, also|-"
+).split()
+CLOSERS = "thanks! lol 😂 cheers anyway. just|saying haha fyi pls ... x that's|all ok? thank|you".split()
+
+
+def with_other_names(old: str, new: str, chance: random.Random) -> tuple[str, str]:
+    """Return both texts with other names, towns, days, months and long numbers, the same in both."""
+    for pool, pattern in zip(POOLS, NAMED, strict=True):
+        found = sorted({m[1].lower() for text in (old, new) for m in pattern.finditer(text)})
+        if found and len(found) < len(pool) and chance.random() < 0.5:
+            others = dict(zip(found, chance.sample(pool, len(found)), strict=True))
+
+            def other(match: re.Match[str], others: dict[str, str] = others) -> str:
+                name = others[match[1].lower()]
+                return name if match[1][0].isupper() else name.lower()
+
+            old, new = pattern.sub(other, old), pattern.sub(other, new)
+    if chance.random() < 0.5:
+        numbers: dict[str, str] = {}
+
+        def number(match: re.Match[str]) -> str:
+            digits = str(chance.randint(1, 9)) + "".join(str(chance.randint(0, 9)) for _ in match[0][1:])
+            return numbers.setdefault(match[0], digits)
+
+        old, new = re.sub(r"\d{3,}", number, old), re.sub(r"\d{3,}", number, new)
+    return old, new
+
+
+def with_noise(text: str, chance: random.Random, questions: list[str]) -> str:
+    """Return a text as it might be typed: with an opening, an end or a question, without capitals, with a slip."""
+    if chance.random() < 0.12:
+        text = f"{chance.choice(OPENERS).replace('|', ' ')} {text}"
+    if chance.random() < 0.1:
+        text = f"{text} {chance.choice(CLOSERS).replace('|', ' ')}"
+    if questions and chance.random() < 0.2:
+        question = chance.choice(questions)
+        text = f"{text} {question}" if chance.random() < 0.8 else f"{question} {text}"
+    if chance.random() < 0.2:
+        text = text.lower()
+    if chance.random() < 0.15:
+        text = text.replace("'", "")
+    if chance.random() < 0.2:
+        text = text.rstrip(".!")
+    if chance.random() < 0.08 and len(text) > 12:
+        at = chance.randrange(1, len(text) - 2)
+        text = text[:at] + text[at + 1] + text[at] + text[at + 2 :]
+    return text

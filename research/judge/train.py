@@ -1,0 +1,133 @@
+"""Teaches the judge of texts/ and writes what was learnt to plpython/pg_memoir_server/judge.safetensors.
+
+    .local/venv/bin/python -m research.judge.train [--leave-out WRITER …] [--epochs 4] [--write]
+
+Prints, for the writers that are left out, how many of the sentences, pairs and targets are right, and of the pairs in which the
+earlier statement is over how many are told at one false alarm in a hundred. Needs torch (a CPU build), safetensors, tokenizers and
+the model's package; one core, some twenty minutes. Without --leave-out it learns of all and examines nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import random
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.numpy import save_file
+from torch import nn
+
+from .model import Batcher, Judge, predict
+from .texts import CLASSES, FIRST_OVER, TASKS, Example, Material, examples, load, with_noise, with_other_names
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "plpython"))
+TARGET = ROOT / "plpython" / "pg_memoir_server" / "judge.safetensors"
+RATE, HEAD_RATE, BATCH = 1e-3, 1e-3, 32
+
+
+def examine(model: Judge, batcher: Batcher, held: list[Example], by: str) -> None:
+    """Print what is right of examples that were left out."""
+    for task in TASKS:
+        rows = [e for e in held if e.task == task and e.weight >= 0.7]
+        if not rows:
+            continue
+        chances = predict(model, batcher, task, [(e.old, e.new) for e in rows])
+        truth = np.array([e.label for e in rows])
+        line = f"{by} {task}: {len(rows)}, right {np.mean(chances.argmax(1) == truth):.3f}"
+        if task == "pair":
+            over, is_over = chances[:, FIRST_OVER:].sum(1), truth >= FIRST_OVER
+            for limit in (0.5, 0.8, 0.9, 0.95):
+                told = over >= limit
+                precision = (told & is_over).sum() / max(1, told.sum())
+                line += f", at {limit} precision {precision:.3f} recall {(told & is_over).sum() / is_over.sum():.3f}"
+            calm = np.sort(over[~is_over])[::-1]
+            line += f", recall at 1 % false {np.mean(over[is_over] > calm[len(calm) // 100]):.3f}"
+        if task == "target":
+            told, means = chances[:, 1] >= 0.5, truth == 1
+            line += f", precision {(told & means).sum() / max(1, told.sum()):.3f} recall {(told & means).sum() / means.sum():.3f}"
+        print(line, flush=True)
+
+
+def teach(model: Judge, batcher: Batcher, material: Material, epochs: int, seed: int) -> None:
+    chance = random.Random(seed)
+    learnt = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for name, p in learnt if not name.startswith("heads.")], "base": RATE},
+        {"params": [p for name, p in learnt if name.startswith("heads.")], "base": HEAD_RATE},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=RATE, weight_decay=0.01)
+    loss_of = nn.CrossEntropyLoss(reduction="none", label_smoothing=0.05)
+    questions = [s.new for s in material.sentences if CLASSES[s.label] == "q"]
+    kept = {("pair", 0): 0.6, ("target", 0): 0.4}
+    done, began = 0, time.time()
+    steps = None
+    for epoch in range(epochs):
+        rows = [e for e in examples(material, chance) if chance.random() < kept.get((e.task, e.label), 1.0)]
+        steps = steps or epochs * (len(rows) // BATCH + 1)
+        varied = []
+        for row in rows:
+            old, new = with_other_names(row.old, row.new, chance)
+            asked = questions if row.task == "pair" else []
+            varied.append((row, with_noise(old, chance, asked) if old else "", with_noise(new, chance, asked)))
+        varied.sort(key=lambda r: len(r[1]) + len(r[2]) + chance.random() * 20)
+        batches = [varied[at : at + BATCH] for at in range(0, len(varied), BATCH)]
+        chance.shuffle(batches)
+        model.train()
+        total = 0.0
+        for batch in batches:
+            for group in optimizer.param_groups:
+                group["lr"] = group["base"] * min(1, done / (0.06 * steps)) * max(0.02, 1 - done / steps)
+            with torch.autocast("cpu", torch.bfloat16):
+                pooled = model(*batcher([(old, new) for _, old, new in batch])).float()
+            losses = []
+            for task in TASKS:
+                at = [n for n, (row, _, _) in enumerate(batch) if row.task == task]
+                if at:
+                    labels = torch.tensor([batch[n][0].label for n in at])
+                    weights = torch.tensor([batch[n][0].weight for n in at])
+                    losses.append((loss_of(model.heads[task](pooled[at]), labels) * weights).sum())
+            loss = torch.stack(losses).sum() / len(batch)
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_([p for _, p in learnt], 1.0)
+            optimizer.step()
+            done, total = done + 1, total + loss.item()
+            if done % 100 == 0:
+                print(f"step {done} of {steps}, {time.time() - began:.0f} s", flush=True)
+        print(f"epoch {epoch + 1}: {len(rows)} rows, loss {total / len(batches):.3f}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--leave-out", nargs="*", default=[], metavar="WRITER")
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--rank", type=int, default=16)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--write", action="store_true", help="write what was learnt")
+    parser.add_argument("--out", type=Path, default=TARGET)
+    options = parser.parse_args()
+    from pg_memoir_server.models import DEFAULT_MODEL, model_folder
+
+    torch.set_num_threads(1)
+    torch.manual_seed(options.seed)
+    material, folder = load(), model_folder(DEFAULT_MODEL)
+    assert folder, f"{DEFAULT_MODEL} is not on this machine"
+    left = set(options.leave_out)
+    print(f"{material.texts} texts by {', '.join(material.writers)}; left out: {', '.join(sorted(left)) or 'none'}")
+    model, batcher = Judge(folder, options.rank), Batcher(folder)
+    teach(model, batcher, material.of(set(material.writers) - left), options.epochs, options.seed)
+    for writer in sorted(left):
+        examine(model, batcher, examples(material.of({writer}), random.Random(2)), writer)
+    if options.write:
+        save_file(model.learnt(), options.out)
+        options.out.chmod(0o644)
+        print(options.out.name, options.out.stat().st_size, hashlib.sha256(options.out.read_bytes()).hexdigest())
+
+
+if __name__ == "__main__":
+    main()
