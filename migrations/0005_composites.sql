@@ -54,20 +54,7 @@ create type _memoir.correction as (
   content text, remainder text, valid_from timestamptz, valid_to timestamptz, has_slot boolean, slot_value text,
   session_name text, source_turns integer[], stated_actor text, embedding real[]);
 
--- text/clauses.sql
--- The values of a clause: of which kinds, in plain form and as written; names; the stems of what else it speaks of.
-create type _memoir.said_values as (kinds text[], vals text[], raws text[], names text[], topics text[]);
-
--- A clause of one of several texts; clause 0 is the whole sentence, sentence_start and span_start count characters of the
--- text. inherits: it takes over the subject. is_last: of its sentence. asks: the sentence does.
-create type _memoir.said_clause as (
-  text_no integer, sentence_start integer, clause_no integer, span_start integer, span_length integer, said text,
-  sentence text, plain text, inherits boolean, is_last boolean, asks boolean);
-
 -- memory/changes.sql
--- A clause that asks to forget something, and what it names; is_all: everything about it.
-create type _memoir.forget_request as (
-  text_no integer, span_start integer, span_length integer, names text, is_all boolean, language text, said text);
 -- A clause of an earlier turn: where it stands, and the whole that it stands in.
 create type _memoir.said_unit as (
   message_id uuid, session_id uuid, turn_index integer, recorded_at timestamptz, created_at timestamptz,

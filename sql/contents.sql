@@ -35,8 +35,6 @@
 \ir text/claims.sql                    -- what a sentence claims: the same in whatever words
 \ir text/language.sql                  -- the language of a text
 \ir text/terms.sql                     -- the words that search keeps of a text, in its language
-\ir text/clauses.sql                   -- clauses of a sentence, in plain form; the values they hold
-\ir text/sentences.sql                 -- what a turn says in the speaker's own words; dates made absolute
 
 -- history: turns as they lie: read, withheld, never changed
 \ir history/history.sql                -- append-only: lineage, single turns, marks, what is withheld from whom
@@ -68,7 +66,6 @@
 \ir memory/wording.sql                 -- two sentences compared: do they contradict each other, do they say the same
 \ir memory/conflicts.sql               -- contradictions and near duplicates: who prevails, and why
 \ir memory/judging.sql                 -- conflicts that a model judges: claim, store, fail
-\ir memory/statements.sql              -- what people say of themselves that holds: rules for clauses; slots of what is said
 \ir memory/memories.sql                -- remember: the single door
 \ir memory/relations.sql               -- relate, validate, pin
 \ir memory/consolidation.sql           -- memories about one thing become one, and back; the same in a model's words

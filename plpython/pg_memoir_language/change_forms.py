@@ -15,7 +15,7 @@ from .data import choices
 from .lists import find_remainder
 from .patterns import Pattern, compile_pattern
 from .stated import Statement
-from .text import APOSTROPHES, first_group, has_phrase, pad, search
+from .text import APOSTROPHES, first_group, has_phrase, has_words, pad, search
 from .values import SOFT_KINDS, Content, Value, stem
 
 SHORT = 160
@@ -101,11 +101,11 @@ def _replaced(language: str, is_short: bool) -> tuple[Pattern[str], ...]:
     return tuple(compile_pattern(entry, longest=True) for use in uses for entry in data.entries(language, use))
 
 
-def _ended_values(message: str, language: str) -> list[str]:
+def ended_values(message: str, language: str, is_short: bool) -> list[str]:
     """Return the values that a message says are over: "not Pepper but Pippa", "left Leipzig"."""
     text = message.translate(APOSTROPHES)
     found = []
-    for pattern in _replaced(language, len(message) <= SHORT):
+    for pattern in _replaced(language, is_short):
         for match in pattern.finditer(text):
             value = (match[1] if match.re.groups else match[0] or "").strip(" .,;:\"'!?()")
             ends = choices(language, "value_ends")
@@ -118,8 +118,8 @@ def _ended_values(message: str, language: str) -> list[str]:
 
 def _named(unit: Statement, statement: Statement, message: str) -> Form | None:
     """The old value is named as over."""
-    for old in _ended_values(message, unit.language):
-        if not _has_words(unit.said, old):
+    for old in ended_values(message, unit.language, len(message) <= SHORT):
+        if not has_words(unit.said, old):
             continue
         if any(c.isupper() or c.isdigit() for c in old):
             return Form("named", 1.0, (old,))
@@ -163,6 +163,10 @@ def _ended(unit: Statement, statement: Statement, message: str) -> Form | None:
     language = unit.language
     over, denials = choices(language, "over_words"), choices(language, "negations")
     says_over = over is not None and search(rf"\m(?:{over})", message.lower(), False)
+    # "I won't give up": it goes on.
+    goes_on = choices(language, "goes_on")
+    if goes_on and search(rf"\m(?:{goes_on})\M", message.lower(), False):
+        return None
     denies = denials is not None and search(rf"\m(?:{denials})\M|n't\M", statement.plain)
     denied_before = denials is not None and search(rf"\m(?:{denials})\M|n't\M", unit.plain)
     cover, back = _covers(unit.content, statement.content)
@@ -274,7 +278,7 @@ def _is_of_another(unit: Statement, statement: Statement, language: str) -> bool
         if theirs == "self" and search("^(?:she|he|they|her|his|their)\\M", statement.plain):
             return True
         owner = first_group("^([[:upper:]][[:alpha:]]+)'s ", statement.plain, False)
-        if owner and not _has_words(unit.said, owner) and search("^(?:i|we|my|our)\\M", unit.plain):
+        if owner and not has_words(unit.said, owner) and search("^(?:i|we|my|our)\\M", unit.plain):
             return True
     return False
 
@@ -293,7 +297,7 @@ def _is_of_another_sort(unit: Statement, statement: Statement, form: Form, messa
         other = theirs.get(head)
         if other is None or other == word or word in values or other in values:
             continue
-        if not _has_words(unit.said, word) and not _has_words(message, other):
+        if not has_words(unit.said, word) and not has_words(message, other):
             return True
     return False
 
@@ -310,12 +314,3 @@ def _sorts(statement: Statement, heads: frozenset[str]) -> dict[str, str]:
         if head in heads and leads in little - pronouns and before not in little | SAME_SORT and len(before) > 2:
             found[head] = before
     return found
-
-
-def _has_words(text: str, words: str) -> bool:
-    """Return whether a text has these words as they stand."""
-
-    def spaced(given: str) -> str:
-        return " " + " ".join(compile_pattern("[[:alnum:]']+").findall(given.lower().translate(APOSTROPHES))) + " "
-
-    return spaced(words) in spaced(text)

@@ -7,19 +7,28 @@ It takes effect. *Likely* is what the judge alone is sure of: both stay, and are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
 from .change_forms import Form, find_form
 from .lists import Remainder, find_remainder
 from .memories import word_memory
 from .stated import MOST_SENTENCES, Statement, states
 from .statements import in_first_person
-from .text import Sentence, bare, own_sentences
+from .text import Sentence, bare, own_sentences, without_preamble
 
-# Texts of (earlier statement, message) → the chance that the statement holds no longer, for each.
-Judge = Callable[[Sequence[tuple[str, str]]], Sequence[float]]
+
+class Judge(Protocol):
+    """A learnt model that reads statements."""
+
+    def over(self, pairs: Sequence[tuple[str, str]]) -> Sequence[float]:
+        """Return the chance that an earlier statement (first) holds no longer after a message (second), for each."""
+
+    def states(self, texts: Sequence[str]) -> Sequence[float]:
+        """Return the chance that a sentence states something that could hold: no thanks, question, play or hypothesis."""
+
 
 LONGEST_TEXT = 4000
 SHORT_MESSAGE = 240
@@ -28,6 +37,10 @@ MOST_UNITS = 12
 BESIDE_STRONG, BESIDE_WEAK, ALONE = 0.5, 0.8, 0.9
 # Of two matters that a message may end the better one is meant where it is better by so much.
 MARGIN = 0.2
+# The chance from which on a sentence counts as a statement.
+STATES = 0.5
+# Forms that end an item of a list and leave the rest.
+ENDING = frozenset({"ended", "denied", "named", "liking"})
 
 
 @dataclass(frozen=True)
@@ -45,7 +58,8 @@ class Earlier:
 class Change:
     """A span of an earlier text that a span of a message makes untrue, with what remains of it.
 
-    `olds`: the values that are over, as written; `form` and `chance`: the witnesses; `remainder`: a memory of what remains.
+    `olds`: the values that are over, as written; `form` and `chance`: the witnesses; `remainder`: a memory of what remains; `content`:
+    of what the message says.
     """
 
     earlier: int
@@ -58,6 +72,7 @@ class Change:
     chance: float | None
     olds: tuple[str, ...] = ()
     remainder: str | None = None
+    content: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,6 +97,8 @@ class Candidate:
         form, chance = self.form, self.chance
         if chance is None:
             return "likely" if form and form.is_strong else None
+        if form and form.name not in ENDING and find_remainder(self.unit.said, self.statement.said, self.unit.language):
+            return "likely" if chance >= ALONE else None
         if form and not form.is_barred and chance >= (BESIDE_STRONG if form.is_strong else BESIDE_WEAK):
             return "certain"
         return "likely" if chance >= ALONE and not (form and form.is_barred) else None
@@ -92,7 +109,9 @@ def may_change(text: str, language: str) -> bool:
     return len(text) <= LONGEST_TEXT and bool(states(text, language, 0))
 
 
-def find_changes(text: str, language: str, earlier: Sequence[Earlier], judge: Judge | None) -> list[Change]:
+def find_changes(
+    text: str, said_at: datetime, language: str, earlier: Sequence[Earlier], judge: Judge | None
+) -> list[Change]:
     """Return what a message changes of earlier texts in its language, certain ones first.
 
     `judge`: None where there is none for the language; then nothing is certain.
@@ -110,7 +129,7 @@ def find_changes(text: str, language: str, earlier: Sequence[Earlier], judge: Ju
     changes: list[Change] = []
     for window in _windows(text, language):
         found = _judged(window, units, earlier, judge)
-        changes += _chosen(found, earlier)
+        changes += _chosen(found, earlier, said_at)
     return _once(changes)
 
 
@@ -118,7 +137,7 @@ def find_ended(text: str, memories: Sequence[str], judge: Judge | None) -> list[
     """Return which memories that hold a slot with another value than a message says hold no longer."""
     if judge is None or not memories:
         return list(range(len(memories)))
-    chances = judge([(in_first_person(memory), text[:LONGEST_TEXT]) for memory in memories])
+    chances = judge.over([(in_first_person(memory), text[:LONGEST_TEXT]) for memory in memories])
     return [number for number, chance in enumerate(chances) if chance >= BESIDE_STRONG]
 
 
@@ -157,7 +176,7 @@ def _judged(
     ranked = ranked[:MOST_UNITS]
     chances: Sequence[float | None] = [None] * len(ranked)
     if judge and ranked:
-        chances = judge([(unit.said, window.text) for _, unit in ranked])
+        chances = judge.over([(unit.said, window.text) for _, unit in ranked])
     found = []
     for (near, unit), chance in zip(ranked, chances, strict=True):
         one = earlier[unit.of]
@@ -169,6 +188,9 @@ def _judged(
                 best = candidate
         if best and best.grade:
             found.append(best)
+    if judge and found:
+        stated = judge.states([c.unit.said for c in found])
+        found = [c for c, chance in zip(found, stated, strict=True) if chance >= STATES]
     return found
 
 
@@ -178,19 +200,19 @@ def _strength(candidate: Candidate) -> tuple[float, ...]:
     return (form.strength if form else 0.0, shared)
 
 
-def _chosen(found: Sequence[Candidate], earlier: Sequence[Earlier]) -> list[Change]:
+def _chosen(found: Sequence[Candidate], earlier: Sequence[Earlier], said_at: datetime) -> list[Change]:
     """Return changes of one matter: what is certain of several that differ is likely only."""
     certain = [c for c in found if c.grade == "certain"]
     if not certain:
-        return [_change(c, "likely", earlier) for c in found]
+        return [_change(c, "likely", earlier, said_at) for c in found]
     best = max(certain, key=lambda c: (_strength(c), c.chance or 0))
     same = [c for c in certain if c is best or _is_one_matter(c, best)]
     others = [c for c in certain if c not in same]
     rivals = [c for c in others if _strength(c)[0] > _strength(best)[0] - MARGIN and c.unit.of != best.unit.of]
     # What names its old value is meant, whatever else is near.
     if rivals and not (best.form and best.form.name in ("named", "update", "slot")):
-        return [_change(c, "likely", earlier) for c in certain]
-    return [_change(c, "certain", earlier) for c in same]
+        return [_change(c, "likely", earlier, said_at) for c in certain]
+    return [_change(c, "certain", earlier, said_at) for c in same]
 
 
 def _is_one_matter(one: Candidate, other: Candidate) -> bool:
@@ -204,10 +226,10 @@ def _is_one_matter(one: Candidate, other: Candidate) -> bool:
     return bool(mine.stems & theirs.stems) and len(differing - mine.names - theirs.names) <= 1 and mine.names == theirs.names
 
 
-def _change(candidate: Candidate, grade: str, earlier: Sequence[Earlier]) -> Change:
+def _change(candidate: Candidate, grade: str, earlier: Sequence[Earlier], said_at: datetime) -> Change:
     unit, form = candidate.unit, candidate.form
     rest: Remainder | None = None
-    if grade == "certain":
+    if form and grade == "certain" and form.name in ENDING:
         rest = find_remainder(unit.said, candidate.statement.said, unit.language)
     start, length = unit.start, unit.length
     # The span stands in the text as written; what the clause inherits does not.
@@ -217,12 +239,13 @@ def _change(candidate: Candidate, grade: str, earlier: Sequence[Earlier]) -> Cha
         unit.of, start, length, candidate.statement.start, candidate.statement.length, grade,
         form.name if form else None, candidate.chance, form.olds if form else (),
         _worded(rest.text, earlier[unit.of].said_at) if rest else None,
+        _worded(without_preamble(candidate.statement.said, unit.language), said_at),
     )  # fmt: skip
 
 
 def _worded(text: str, said_at: datetime) -> str:
     """Return a statement of the user as a memory says it."""
-    rule = {"name": "remainder", "type": "fact", "provenance": "user_stated", "category": "fact", "importance": "normal", "utility": 0.9}
+    rule = {"name": "changed", "type": "fact", "provenance": "user_stated", "category": "fact", "importance": "normal", "utility": 0.9}
     return word_memory(Sentence(1, len(text), text), 1, bare(text), 0, "User", False, said_at, rule).content
 
 

@@ -1,4 +1,4 @@
-"""Find what is worth remembering in turns: statements, sentences worth keeping, results of tools.
+"""Find what is worth remembering in turns: statements, sentences worth keeping, results of tools; and requests to forget.
 
 Extraction rules read sentences in the bare form. The first that fits decides.
 """
@@ -13,6 +13,8 @@ from . import data
 from .data import choices
 from .memories import Extracted, Rule, Turn, word_memory
 from .patterns import Pattern, compile_pattern
+from .requests import LONGEST_TEXT as LONGEST_ASKING
+from .requests import Request, find_requests
 from .statements import find_statements
 from .text import (
     bare,
@@ -151,20 +153,30 @@ def extract_tool_result(turn: Turn, text_no: int) -> list[Extracted]:
     return found
 
 
-def find_memories(turns: Sequence[Turn], requests: Sequence[tuple[int, int, int]]) -> list[Extracted]:
-    """Return what rules find in turns, which count from 1: what persons say of themselves, clause by clause; of
-    the rest sentences worth keeping; of tools errors, identifiers and totals.
+@dataclass(frozen=True)
+class Reading:
+    """What turns say by themselves: memories, and requests to forget."""
 
-    `requests`: spans (turn, start, length) of requests to forget, which are no memories.
-    """
+    found: list[Extracted]
+    requests: list[Request]
+
+
+def read_turns(turns: Sequence[Turn]) -> Reading:
+    """Return what rules find in turns, which count from 1: what persons say of themselves, clause by clause; of
+    the rest sentences worth keeping; of tools errors, identifiers and totals. A request to forget is no memory."""
     languages = [turn.language for turn in turns]
-    asked = [(no, start, start + length) for no, start, length in requests]
+    clauses, requests = [], []
+    for number, turn in enumerate(turns, 1):
+        if turn.is_own:
+            said = read_clauses(turn.text, turn.language, number)
+            clauses += said
+            if len(turn.text) <= LONGEST_ASKING:
+                requests += find_requests(said, turn.language)
+    asked = [(r.text_no, r.span_start, r.span_start + r.span_length) for r in requests]
     clauses = [
         clause
-        for number, turn in enumerate(turns, 1)
-        if turn.is_own
-        for clause in read_clauses(turn.text, turn.language, number)
-        if not any(no == number and start < clause.end and clause.span_start < end for no, start, end in asked)
+        for clause in clauses
+        if not any(no == clause.text_no and start < clause.end and clause.span_start < end for no, start, end in asked)
     ]
     found = find_statements(clauses, languages, [turn.said_at for turn in turns])
     for language in sorted(set(languages)):
@@ -179,7 +191,7 @@ def find_memories(turns: Sequence[Turn], requests: Sequence[tuple[int, int, int]
     for number, turn in enumerate(turns, 1):
         if turn.role == "tool" and extraction_rules(turn.language):
             found += extract_tool_result(turn, number)
-    return found
+    return Reading(found, requests)
 
 
 def without_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:

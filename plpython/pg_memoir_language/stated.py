@@ -48,7 +48,8 @@ def states(text: str, language: str, of: int, most: int = MOST_SENTENCES, is_ear
     """
     found = []
     for sentence in own_sentences(text)[:most]:
-        if sentence.length > LONGEST_SENTENCE:
+        # "[image: a photo of a dog]" is nobody's word.
+        if sentence.length > LONGEST_SENTENCE or sentence.said.startswith("["):
             continue
         said = sentence.said
         if asks(said, language):

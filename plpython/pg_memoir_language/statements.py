@@ -162,7 +162,7 @@ def without_reasons(text: str, language: str) -> str:
     return text
 
 
-def _clauses_to_state(clauses: Sequence[Clause], language: str) -> list[Clause]:
+def clauses_to_state(clauses: Sequence[Clause], language: str) -> list[Clause]:
     """Return what may be a statement: sentences, and clauses that neither ask nor stand behind "if" or "he said".
 
     A reason at the end of a question ("…, given I live on a boat?") asks nothing.
@@ -192,7 +192,7 @@ def find_statements(clauses: Sequence[Clause], languages: Sequence[str], said: S
     """Return the statements among clauses of persons without a name; `languages` and `said` by text."""
     found = []
     for language in sorted({languages[clause.text_no - 1] for clause in clauses}):
-        rows = _clauses_to_state([c for c in clauses if languages[c.text_no - 1] == language], language)
+        rows = clauses_to_state([c for c in clauses if languages[c.text_no - 1] == language], language)
         first = choices(language, "first_person")
         myself = f"{first} " if first else ""
         forms = [(row, without_reasons((myself if row.inherits else "") + row.plain, language)) for row in rows]

@@ -431,3 +431,12 @@ PADDING = str.maketrans({c: " " for c in '\t\r\n"“”„«»()[]{}/–—-*_'}
 
 def pad(text: str) -> str:
     return " " + text.lower().translate(PADDING)
+
+
+def has_words(text: str, words: str) -> bool:
+    """Return whether a text has these words as they stand."""
+
+    def spaced(given: str) -> str:
+        return " " + " ".join(compile_pattern("[[:alnum:]']+").findall(given.lower().translate(APOSTROPHES))) + " "
+
+    return spaced(words) in spaced(text)

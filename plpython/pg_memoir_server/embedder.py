@@ -152,7 +152,7 @@ class Server:
         return {"ok": True, "rows": vectors.shape[0], "dimension": vectors.shape[1]}, vectors.astype("<f4").tobytes()
 
     async def _read(self, name: Any, body: bytes) -> bytes:
-        from .reading import FUNCTIONS, JUDGED
+        from .reading import FUNCTIONS, SLOW
 
         if name not in FUNCTIONS:
             raise Refused("request", f"unknown function {name!r}")
@@ -160,8 +160,8 @@ class Server:
         if len(texts) != 1:
             raise Refused("request", f"{len(texts)} texts to read: one a request")
         text = texts[0]
-        # A long text, or the judge, must not keep the queries of others waiting.
-        at_once = len(text) < 4000 and name not in JUDGED
+        # A long text or a batch must not keep the queries of others waiting.
+        at_once = len(text) < 4000 and name not in SLOW
         answer = FUNCTIONS[name](text) if at_once else await asyncio.to_thread(FUNCTIONS[name], text)
         return json.dumps(answer, ensure_ascii=False).encode()
 

@@ -27,6 +27,7 @@ GRAPH_VERSION = 1  # part of the cache key
 SENTENCES = ("fact", "preference", "instruction", "one-off", "others", "forget", "question", "hypothetical", "nothing")
 RELATIONS = ("unrelated", "adds", "same", "replaced", "ended", "partly ended")
 FIRST_OVER = RELATIONS.index("replaced")
+STATING = tuple(SENTENCES.index(name) for name in ("fact", "preference", "instruction", "one-off", "others"))
 LONGEST = 128
 CLS, SEP = 101, 102
 _BATCH_TOKENS = 1024
@@ -69,6 +70,11 @@ class Judge:
     def over(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Return the chance that an earlier statement (first) holds no longer after a message (second), for each."""
         chances: list[float] = self.pairs(pairs)[:, FIRST_OVER:].sum(1).tolist()
+        return chances
+
+    def states(self, texts: Sequence[str]) -> list[float]:
+        """Return the chance that a sentence states something that could hold."""
+        chances: list[float] = self.sentences(texts)[:, list(STATING)].sum(1).tolist()
         return chances
 
     def targets(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:

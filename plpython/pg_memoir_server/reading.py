@@ -1,59 +1,36 @@
-"""What the model server and the backends read of texts, by name: functions of pg_memoir_language, text in, JSON out.
+"""What the model server, the backends and the worker read of texts, by name: JSON in, JSON out.
 
-A function of several texts takes them as a JSON object in its text.
+Extraction reads a batch of turns in two steps. `read_turns` finds what they say: languages, memories, requests to forget, and which
+of them state something. `read_context` then reads these beside what was said earlier: what they change, and what a request means.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
-from pg_memoir_language import changes, extraction, memories, questions, secrets, statements, text
+from pg_memoir_language import changes, dates, extraction, forgetting, memories, questions, quotations, secrets, statements
+from pg_memoir_language.languages import spoken_language
+from pg_memoir_language.text import search
 
+from .shim import SLOW
 
-def read_clauses(given: str) -> list[dict[str, Any]]:
-    """{"texts": [text or null, …], "languages": […]} → the clauses of all texts, which count from 1."""
-    asked = json.loads(given)
-    return [
-        asdict(clause)
-        for number, (body, language) in enumerate(zip(asked["texts"], asked["languages"], strict=True), 1)
-        if body is not None
-        for clause in text.read_clauses(body, language, number)
-    ]
+Json = dict[str, Any]
 
-
-def find_memories(given: str) -> list[dict[str, Any]]:
-    """{"turns": [{"text", "role", "name", "said_at", "language", "tool"}, …], "requests": [[turn, start, length], …]} →
-    what rules find in turns, which count from 1; nothing of what a request to forget says."""
-    asked = json.loads(given)
-    turns = [
-        memories.Turn(
-            turn["text"],
-            turn["role"],
-            turn["name"],
-            datetime.fromisoformat(turn["said_at"]),
-            turn["language"],
-            turn["tool"],
-        )
-        for turn in asked["turns"]
-    ]
-    found = extraction.find_memories(turns, [tuple(request) for request in asked["requests"]])
-    return [
-        {key: value.isoformat() if isinstance(value, (date, datetime)) else value for key, value in asdict(one).items()}
-        for one in found
-    ]
-
-
+# What a sentence says lies ahead.
+AHEAD = r"\m(will|going to|gonna|plan\w*|starting|am|are|is|should|must|need|next|let'?s)\M|'(ll|re|m)\M"
 LEARNT_LANGUAGES = frozenset({"english"})
 _judges: list[Any] = []
 
 
-def judge() -> Any:
-    """Return the judge of this process, None where it can't be loaded. The first call loads it."""
+def judge(language: str) -> Any:
+    """Return the judge of this process for a language, None where there is none. The first call loads it."""
+    if language not in LEARNT_LANGUAGES:
+        return None
     if not _judges:
         try:
             from .judge import Judge
@@ -65,22 +42,121 @@ def judge() -> Any:
     return _judges[0]
 
 
-def find_changes(given: str) -> dict[str, Any]:
-    """{"text", "language", "earlier": [{"text", "language", "said_at", "turns_before", "is_near"}, …], "memories": [text, …]} →
-    {"is_judged", "changes": [{"earlier" (from 0), "start", "length", …}, …], "ended": [index of a memory, …]}, as
-    pg_memoir_language.changes has them. Without a judge a memory whose slot has another value has ended."""
+def read_turns(given: str) -> Json:
+    """{"turns": [{"text", "role", "name", "said_at", "tool"}, …]} → {"languages": […], "found": [Extracted, …], "requests":
+    [Request, …], "stating": [turn, …]}. Turns count from 1; nothing is found in what a request to forget says."""
+    turns = [
+        memories.Turn(
+            turn["text"],
+            turn["role"],
+            turn["name"],
+            datetime.fromisoformat(turn["said_at"]),
+            spoken_language(turn["text"]),
+            turn["tool"],
+        )
+        for turn in json.loads(given)["turns"]
+    ]
+    read = extraction.read_turns(turns)
+    asking = {request.text_no for request in read.requests}
+    return {
+        "languages": [turn.language for turn in turns],
+        "found": [_plain(asdict(one)) for one in read.found],
+        "requests": [asdict(request) for request in read.requests],
+        "stating": [
+            number
+            for number, turn in enumerate(turns, 1)
+            if turn.is_own and number not in asking and changes.may_change(turn.text, turn.language)
+        ],
+    }
+
+
+def _plain(row: Json) -> Json:
+    return {key: value.isoformat() if isinstance(value, (date, datetime)) else value for key, value in row.items()}
+
+
+def read_context(given: str) -> Json:
+    """What turns change, and what requests mean, beside what was said earlier.
+
+    {"turns": [{"no", "text", "said_at", "language", "earlier": [{"text", "said_at", "turns_before", "is_near", "unit"}, …],
+    "memories": [{"id", "content"}, …]}, …], "requests": [{"no", "names", "said", "is_all", "language", "text", "earlier":
+    [{"text", "role", "unit"}, …], "memories": [{"id", "content", "slot", "slot_value"}, …]}, …]} → {"turns": [{"no", "is_judged",
+    "changes": [Change with "unit", …], "ended": [id, …]}, …], "requests": [{"no", "outcome", "units": [{"unit", "start",
+    "length"}, …], "memories": [id, …], "values": […]}, …]}. A `unit` is handed back as it came.
+    """
     asked = json.loads(given)
-    language = asked["language"]
-    told = judge() if language in LEARNT_LANGUAGES else None
+    return {
+        "turns": [_read_changes(turn) for turn in asked["turns"] or []],
+        "requests": [_read_request(request) for request in asked["requests"] or []],
+    }
+
+
+def _read_changes(turn: Json) -> Json:
+    told = judge(turn["language"])
+    given = turn["earlier"] or []
     earlier = [
         changes.Earlier(
-            one["text"], one["language"], datetime.fromisoformat(one["said_at"]), one["turns_before"], one["is_near"]
+            one["text"],
+            spoken_language(one["text"]),
+            datetime.fromisoformat(one["said_at"]),
+            one["turns_before"],
+            one["is_near"],
         )
-        for one in asked["earlier"] or []
+        for one in given
     ]
-    found = changes.find_changes(asked["text"], language, earlier, told.over if told else None)
-    ended = changes.find_ended(asked["text"], asked["memories"] or [], told.over if told else None)
-    return {"is_judged": told is not None, "changes": [asdict(change) for change in found], "ended": ended}
+    said_at = datetime.fromisoformat(turn["said_at"])
+    found = changes.find_changes(turn["text"], said_at, turn["language"], earlier, told)
+    memories_given = turn["memories"] or []
+    ended = changes.find_ended(turn["text"], [one["content"] for one in memories_given], told)
+    return {
+        "no": turn["no"],
+        "is_judged": told is not None,
+        "changes": [asdict(change) | {"unit": given[change.earlier]["unit"]} for change in found],
+        "ended": [memories_given[number]["id"] for number in ended],
+    }
+
+
+def _read_request(request: Json) -> Json:
+    earlier, known = request["earlier"] or [], request["memories"] or []
+    said = [(one["text"], one["role"] == "user") for one in earlier]
+    remembered = [forgetting.Remembered(one["content"], one["slot"], one["slot_value"]) for one in known]
+    targets = forgetting.find_forgotten(
+        request["names"], request["said"], request["is_all"], request["language"], request["text"], said, remembered,
+        judge(request["language"]),
+    )  # fmt: skip
+    return {
+        "no": request["no"],
+        "outcome": targets.outcome,
+        "is_whole": targets.is_whole,
+        "units": [{"unit": earlier[of]["unit"], "start": start, "length": length} for of, start, length in targets.spans],
+        "memories": [known[number]["id"] for number in targets.memories],
+        "values": list(targets.values),
+    }
+
+
+def quoted(given: str) -> Json | None:
+    """What a quotation of the user gives authority for: {"said", "turns": [{"index", "text"}, …], "kind": "request" or
+    "statement", "texts": […] or "whole": a turn whose clauses are the texts, "content", "slot"} → the turn that says it
+    (pg_memoir_language.quotations) with "parts" of the whole, null where none does."""
+    asked = json.loads(given)
+    turns = [quotations.OwnTurn(turn["index"], turn["text"]) for turn in asked["turns"] or []]
+    parts = quotations.parts_of(asked["whole"]) if asked["whole"] is not None else []
+    texts: Sequence[str] = [part.said for part in parts] if parts else asked["texts"] or []
+    found: quotations.QuotedRequest | quotations.QuotedStatement | None
+    if asked["kind"] == "request":
+        found = quotations.quoted_request(turns, asked["said"], texts, asked["slot"])
+    else:
+        found = quotations.quoted_statement(turns, asked["said"], asked["content"], texts, asked["slot"])
+    if found is None:
+        return None
+    spans = [parts[number - 1] for number in found.matched] if parts else []
+    return asdict(found) | {"parts": [{"start": part.span_start, "length": part.span_length} for part in spans]}
+
+
+def with_dates(given: str) -> Json:
+    """{"text", "said_at"} → {"text"}: relative dates made absolute, seen from the day on which the text was said."""
+    asked = json.loads(given)
+    said = datetime.fromisoformat(asked["said_at"]).astimezone(UTC).date()
+    return {"text": dates.resolve_dates(asked["text"], said, not search(AHEAD, asked["text"])).text}
 
 
 FUNCTIONS: dict[str, Callable[[str], Any]] = {
@@ -88,10 +164,9 @@ FUNCTIONS: dict[str, Callable[[str], Any]] = {
     "redact": secrets.redact,
     "read_question": questions.read_question,
     "read_statement": statements.read_statement,
-    "read_clauses": read_clauses,
-    "find_memories": find_memories,
-    "find_changes": find_changes,
+    "read_turns": read_turns,
+    "read_context": read_context,
+    "quoted": quoted,
+    "with_dates": with_dates,
 }
-
-# Functions that ask the judge.
-JUDGED = frozenset({"find_changes"})
+assert set(SLOW) < set(FUNCTIONS)

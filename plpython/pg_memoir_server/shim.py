@@ -14,6 +14,9 @@ _http: dict[Any, Any] = {}
 _local: dict[Any, Any] = {}
 
 
+SLOW = ("read_turns", "read_context")  # functions of reading.py that may take a minute
+
+
 def fail(plpy: Any, problem: object, sqlstate: str = "58000") -> None:
     """Raises a problem as an SQL error."""
     plpy.error(str(problem), sqlstate=sqlstate)
@@ -85,7 +88,7 @@ def read_language(plpy: Any, function: str, text: str, socket: str | None) -> An
 
     if socket and os.path.exists(socket):
         try:
-            return embed_client.read(socket, function, text)
+            return embed_client.read(socket, function, text, 60_000 if function in SLOW else 1000)
         except embed_client.EmbedderError:
             pass
     try:

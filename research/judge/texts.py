@@ -4,6 +4,7 @@
 somebody else). Below it stand later messages, each read beside it: `!` something else holds since, `-` it holds no longer, `~` a part
 of it (named after `||`) holds no longer, `+` adds to it, `=` says it again, `.` leaves it be, `x` asks to forget it, `X` asks to forget
 something near it. `sents_*.txt`: a line `#class language` opens sentences of a class.
+`chat_*.txt`: messages of friends by topic (`#`): of two of one topic neither makes the other untrue.
 `*.jsonl`: {"old": [earlier messages], "new": a message, "over": [indexes of what is untrue since]}.
 """
 
@@ -75,12 +76,14 @@ class Material:
     blocks: list[Block]
     sentences: list[Example]
     pairs: list[Example]
+    chat: list[tuple[str, list[str]]] = field(default_factory=list)
 
     def of(self, writers: set[str]) -> Material:
         return Material(
             [b for b in self.blocks if b.writer in writers],
             [s for s in self.sentences if s.writer in writers],
             [p for p in self.pairs if p.writer in writers],
+            [c for c in self.chat if c[0] in writers],
         )
 
     @property
@@ -101,6 +104,12 @@ def load(folder: Path = TEXTS) -> Material:
             material.blocks += read_blocks(path, writer)
         elif path.name.startswith("sents") and path.suffix == ".txt":
             material.sentences += read_sentences(path, writer)
+        elif path.name.startswith("chat") and path.suffix == ".txt":
+            for line in path.read_text("utf-8").splitlines():
+                if line.startswith("#"):
+                    material.chat.append((writer, []))
+                elif line.strip():
+                    material.chat[-1][1].append(line.strip())
         elif path.suffix == ".jsonl":
             for line in path.read_text("utf-8").splitlines():
                 row = json.loads(line)
@@ -153,6 +162,44 @@ def examples(material: Material, chance: random.Random) -> list[Example]:
             rows.append(Example("pair", chance.choice(blocks).old, sentence.new, 0, sentence.writer, 0.7))
             rows.append(Example("target", chance.choice(blocks).old, sentence.new, 0, sentence.writer, 0.5))
     return rows
+
+
+def calm_pairs(topics: list[tuple[str, list[str]]], count: int, chance: random.Random) -> list[Example]:
+    """Return pairs of messages of conversations in which little changes: one sentence of one beside another, whole."""
+    rows = []
+    for _ in range(count if topics else 0):
+        writer, one = chance.choice(topics)
+        other = one if chance.random() < 0.8 else chance.choice(topics)[1]
+        if len(one) < 2:
+            continue
+        old, new = chance.choice(one), chance.choice(other)
+        sentences = [s for s in re.split(r"(?<=[.!?])\s+", old) if 12 <= len(s) <= 300 and not s.endswith("?")]
+        if old != new and sentences:
+            rows.append(Example("pair", chance.choice(sentences), new[:500], 0, writer, 0.8))
+    return rows
+
+
+def conversations(path: Path) -> list[tuple[str, list[str]]]:
+    """Return what users say in conversations on disk (RealMem, ProactiveMemBench), by stretches of forty messages that
+    follow each other."""
+    texts = []
+    for file in sorted(path.rglob("*.json")):
+        said: list[str] = []
+        _collect(json.loads(file.read_text("utf-8")), said)
+        texts += [(path.name, said[at : at + 40]) for at in range(0, len(said), 40)]
+    return texts
+
+
+def _collect(value: object, said: list[str]) -> None:
+    if isinstance(value, dict):
+        role = str(value.get("role") or value.get("speaker") or "").lower()
+        if role == "user" and isinstance(value.get("content"), str):
+            said.append(" ".join(value["content"].split()))
+        for part in value.values():
+            _collect(part, said)
+    elif isinstance(value, list):
+        for part in value:
+            _collect(part, said)
 
 
 # Variation --------------------------------------------------------------------------------------------------------

@@ -1,7 +1,9 @@
 """Teaches the judge of texts/ and writes what was learnt to plpython/pg_memoir_server/judge.safetensors.
 
-    .local/venv/bin/python -m research.judge.train [--leave-out WRITER …] [--epochs 4] [--write]
+    .local/venv/bin/python -m research.judge.train [--leave-out WRITER …] [--calm FOLDER …] [--epochs 4] [--write]
 
+--calm: conversations with an assistant in which little changes, whose licence allows it (RealMem, Apache-2.0; ProactiveMemBench,
+MIT): messages of them beside earlier ones are taken for unchanged. They are not part of the project.
 Prints, for the writers that are left out, how many of the sentences, pairs and targets are right, and of the pairs in which the
 earlier statement is over how many are told at one false alarm in a hundred. Needs torch (a CPU build), safetensors, tokenizers and
 the model's package; one core, some twenty minutes. Without --leave-out it learns of all and examines nothing.
@@ -22,7 +24,19 @@ from safetensors.numpy import save_file
 from torch import nn
 
 from .model import Batcher, Judge, predict
-from .texts import CLASSES, FIRST_OVER, TASKS, Example, Material, examples, load, with_noise, with_other_names
+from .texts import (
+    CLASSES,
+    FIRST_OVER,
+    TASKS,
+    Example,
+    Material,
+    calm_pairs,
+    conversations,
+    examples,
+    load,
+    with_noise,
+    with_other_names,
+)
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "plpython"))
@@ -53,7 +67,9 @@ def examine(model: Judge, batcher: Batcher, held: list[Example], by: str) -> Non
         print(line, flush=True)
 
 
-def teach(model: Judge, batcher: Batcher, material: Material, epochs: int, seed: int) -> None:
+def teach(
+    model: Judge, batcher: Batcher, material: Material, calm: list[tuple[str, list[str]]], epochs: int, seed: int
+) -> None:
     chance = random.Random(seed)
     learnt = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     groups = [
@@ -68,6 +84,7 @@ def teach(model: Judge, batcher: Batcher, material: Material, epochs: int, seed:
     steps = None
     for epoch in range(epochs):
         rows = [e for e in examples(material, chance) if chance.random() < kept.get((e.task, e.label), 1.0)]
+        rows += calm_pairs(material.chat, 700, chance) + calm_pairs(calm, 1000, chance)
         steps = steps or epochs * (len(rows) // BATCH + 1)
         varied = []
         for row in rows:
@@ -105,6 +122,7 @@ def teach(model: Judge, batcher: Batcher, material: Material, epochs: int, seed:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--leave-out", nargs="*", default=[], metavar="WRITER")
+    parser.add_argument("--calm", nargs="*", type=Path, default=[], metavar="FOLDER")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--seed", type=int, default=1)
@@ -120,7 +138,8 @@ def main() -> None:
     left = set(options.leave_out)
     print(f"{material.texts} texts by {', '.join(material.writers)}; left out: {', '.join(sorted(left)) or 'none'}")
     model, batcher = Judge(folder, options.rank), Batcher(folder)
-    teach(model, batcher, material.of(set(material.writers) - left), options.epochs, options.seed)
+    calm = [stretch for folder in options.calm for stretch in conversations(folder)]
+    teach(model, batcher, material.of(set(material.writers) - left), calm, options.epochs, options.seed)
     for writer in sorted(left):
         examine(model, batcher, examples(material.of({writer}), random.Random(2)), writer)
     if options.write:

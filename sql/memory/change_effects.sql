@@ -1,59 +1,22 @@
 -- Effects of changes (changes.sql finds them): spans marked or taken out, memories that give way, requests to forget;
 -- undo_change, forget_about.
 
--- Forgets what is known of the matter that a request names by another word than it was told with; null where
--- nothing is.
-create or replace function _memoir.forget_slot(p_turn _memoir.conversation_history,
-  p_request _memoir.forget_request, p_by text)
+-- A request to forget is carried out as the package read it: the spans and memories that it means. The request's own
+-- words go with them. Under the user's lock. Returns counts.
+create or replace function _memoir.carry_out(p_turn _memoir.conversation_history, p_request jsonb, p_result jsonb,
+  p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_slot text; v_values text[];
-  v_noise text := '\m(?:' || array_to_string(_memoir.word_list('english', 'forget_words'), '|') || ')\M';
+  v_done jsonb := _memoir.forget_meant(p_turn, p_result, false, p_by);
+  v_is_whole boolean := coalesce((p_result ->> 'is_whole')::boolean, false);
 begin
-  -- "That salary figure", and "gran's age".
-  v_slot := (select s.slot from _memoir.slot_of('My ' || btrim(regexp_replace(regexp_replace(p_request.names,
-    '^(?:my|our|the|that|this|those) ', '', 'i'), v_noise, '', 'gi')) || ' is 1000') s);
-  v_values := array(select distinct m.slot_value from _memoir.memory_store m where m.user_id = p_turn.user_id
-    and m.state = 'active' and m.slot = v_slot and length(m.slot_value) between 2 and 80 limit 2);
-  if cardinality(v_values) <> 1 then return null; end if;
-  return _memoir.forget_named(p_turn, v_values[1], p_request.said, false, p_request.language, false, p_by);
-end $$;
-
--- A turn's requests to forget are carried out. Under the user's lock. Returns counts.
-create or replace function _memoir.carry_out(p_turn _memoir.conversation_history,
-  p_requests _memoir.forget_request[], p_by text)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
-declare
-  v_request _memoir.forget_request; v_done jsonb; v_forgotten integer := 0; v_unclear integer := 0; v_values text[];
-begin
-  foreach v_request in array p_requests loop
-    v_done := _memoir.forget_named(p_turn, v_request.names, v_request.said, v_request.is_all, v_request.language, false,
-      p_by);
-    -- "My pay", who takes home 3,850: what has its slot.
-    if v_done ->> 'outcome' = 'nothing' and not v_request.is_all then
-      v_done := coalesce(_memoir.forget_slot(p_turn, v_request, p_by), v_done);
-    end if;
-    -- "… what I said about my pay, I mean the 3,900": by its value.
-    if v_done ->> 'outcome' = 'nothing' then
-      v_values := array(select r from _memoir.values_of(p_turn.content, v_request.language) v,
-        unnest(v.kinds, v.raws) x(k, r) where k in ('email', 'code') or r ~ '\d.*\d.*\d');
-      if cardinality(v_values) = 1 then
-        v_done := _memoir.forget_named(p_turn, v_values[1], v_request.said, false, v_request.language, false, p_by);
-        -- The turn says the value itself.
-        v_request.span_start := 1;
-        v_request.span_length := length(p_turn.content);
-      end if;
-    end if;
-    if v_done ->> 'outcome' = 'forgotten' then
-      v_forgotten := v_forgotten + 1;
-      perform _memoir.exclude_units(p_turn.user_id, array[(p_turn.message_id, p_turn.session_id, p_turn.turn_index,
-        p_turn.recorded_at, p_turn.created_at, p_turn.role, v_request.span_start, v_request.span_length, null, null,
-        false)::_memoir.said_unit], false, (v_done ->> 'change_id')::uuid, p_turn, 'asked to forget', memoir.now());
-    else
-      v_unclear := v_unclear + 1;
-    end if;
-  end loop;
-  return jsonb_strip_nulls(jsonb_build_object('forgotten', nullif(v_forgotten, 0), 'unclear', nullif(v_unclear, 0)));
+  if v_done ->> 'outcome' is distinct from 'forgotten' then return jsonb_build_object('unclear', 1); end if;
+  perform _memoir.exclude_units(p_turn.user_id, array[(p_turn.message_id, p_turn.session_id, p_turn.turn_index,
+    p_turn.recorded_at, p_turn.created_at, p_turn.role, case when v_is_whole then 1
+    else (p_request ->> 'span_start')::integer end, case when v_is_whole then length(p_turn.content)
+    else (p_request ->> 'span_length')::integer end, null, null, false)::_memoir.said_unit], false,
+    (v_done ->> 'change_id')::uuid, p_turn, 'asked to forget', memoir.now());
+  return jsonb_build_object('forgotten', 1);
 end $$;
 
 -- Applies the changes of a turn, under the user's lock: certain ones take effect, likely ones are noted. Returns counts.
@@ -125,10 +88,17 @@ returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_found _memoir.extracted;
 begin
-  v_found := _memoir.worded(1, p_change.span_start, p_change.span_length, _memoir.without_preamble(p_change.said,
-    'english'), _memoir.bare(p_change.said), 1, 'User', false, p_turn.created_at, jsonb_build_object('rule',
-    'changed', 'type', 'fact', 'provenance', 'user_stated', 'category', 'change', 'importance', 'normal',
-    'utility', 0.8));
+  v_found.text_no := 1;
+  v_found.span_start := p_change.span_start;
+  v_found.span_length := p_change.span_length;
+  v_found.rule := 'changed';
+  v_found.type := 'fact';
+  v_found.provenance := 'user_stated';
+  v_found.category := 'change';
+  v_found.importance := 'normal';
+  v_found.utility := 0.8;
+  v_found.content := p_change.said;
+  v_found.valid_from := p_turn.created_at;
   perform _memoir.enter_found(p_session, array[p_turn], array[v_found], p_by, 'rules 1', false, p_config);
   return (select s.item_id from _memoir.memory_sources s where s.user_id = p_turn.user_id and s.source_kind = 'turn'
     and s.source_id = p_turn.message_id and s.item_kind = 'memory' and s.span_start = p_change.span_start
@@ -160,89 +130,6 @@ begin
   v_memory.metadata := v_old.metadata || jsonb_build_object('remainder_of', p_by_change);
   perform _memoir.enter(v_memory, v_session, array[v_turn], array[v_unit.span_start], array[v_unit.span_length],
     v_turn.created_at, null, p_config);
-end $$;
-
--- Returns what values tell without its name being said, as word stems: "my ex is called Dorian" tells a name.
-create or replace function _memoir.told_by(p_values _memoir.said_values)
-returns text[] language sql immutable as $$
-  select case when (p_values).names <> '{}' then array['name'] else '{}' end
-    || case when (p_values).kinds && '{number,code}' then '{number,code,much,mani,digit,combin}' else '{}' end::text[]
-    || case when (p_values).kinds && '{email}' then '{email,mail,address}' else '{}' end::text[]
-    || case when (p_values).kinds && '{date,time,weekday}' then '{date,day,time}' else '{}' end::text[]
-$$;
-
--- Returns what clauses of a sentence tell of the same: "…, it's at the corner bank", "I see Dr. Amsel, she's
--- a therapist".
-create or replace function _memoir.told_on(p_units _memoir.said_unit[], p_all _memoir.said_unit[])
-returns _memoir.said_unit[] language sql immutable as $$
-  with recursive told as (
-    select u as unit from unnest(p_units) u
-    union
-    select a from told t
-    join unnest(p_all) a on a.message_id = (t.unit).message_id
-      and (a.span_start between (t.unit).span_start + (t.unit).span_length
-            and (t.unit).span_start + (t.unit).span_length + 6
-          and (t.unit).said !~ '[.!?…]$'
-          and a.said ~* ('^(?:and |but )?(?:(?:' || _memoir.any_word('english', 'pronouns')
-            || ')(?:''s|''re)?|her|his|its|their)\M')
-        -- Who was meant, in a clause that says no more than that: "I see Dr. Amsel", not "I work at Siemens with Karl".
-        or (t.unit).span_start between a.span_start + a.span_length and a.span_start + a.span_length + 6
-          and a.said ~ '^(?:[Ii]|[Ww]e)(?:''m|''re| am| are|''ve|'' have| have)? [[:lower:]]+(?: [[:lower:]]+)?(?: '
-            'Dr\.?| Mr\.?| Mrs\.?| Ms\.?)? [[:upper:]][[:alpha:]''-]+(?: [[:upper:]][[:alpha:]''-]+)?$'
-          and (t.unit).said ~* '^(?:he|she|it|they)(?:''s|''re| is| are) (?:an?|the|my|our)\M'))
-  select coalesce(array_agg(t.unit), '{}') from told t where t.unit <> all (p_units)
-$$;
-
--- The user's earlier clauses that a request to forget names. They are clear where all is asked for, or where only one
--- thing is meant: of a question and a statement the statement, of several statements none. "Forget the bread" may be
--- no more than "leave it": it means what holds a value, or is named by two words.
-create or replace function _memoir.units_named(p_turn _memoir.conversation_history, p_names text, p_request text,
-  p_is_all boolean, p_language text, out units _memoir.said_unit[], out topics text[], out is_clear boolean)
-language plpgsql stable as $$
-declare
-  v_named _memoir.said_values := _memoir.values_of(_memoir.plain(p_names, p_language), p_language);
-  v_config regconfig := p_language::regconfig; v_terms text[]; v_topics text[]; v_best integer;
-  v_units _memoir.said_unit[]; v_all _memoir.said_unit[]; v_things integer; v_own text := '\m(?:i|i''m|i''ve|my|our|we'
-    '|mein\w*|ich|mi|mis|mon|ma|je|j''\w+|meu|minha|mio|mia)\M';
-  v_noise text[] := tsvector_to_array(to_tsvector(v_config, array_to_string(_memoir.word_list('english',
-    'forget_words'), ' ')));
-begin
-  units := '{}';
-  is_clear := false;
-  v_topics := array(select t from unnest(v_named.topics) t where t <> all (v_noise));
-  -- "How much I make": what it is about else only tells a change.
-  if v_topics <@ '{much,mani,number,code,date,day,time}' then
-    v_topics := array(select t from unnest(_memoir.topics(p_names, p_language, '{}')) t where t <> all (v_noise));
-  end if;
-  topics := v_topics;
-  v_terms := v_topics || tsvector_to_array(to_tsvector(v_config, array_to_string(v_named.raws, ' ')));
-  if v_terms = '{}' then return; end if;
-  v_all := _memoir.units_before(p_turn, v_terms, '{user}', 0);
-  with matched as materialized (
-    select u, u.said, v.vals, v.kinds <> '{}' or v.names <> '{}' as has_value,
-      case when u.is_question then 0 when u.said ~* v_own then 3 when v.kinds <> '{}' then 2 else 1 end as rank
-    from unnest(v_all) u, lateral _memoir.values_of(u.said, p_language) v
-    where _memoir.coverage(v_topics, '{}', v.topics || _memoir.told_by(v) || tsvector_to_array(to_tsvector(v_config,
-      u.said)),
-          '{}')
-        >= case when cardinality(v_topics) >= 3 then 0.66 when v_topics = '{}' then 0 else 1 end
-          and v_named.vals <@ v.vals
-      and not exists (select from _memoir.forget_requests(u.said))),
-  best as (select max(rank) as rank from matched)
-  select array(select m.u from matched m, best b where p_is_all or m.rank = b.rank), b.rank,
-    (select count(distinct case when m.vals <> '{}' then m.vals::text else lower(m.said) end) from matched m
-     where m.rank = b.rank and (m.has_value or m.rank = 3 and cardinality(v_topics) >= 2
-       or p_request !~* '^(?:just |now )*forget (?:about )?the '))
-  into v_units, v_best, v_things from best b;
-  units := v_units || _memoir.told_on(v_units, v_all);
-  -- "Meeting with Ines on the 9th, meeting with Raul on the 11th": two in one.
-  is_clear := v_best > 0 and (p_is_all or v_things = 1 and not exists (
-    select from unnest(v_units) u where p_language = 'english' and (select count(*) from regexp_matches(lower(u.said),
-      '\m' || regexp_replace((select t from unnest(v_topics) t order by length(t) limit 1), '[^[:alnum:]]', '.', 'g'),
-        'g')) > 1
-      -- "Two driving lessons: …", and one is to be forgotten.
-      or exists (select from unnest(v_topics) t where t ~ '^[[:alnum:]]+$' and p_names !~* (t || '[[:alpha:]]*s\M')
-        and u.said ~* ('\m(?:two|three|four|five|both|several) (?:[[:alpha:]-]+ ){0,2}' || t || '[[:alpha:]]*s\M'))));
 end $$;
 
 -- Takes clauses out of recall and forgets memories, as p_turn asks. Under the user's lock.
@@ -331,78 +218,36 @@ begin
     v_turn, 'asked to forget', memoir.now());
 end $$;
 
--- Forgets what is named: the user's clauses, what repeats their values, and the memories made of them or saying the
--- same. Nothing where it is not clear what is meant. p_preview: only says what it would be. Under the user's lock.
-create or replace function _memoir.forget_named(p_turn _memoir.conversation_history, p_names text, p_request text,
-  p_is_all boolean, p_language text, p_preview boolean, p_by text, p_projects text[] default null,
-  p_clearance _memoir.sensitivity default 'secret')
+-- Forgets what a request means, as the package read it: spans, what repeats their values, and the memories made of them
+-- or named. Nothing where it is not clear. p_preview: only says what it would be. Under the user's lock.
+create or replace function _memoir.forget_meant(p_turn _memoir.conversation_history, p_result jsonb,
+  p_preview boolean, p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_user uuid := p_turn.user_id; v_change uuid := gen_random_uuid();
-  v_named record := _memoir.units_named(p_turn, p_names, p_request, p_is_all, p_language);
-  v_units _memoir.said_unit[] := _memoir.units_within(v_user, v_named.units, p_projects,
-    p_clearance); v_values text[] := '{}'; v_memories uuid[]; v_unit _memoir.said_unit;
-  v_shown jsonb; v_clear boolean := v_named.is_clear;
+  v_user uuid := p_turn.user_id; v_change uuid := gen_random_uuid(); v_units _memoir.said_unit[]; v_memories uuid[];
+  v_values text[] := array(select jsonb_array_elements_text(p_result -> 'values')); v_shown jsonb;
 begin
-  v_memories := _memoir.memories_named(v_user, v_named.topics, p_language, p_projects, p_clearance);
-  if not coalesce(v_clear, false) then
-    -- What was only ever remembered, in one memory.
-    v_clear := cardinality(v_units) = 0 and cardinality(v_memories) = 1;
-    if not v_clear then
-      return jsonb_build_object('outcome', case when cardinality(v_units) + cardinality(v_memories) > 0 then 'unclear'
-        else 'nothing' end);
-    end if;
+  if p_result ->> 'outcome' is distinct from 'clear' then
+    return jsonb_build_object('outcome', coalesce(p_result ->> 'outcome', 'nothing'));
   end if;
-  foreach v_unit in array v_units loop
-    v_values := v_values || array(select r from _memoir.values_of(v_unit.said, p_language) v, unnest(v.kinds,
-      v.raws) x(k, r)
-      where k in ('email', 'code') or k in ('number', 'date', 'time') and r ~ '\d\d');
-  end loop;
-  if v_values <> '{}' or p_is_all then
-    v_units := v_units || array(select u from unnest(_memoir.units_before(p_turn, v_named.topics
-        || _memoir.query_terms('english', array_to_string(v_values, ' ')), '{user,assistant}', 4)) u
-      where exists (select from unnest(v_values) x where _memoir.has_words(u.said, x))
-        or p_is_all and v_named.topics <@ _memoir.topics(u.said, p_language, '{}'));
-    v_units := _memoir.units_within(v_user, v_units, p_projects, p_clearance);
-  end if;
-  v_memories := array(select distinct m from unnest(_memoir.memories_from(v_user, v_units) || case when p_is_all
-    or cardinality(v_memories) = 1 then v_memories else array(select m.memory_id from _memoir.memory_store m
-      where m.user_id = v_user and m.memory_id = any (v_memories)
-        and exists (select from unnest(v_values) x where _memoir.has_words(m.content, x))) end) m);
+  v_units := array(select _memoir.unit_of(u.unit, u.start, u.length)
+    from jsonb_to_recordset(p_result -> 'units') u(unit jsonb, start integer, length integer));
+  v_units := v_units || array(select e from unnest(v_units) u, unnest(_memoir.echoes_of(u, v_values, p_turn)) e);
+  v_memories := array(select m from unnest(_memoir.memories_from(v_user, v_units)) m
+    union select jsonb_array_elements_text(p_result -> 'memories')::uuid);
   v_shown := jsonb_build_object('turns', (select coalesce(jsonb_agg(jsonb_build_object('session', s.external_id, 'turn',
-      u.turn_index, 'text', u.said) order by u.created_at, u.turn_index, u.span_start), '[]')
+      u.turn_index, 'text', substr(h.content, u.span_start, u.span_length)) order by u.created_at, u.turn_index,
+        u.span_start), '[]')
       from (select distinct on (x.message_id, x.span_start) x.* from unnest(v_units) x) u
-      join _memoir.sessions s on s.user_id = v_user and s.session_id = u.session_id),
+      join _memoir.sessions s on s.user_id = v_user and s.session_id = u.session_id
+      join _memoir.conversation_history h on h.user_id = v_user and h.session_id = u.session_id
+        and h.recorded_at = u.recorded_at and h.message_id = u.message_id),
     'memories', (select coalesce(jsonb_agg(jsonb_build_object('memory_id', m.memory_id, 'content', m.content)
       order by m.recorded_at, m.memory_id), '[]') from _memoir.memory_store m where m.user_id = v_user
       and m.memory_id = any (v_memories)));
   if p_preview then return v_shown || jsonb_build_object('outcome', 'preview'); end if;
   perform _memoir.forget_units(v_user, v_units, v_memories, v_change, p_turn, p_by);
   return v_shown || jsonb_build_object('outcome', 'forgotten', 'change_id', v_change);
-end $$;
-
--- Of clauses those that a caller may see.
-create or replace function _memoir.units_within(p_user_id uuid, p_units _memoir.said_unit[], p_projects text[],
-  p_clearance _memoir.sensitivity)
-returns _memoir.said_unit[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-begin
-  if p_projects is null and p_clearance = 'secret' then return p_units; end if;
-  return array(select u from unnest(p_units) u where exists (select from _memoir.search_items i
-    where i.user_id = p_user_id and i.ref_id = u.message_id and i.sensitivity <= p_clearance
-      and (p_projects is null or i.project = any (p_projects))));
-end $$;
-
--- Active memories that speak of all these topics, those that a caller may see.
-create or replace function _memoir.memories_named(p_user_id uuid, p_topics text[], p_language text, p_projects text[],
-  p_clearance _memoir.sensitivity)
-returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-begin
-  if p_topics = '{}' then return '{}'; end if;
-  return array(select m.memory_id from _memoir.memory_store m
-    where m.user_id = p_user_id and m.state = 'active' and not m.is_object and m.sensitivity <= p_clearance
-      and (p_projects is null or m.project = any (p_projects))
-      and p_topics <@ _memoir.topics(left(m.content, 2000), p_language, '{}')
-    order by m.recorded_at desc limit 200);
 end $$;
 
 create or replace function memoir.undo_change(p_user text, p_change uuid)
@@ -502,24 +347,32 @@ create or replace function memoir.forget_about(p_user text, p_query text, p_prev
 returns jsonb language plpgsql security definer
   set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_turn _memoir.conversation_history;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_turn _memoir.conversation_history; v_read jsonb;
+  v_config jsonb := _memoir.config(v_caller.user_id, null);
 begin
   if _memoir.is_blank(p_query) then
     perform _memoir.fail('PM014', format('query must not be empty, it is %s', _memoir.shown(p_query)));
   end if;
   perform _memoir.check_size('query', p_query, 10000);
+  if not _memoir.reads_language() then
+    perform _memoir.fail('PM050', 'forget_about needs PL/Python on this server', 'forget() takes the id of a memory');
+  end if;
   perform from _memoir.user_counters where user_id = v_caller.user_id for update;
   v_turn.user_id := v_caller.user_id;
   v_turn.session_id := _memoir.no_session();
   v_turn.turn_index := 0;
   v_turn.created_at := 'infinity';
-  return _memoir.forget_named(v_turn, p_query, 'forget my ' || p_query, p_query ~* ('\m(?:'
-    || _memoir.any_word(null, 'all_about') || ')\M'), _memoir.spoken_language(p_query), p_preview, v_caller.login,
-    v_caller.projects, v_caller.clearance);
+  v_turn.content := p_query;
+  v_read := _memoir.py_read('read_context', jsonb_build_object('turns', '[]'::jsonb, 'requests', jsonb_build_array(
+    _memoir.asking_context(v_turn, jsonb_build_object('text_no', 1, 'names', p_query, 'said', 'forget my ' || p_query,
+      'is_all', p_query ~* ('\m(?:' || _memoir.any_word(null, 'all_about') || ')\M'), 'language',
+      _memoir.spoken_language(p_query)), v_config, v_caller.projects, v_caller.clearance))),
+    v_config ->> 'embedder_socket');
+  return _memoir.forget_meant(v_turn, v_read -> 'requests' -> 0, p_preview, v_caller.login);
 end $$;
 comment on function memoir.forget_about(text, text, boolean) is
   'Forgets what a few words name ("my locker code", "everything about Dominik"): the clauses in which the user said it,
 what repeats their values, the memories made of them or saying the same; tombstones keep them away. p_preview: only
 tells what that would be. Nothing is lost where it is not clear what is meant. Returns {"outcome": forgotten, preview,
 unclear or nothing, "turns", "memories", "change_id"}; undo_change takes it back. Writes recall_exclusions,
-memory_store, tombstones, audit_log. Raises PM001, PM006, PM014.';
+memory_store, tombstones, audit_log. Needs PL/Python. Raises PM001, PM006, PM014, PM050.';

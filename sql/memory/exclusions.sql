@@ -205,15 +205,20 @@ create or replace function _memoir.echoes_of(p_unit _memoir.said_unit, p_olds te
 returns _memoir.said_unit[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_olds text[] := array(select o from unnest(p_olds) o where length(o) > 1 or o ~ '\d');
-  v_units _memoir.said_unit[];
+  v_locators _memoir.item_locator[];
 begin
   if v_olds = '{}' then return '{}'; end if;
-  v_units := _memoir.units_before(p_turn, _memoir.query_terms('english', array_to_string(v_olds, ' ')), '{assistant}',
-    8);
-  return array(select u from unnest(v_units) u
-    where (u.session_id = p_unit.session_id and u.turn_index = p_unit.turn_index + 1
-        or exists (select from unnest(v_olds) o where o ~ '[[:upper:]]|\d\d') and u.created_at >= p_unit.created_at)
-      and exists (select from unnest(v_olds) o where _memoir.has_words(u.said, o)));
+  v_locators := _memoir.items_before(p_turn, _memoir.query_terms('english', array_to_string(v_olds, ' ')),
+    '{assistant}', 8);
+  return array(
+    select (l.ref_id, l.session_id, l.turn_index, l.recorded_at, i.created_at, i.role, l.span_start + m.span_start - 1,
+      m.span_length, null, null, false)::_memoir.said_unit
+    from _memoir.texts_at(p_turn.user_id, v_locators, 'secret') t
+    join unnest(v_locators) l on l.item_no = t.item_no
+    join _memoir.search_items i on i.user_id = p_turn.user_id and i.item_no = l.item_no
+    cross join lateral _memoir.mentions(t.body, v_olds) m
+    where l.session_id = p_unit.session_id and l.turn_index = p_unit.turn_index + 1
+      or exists (select from unnest(v_olds) o where o ~ '[[:upper:]]|\d\d') and i.created_at >= p_unit.created_at);
 end $$;
 
 -- The spans that memories came from are marked as changed: what stands instead was said later, in p_turn.

@@ -1,146 +1,5 @@
--- What makes a sentence worth remembering, by language: extraction_rules and the list extraction_stops in
--- plpython/pg_memoir_language/data/<language>.toml. Another language is another file.
-
--- The rules of a language in their order; a language without any has none.
-create or replace function _memoir.extraction_rules(p_language text)
-returns table (rule text, roles text[], pattern text, not_if text, at_least integer, type text, provenance text,
-  category text, importance text, utility real, slot text, value text) language sql immutable as $$
-  select rule, string_to_array(roles, ' '), pattern, not_if, at_least::integer, type, provenance, category,
-    importance, utility::real, slot, value
-  from _memoir.data_extraction_rules() where language = p_language order by nth
-$$;
-
--- Patterns of sentences that say nothing of their speaker that lasts, whatever rule would fit them.
-create or replace function _memoir.extraction_stops(p_language text)
-returns setof text language sql immutable as $$
-  select unnest(_memoir.word_list(p_language, 'extraction_stops'))
-$$;
-
--- Extraction: from what was said to memories, by rules (extraction_rules.sql) or a model. Found here, stored through
--- the door of remember like everything else.
-
--- Sentences of many texts against the rules. Each pattern goes over all sentences before the next one does, since the
--- server keeps few compiled patterns. p_names: null where the speaker has none. p_roles: user, assistant, tool.
-create or replace function _memoir.extract_texts(p_texts text[], p_names text[], p_roles text[], p_said timestamptz[],
-  p_language text default 'english')
-returns setof _memoir.extracted language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_text_nos integer[]; v_starts integer[]; v_lengths integer[]; v_said text[]; v_bare text[]; v_specifics integer[];
-  v_stopped boolean[];
-  v_hits integer[]; v_rules jsonb := '[]'; v_rule record; v_stop text; v_found integer[]; v_number integer := 0;
-  v_hit integer; v_row _memoir.extracted;
-begin
-  -- Nobody says so much at once as was pasted: of a long text its beginning and its end. A sentence about oneself is
-  -- short, too.
-  select array_agg(s.text_no order by s.text_no, s.span_start), array_agg(s.span_start order by s.text_no,
-    s.span_start),
-    array_agg(s.span_length order by s.text_no, s.span_start), array_agg(s.said order by s.text_no, s.span_start)
-  into v_text_nos, v_starts, v_lengths, v_said
-  from (
-    select t.text_no, s.*, row_number() over (partition by t.text_no order by s.span_start) as nth,
-      count(*) over (partition by t.text_no) as sentences
-    from unnest(p_texts) with ordinality t(body, text_no), _memoir.own_sentences(t.body) s
-    where p_roles[t.text_no] in ('user', 'assistant') and s.span_length between 8 and 400) s
-  where s.nth <= 200 or s.nth > s.sentences - 200;
-  if v_text_nos is null then return; end if;
-  -- A sentence broken by the end of a line goes on in the next, but rules see sentences: so be it.
-  v_bare := array(select _memoir.bare(s) from unnest(v_said) with ordinality x(s, o) order by o);
-  v_stopped := array(select s ~ '[?？]["”''\)\]]*$' or s !~ '[[:alpha:]].* .*[[:alpha:]]'
-    or lower(s) ~ _memoir.any_word('english', 'sarcasm')
-    from unnest(v_said) with ordinality x(s, o) order by o);
-  v_specifics := _memoir.specifics(v_said, v_bare);
-  v_hits := array_fill(0, array[cardinality(v_said)]);
-  -- Bit 1: a question; the other stops do not concern what is asked of us or put right.
-  for v_rule in
-    select * from _memoir.extraction_rules(p_language) r where r.provenance in ('instruction', 'correction')
-      or r.category in ('identity', 'outcome') union all
-    select null, null, null, null, null, null, null, null, null, null, null, null union all
-    select * from _memoir.extraction_rules(p_language) r where not (r.provenance in ('instruction', 'correction')
-      or r.category in ('identity', 'outcome'))
-  loop
-    if v_rule.rule is null then
-      for v_stop in select * from _memoir.extraction_stops(p_language) loop
-        v_stopped := array(select s or b ~ v_stop from unnest(v_stopped, v_bare) with ordinality x(s, b, o) order by o);
-      end loop;
-      -- A name before it may be what it is about.
-      v_stopped := array(select s or _memoir.dangles(b) and w !~ '[[:alpha:],;:] +[[:upper:]][[:alpha:]]{2,}'
-        from unnest(v_stopped, v_bare, v_said) with ordinality x(s, b, w, o) order by o);
-      continue;
-    end if;
-    v_number := v_number + 1;
-    v_rules := v_rules || to_jsonb(v_rule);
-    v_found := array(select x.o from unnest(v_bare, v_stopped, v_hits, v_specifics, v_text_nos) with ordinality x(b, s,
-      h, specifics, text_no, o)
-      where not s and h = 0 and specifics >= v_rule.at_least and b ~ v_rule.pattern
-        and ('user' = any (v_rule.roles) and p_roles[text_no] = 'user' or 'named' = any (v_rule.roles)
-        and p_names[text_no] is not null
-             or 'agent' = any (v_rule.roles) and p_roles[text_no] = 'assistant' and p_names[text_no] is null));
-    if v_found <> '{}' and v_rule.not_if is not null then
-      v_found := array(select n from unnest(v_found) n where v_bare[n] !~ v_rule.not_if);
-    end if;
-    foreach v_hit in array v_found loop v_hits[v_hit] := v_number; end loop;
-  end loop;
-  for v_n in 1 .. cardinality(v_said) loop
-    continue when v_hits[v_n] = 0;
-    v_row := _memoir.worded(v_text_nos[v_n], v_starts[v_n], v_lengths[v_n], v_said[v_n], v_bare[v_n], v_specifics[v_n],
-      coalesce(p_names[v_text_nos[v_n]], case p_roles[v_text_nos[v_n]] when 'user' then 'User' else 'Assistant' end),
-        p_names[v_text_nos[v_n]] is not null,
-      p_said[v_text_nos[v_n]], v_rules -> (v_hits[v_n] - 1));
-    return next v_row;
-  end loop;
-end $$;
-
--- How much a sentence holds that could be asked for: a number, a name, a point in time, eight words or more; one each.
-create or replace function _memoir.specifics(p_said text[], p_bare text[])
-returns integer[] language sql immutable as $$
-  select array(select (s ~ '\d')::integer + (s ~ '[[:alpha:],;:] +[[:upper:]][[:alpha:]]{2,}'
-    and s !~ '^[[:upper:] !.]+$')::integer
-    + (b ~ ('\m(' || _memoir.any_word('english', 'time_words', 'full_weekdays', 'sure_months') || ')\M'))::integer
-    + (b ~ '^([^ ]+ ){7}')::integer
-  from unnest(p_said, p_bare) with ordinality x(s, b, o) order by o)
-$$;
-
--- Of what tools returned, the little that is asked for again: errors, identifiers, totals. Content names the tool.
-create or replace function _memoir.extract_tool(p_text_no integer, p_text text, p_tool text, p_at timestamptz)
-returns setof _memoir.extracted language plpgsql immutable as $$
-declare
-  v_out _memoir.extracted; v_hit text; v_at integer; v_count integer := 0; v_tries integer := 0;
-  v_text text := left(p_text, 20000); v_tool text := 'Tool' || coalesce(' ' || p_tool, '');
-  c_error text :=
-    '\m([[:alpha:]]+(Error|Exception): [^\n"]{5,200}|"?error"?( ?message)?"?: *"[^"\n]{4,200}|(fatal|error|failed'
-      '|failure)\M[: ][^\n"{}]{5,200})';
-  c_value text :=
-    '"?\m((order|ticket|invoice|booking|reservation|confirmation|reference|tracking|case|claim|refund|issue|account'
-      '|customer|transaction|shipment|flight)[_ -]?(id|number|no|nr|code|ref|key)|(grand[_ -]?)?total([_ -]?(price'
-      '|amount|cost|due))?|balance|amount[_ -]?due)\M"? ?[:=#]+ ?"?([[:alnum:]$€£][[:alnum:].,:/_-]{0,40})"?';
-begin
-  v_out.text_no := p_text_no; v_out.provenance := 'tool_output'; v_out.importance := 'normal'; v_out.valid_from := p_at;
-  v_at := regexp_instr(v_text, c_error);
-  if v_at > 0 then
-    v_hit := regexp_substr(v_text, c_error);
-    v_out.rule := 'tool error'; v_out.type := 'error_context'; v_out.category := 'error'; v_out.utility := 0.6;
-    v_out.span_start := v_at; v_out.span_length := length(v_hit);
-    v_out.content := v_tool || ' failed: ' || translate(v_hit, '"', '');
-    return next v_out;
-  end if;
-  v_at := 1;
-  loop
-    v_at := regexp_instr(v_text, c_value, v_at, 1, 0, 'i');
-    -- A few tries: each looks through the rest.
-    exit when v_at = 0 or v_count >= 3 or v_tries >= 20;
-    v_tries := v_tries + 1;
-    v_hit := regexp_substr(v_text, c_value, v_at, 1, 'i');
-    if v_hit ~ '\d' then
-      v_out.rule := 'tool value'; v_out.type := 'tool_result'; v_out.category := 'outcome'; v_out.utility := 0.6;
-      v_out.span_start := v_at; v_out.span_length := length(v_hit);
-      v_out.content := v_tool || ' returned ' || btrim(regexp_replace(translate(v_hit, '"', ''), ' ?[:=#]+ ?', ' '));
-      v_count := v_count + 1;
-      return next v_out;
-    end if;
-    v_at := v_at + length(v_hit);
-    exit when v_at > length(v_text);
-  end loop;
-end $$;
+-- Extraction: from what was said to memories. The package pg_memoir_language reads, in the model server, this process or
+-- the worker; here its findings are stored through the door of remember like everything else.
 
 -- Admission of memories
 
@@ -232,66 +91,6 @@ begin
   return coalesce(v_turns, '{}');
 end $$;
 
--- Returns what persons without a name said in turns; null for every other turn.
-create or replace function _memoir.own_texts(p_turns _memoir.conversation_history[])
-returns text[] language sql immutable as $$
-  select array(select case when t.role = 'user' and t.actor = 'person' and nullif(btrim(t.name), '') is null
-    then t.content end from unnest(p_turns) with ordinality t order by ordinality)
-$$;
-
--- Returns what rules find in turns; text_no counts turns from 1. p_clauses: of what persons without a name said.
-create or replace function _memoir.found_in(p_turns _memoir.conversation_history[], p_clauses _memoir.said_clause[],
-  p_languages text[], p_requests _memoir.forget_request[])
-returns _memoir.extracted[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_found _memoir.extracted[]; v_turn _memoir.conversation_history; v_tool text; v_language text;
-begin
-  -- What persons say of themselves, clause by clause; the rest, sentence by sentence. A request to forget is no memory.
-  v_found := array(select e from _memoir.statements(array(select c from unnest(p_clauses) c
-      where not exists (select from unnest(p_requests) r where r.text_no = c.text_no
-        and r.span_start < c.span_start + c.span_length and c.span_start < r.span_start + r.span_length)), p_languages,
-    array(select t.created_at from unnest(p_turns) with ordinality t order by ordinality)) e);
-  foreach v_language in array array(select distinct l from unnest(p_languages) l order by l) loop
-    v_found := v_found || array(select e from _memoir.extract_texts(
-      array(select case when t.role <> 'tool' and p_languages[ordinality] = v_language
-          then _memoir.without_spans(t.content, array(
-            select int4range(f.span_start, f.span_start + f.span_length) from unnest(v_found) f
-            where f.text_no = ordinality
-            union all select int4range(r.span_start, r.span_start + r.span_length) from unnest(p_requests) r
-            where r.text_no = ordinality)) end
-        from unnest(p_turns) with ordinality t order by ordinality),
-      array(select nullif(btrim(t.name), '') from unnest(p_turns) with ordinality t order by ordinality),
-      -- What an agent or a tool sends in the person's place is not the person's.
-      array(select case when t.role = 'tool' then 'tool' when t.role = 'user' and t.actor = 'person' then 'user'
-        else 'assistant' end from unnest(p_turns) with ordinality t order by ordinality),
-      array(select t.created_at from unnest(p_turns) with ordinality t order by ordinality), v_language) e);
-  end loop;
-  for i in 1 .. cardinality(p_turns) loop
-    v_turn := p_turns[i];
-    continue when v_turn.role <> 'tool' or not exists (select from _memoir.extraction_rules(p_languages[i]));
-    v_tool := _memoir.tool_of_result(v_turn);
-    continue when v_tool is null;
-    v_found := v_found || array(select e from _memoir.extract_tool(i, v_turn.content, nullif(v_tool, ''),
-      v_turn.created_at) e);
-  end loop;
-  return coalesce(v_found, '{}');
-end $$;
-
--- Returns the clauses of texts in their languages. The package reads them where PL/Python can run it.
-create or replace function _memoir.read_clauses(p_texts text[], p_languages text[], p_config jsonb)
-returns _memoir.said_clause[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_read jsonb;
-begin
-  if _memoir.reads_language() then
-    v_read := _memoir.py_read('read_clauses', jsonb_build_object('texts', p_texts, 'languages', p_languages),
-      p_config ->> 'embedder_socket');
-  end if;
-  if jsonb_typeof(v_read) is distinct from 'array' then return _memoir.said_clauses(p_texts, p_languages); end if;
-  return array(select c from jsonb_populate_recordset(null::_memoir.said_clause, v_read) c
-    order by c.text_no, c.sentence_start, c.clause_no);
-end $$;
-
 -- Returns the tool that a turn's result is from; null for a tool of memory, whose result is nothing new.
 create or replace function _memoir.tool_of_result(p_turn _memoir.conversation_history)
 returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
@@ -305,34 +104,21 @@ begin
   return case when not _memoir.is_memory_tool(v_tool) then coalesce(v_tool, p_turn.name, '') end;
 end $$;
 
--- Returns what rules find in turns, as found_in does. The package reads them where PL/Python can run it.
-create or replace function _memoir.find_memories(p_turns _memoir.conversation_history[],
-  p_clauses _memoir.said_clause[], p_languages text[], p_requests _memoir.forget_request[], p_config jsonb)
-returns _memoir.extracted[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_read jsonb;
+-- Returns turns as the package reads them: {"turns": [{"text", "role", "name", "said_at", "tool"}, …]}.
+create or replace function _memoir.turns_as_read(p_turns _memoir.conversation_history[])
+returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
-  if p_turns = '{}' then return '{}'; end if;
-  if _memoir.reads_language() then
-    v_read := _memoir.py_read('find_memories', jsonb_build_object('turns', (select jsonb_agg(jsonb_build_object(
-        'text', case when t.role <> 'tool' or x.tool is not null then t.content else '' end,
-        -- An agent or a tool may send in the person's place.
-        'role', case when t.role = 'tool' then 'tool' when t.role = 'user' and t.actor = 'person' then 'user'
-          else 'assistant' end,
-        'name', nullif(btrim(t.name), ''), 'said_at', t.created_at, 'language', p_languages[t.ordinality],
-        'tool', nullif(x.tool, '')) order by t.ordinality)
-      from unnest(p_turns) with ordinality t
-      left join lateral (select case when t.role = 'tool'
-        then _memoir.tool_of_result(p_turns[t.ordinality]) end) x(tool)
-        on true),
-      'requests', (select coalesce(jsonb_agg(jsonb_build_array(r.text_no, r.span_start, r.span_length)), '[]')
-        from unnest(p_requests) r)), p_config ->> 'embedder_socket');
-  end if;
-  if jsonb_typeof(v_read) is distinct from 'array' then
-    return _memoir.found_in(p_turns, p_clauses, p_languages, p_requests);
-  end if;
-  return array(select jsonb_populate_record(null::_memoir.extracted, e.one)
-    from jsonb_array_elements(v_read) with ordinality e(one, o) order by e.o);
+  return jsonb_build_object('turns', (
+    select coalesce(jsonb_agg(jsonb_build_object(
+      'text', case when t.role <> 'tool' or x.tool is not null then t.content else '' end,
+      -- An agent or a tool may send in the person's place.
+      'role', case when t.role = 'tool' then 'tool' when t.role = 'user' and t.actor = 'person' then 'user'
+        else 'assistant' end,
+      'name', nullif(btrim(t.name), ''), 'said_at', t.created_at, 'tool', nullif(x.tool, '')) order by t.ordinality),
+      '[]')
+    from unnest(p_turns) with ordinality t
+    left join lateral (select case when t.role = 'tool'
+      then _memoir.tool_of_result(p_turns[t.ordinality]) end) x(tool) on true));
 end $$;
 
 -- Returns whether an active memory holds the slot of what was found with another value, and the judge does not say that

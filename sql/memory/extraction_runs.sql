@@ -7,85 +7,97 @@ returns jsonb language sql immutable as $$
   from (select e.key, sum(e.value::bigint) as total from unnest(p_counts) c, jsonb_each_text(c) e group by e.key) x
 $$;
 
--- Extracts up to p_limit turns of a session. Found without a lock, since turns never change; stored under the locks, if
+-- The next turns of a session to extract, and through which the cursor then goes; none where the session does not
+-- extract.
+create or replace function _memoir.batch_to_read(p_session _memoir.sessions, p_counters _memoir.session_counters,
+  p_config jsonb, p_limit integer, out turns _memoir.conversation_history[], out through integer)
+language plpgsql stable as $$
+begin
+  through := least(p_counters.turn_count, p_counters.extracted_through + p_limit);
+  turns := case when (p_config ->> 'extraction')::boolean
+    then _memoir.turns_to_extract(p_counters, p_counters.extracted_through, p_limit) else '{}' end;
+end $$;
+
+-- Extracts up to p_limit turns of a session. Read without a lock, since turns never change; stored under the locks, if
 -- nobody else was first. {"turns", "left", and how many were stored, duplicate, ...}; null when another run or a writer
 -- is at the session.
 create or replace function _memoir.extract_turns(p_user_id uuid, p_session_id uuid, p_limit integer, p_by text,
   p_wait boolean)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_session _memoir.sessions; v_counters _memoir.session_counters; v_locked _memoir.session_counters; v_config jsonb;
-  v_turns _memoir.conversation_history[] := '{}'; v_texts text[]; v_languages text[]; v_clauses _memoir.said_clause[];
-  v_requests _memoir.forget_request[] := '{}'; v_found _memoir.extracted[] := '{}';
-  v_read _memoir.turn_changes[] := '{}'; v_through integer; v_counts jsonb := '{}';
-  i integer;
+  v_session _memoir.sessions; v_counters _memoir.session_counters; v_config jsonb; v_batch record; v_reading jsonb;
+  v_results jsonb; v_socket text;
 begin
   select * into v_session from _memoir.sessions where user_id = p_user_id and session_id = p_session_id;
   select * into v_counters from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
   if not found then return jsonb_build_object('turns', 0, 'left', 0); end if;
   v_config := _memoir.config(p_user_id, v_session.settings);
-  v_through := least(v_counters.turn_count, v_counters.extracted_through + p_limit);
-  if (v_config ->> 'extraction')::boolean then
-    v_turns := _memoir.turns_to_extract(v_counters, v_counters.extracted_through, p_limit);
-    v_texts := _memoir.own_texts(v_turns);
-    v_languages := array(select _memoir.spoken_language(t.content) from unnest(v_turns) with ordinality t
-      order by ordinality);
-    v_clauses := _memoir.read_clauses(v_texts, v_languages, v_config);
-    v_requests := array(select r from _memoir.forget_requests_in(v_clauses, v_languages) r
-      where length(v_texts[r.text_no]) <= 20000);
-    v_found := _memoir.find_memories(v_turns, v_clauses, v_languages, v_requests, v_config);
-    if _memoir.reads_language() then
-      v_read := array(
-        select _memoir.read_changes(c.text_no, v_turns[c.text_no], v_languages[c.text_no], array(
-          select _memoir.normalise(f.slot) from unnest(v_found) f where f.text_no = c.text_no and f.slot is not null),
-          v_config)
-        from (select distinct c.text_no from unnest(v_clauses) c where c.clause_no > 0 and not (c.asks and c.is_last)
-          and length(v_texts[c.text_no]) <= 4000) c
-        where not exists (select from unnest(v_requests) r where r.text_no = c.text_no)
-        order by c.text_no);
-      v_read := array(select r from unnest(v_read) r where r.text_no is not null);
+  v_batch := _memoir.batch_to_read(v_session, v_counters, v_config, p_limit);
+  v_socket := v_config ->> 'embedder_socket';
+  if v_batch.turns <> '{}' then
+    v_reading := _memoir.py_read('read_turns', _memoir.turns_as_read(v_batch.turns), v_socket);
+    if v_reading -> 'stating' <> '[]' or v_reading -> 'requests' <> '[]' then
+      v_results := _memoir.py_read('read_context', _memoir.reading_context(v_batch.turns, v_reading, v_config),
+        v_socket);
     end if;
   end if;
-  perform _memoir.ensure_month(p_user_id, memoir.now());
+  return _memoir.store_reading(v_session, v_counters, v_batch.turns, v_batch.through, v_reading, v_results, p_by,
+    p_wait, v_config);
+end $$;
+
+-- Stores what was read of turns, and moves the cursor. Null when another run or a writer is at the session.
+create or replace function _memoir.store_reading(p_session _memoir.sessions, p_counters _memoir.session_counters,
+  p_turns _memoir.conversation_history[], p_through integer, p_reading jsonb, p_results jsonb, p_by text,
+  p_wait boolean, p_config jsonb)
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_user uuid := p_session.user_id; v_locked _memoir.session_counters; v_counts jsonb := '{}';
+  v_read _memoir.turn_changes[] := _memoir.changes_read(p_results); v_found _memoir.extracted[]; i integer;
+begin
+  perform _memoir.ensure_month(v_user, memoir.now());
   -- The session's counters, then the user's, as everywhere.
   if p_wait then
-    select * into v_locked from _memoir.session_counters where user_id = p_user_id
-      and session_id = p_session_id for update;
+    select * into v_locked from _memoir.session_counters where user_id = v_user
+      and session_id = p_session.session_id for update;
   else
-    select * into v_locked from _memoir.session_counters where user_id = p_user_id
-      and session_id = p_session_id for update skip locked;
+    select * into v_locked from _memoir.session_counters where user_id = v_user
+      and session_id = p_session.session_id for update skip locked;
   end if;
-  if v_locked.session_id is null or v_locked.extracted_through <> v_counters.extracted_through then return null; end if;
-  if v_found <> '{}' or v_requests <> '{}' or v_read <> '{}' then
+  if v_locked.session_id is null or v_locked.extracted_through <> p_counters.extracted_through then return null; end if;
+  if p_reading is not null and (p_reading -> 'found' <> '[]' or p_reading -> 'requests' <> '[]' or v_read <> '{}') then
     if p_wait then
-      perform from _memoir.user_counters where user_id = p_user_id for update;
-    elsif not _memoir.try_lock(p_user_id) then
+      perform from _memoir.user_counters where user_id = v_user for update;
+    elsif not _memoir.try_lock(v_user) then
       return null;
     end if;
-    v_counts := _memoir.enter_found(v_session, v_turns, v_found, p_by, 'rules 1', false, v_config,
-      v_read);
+    v_found := array(select jsonb_populate_record(null::_memoir.extracted, e.one)
+      from jsonb_array_elements(p_reading -> 'found') with ordinality e(one, o) order by e.o);
+    v_counts := _memoir.enter_found(p_session, p_turns, v_found, p_by, 'rules 1', false, p_config, v_read);
+    -- Few turns ask for anything or change anything.
+    for i in select n from unnest(array(select (r ->> 'text_no')::integer from jsonb_array_elements(p_reading
+        -> 'requests') r) || array(select r.text_no from unnest(v_read) r)) n group by n order by n loop
+      v_counts := _memoir.summed(v_counts, _memoir.take_effect(p_session, p_turns[i], array(
+        select c from unnest(v_read) r, unnest(r.changes) c where r.text_no = i), p_by, p_config));
+      v_counts := _memoir.summed(variadic array[v_counts] || array(
+        select _memoir.carry_out(p_turns[i], q.r, p_results -> 'requests' -> (q.o - 1)::integer, p_by)
+        from jsonb_array_elements(p_reading -> 'requests') with ordinality q(r, o)
+        where (q.r ->> 'text_no')::integer = i order by q.o));
+    end loop;
   end if;
-  -- Few turns ask for anything or change anything.
-  for i in select r.text_no from unnest(v_requests) r union select r.text_no from unnest(v_read) r order by 1 loop
-    v_counts := _memoir.summed(v_counts,
-      _memoir.carry_out(v_turns[i], array(select r from unnest(v_requests) r where r.text_no = i), p_by),
-      _memoir.take_effect(v_session, v_turns[i], array(select c from unnest(v_read) r, unnest(r.changes) c
-        where r.text_no = i), p_by, v_config));
-  end loop;
-  update _memoir.session_counters set extracted_through = v_through
-  where user_id = p_user_id and session_id = p_session_id and extracted_through <> v_through;
+  update _memoir.session_counters set extracted_through = p_through
+  where user_id = v_user and session_id = p_session.session_id and extracted_through <> p_through;
   -- A model may find more, and say it better.
-  if v_config ->> 'llm_provider' <> 'none' and v_turns <> '{}' then
-    perform _memoir.enqueue('extract', p_user_id, format('%s:%s', p_session_id, v_counters.extracted_through),
-      jsonb_build_object('session_id', p_session_id, 'from', v_counters.extracted_through, 'to', v_through));
+  if p_config ->> 'llm_provider' <> 'none' and p_turns <> '{}' then
+    perform _memoir.enqueue('extract', v_user, format('%s:%s', p_session.session_id, p_counters.extracted_through),
+      jsonb_build_object('session_id', p_session.session_id, 'from', p_counters.extracted_through, 'to', p_through));
   end if;
-  if v_through >= v_locked.turn_count then
+  if p_through >= v_locked.turn_count then
     -- Who is at a unit of it finds nothing left.
     delete from _memoir.work_items where work_id in (select work_id from _memoir.work_items
-      where kind = 'turns' and user_id = p_user_id and dedup_key = p_session_id::text for update skip locked);
+      where kind = 'turns' and user_id = v_user and dedup_key = p_session.session_id::text for update skip locked);
   end if;
-  return v_counts || jsonb_build_object('turns', v_through - v_counters.extracted_through, 'left',
-    v_locked.turn_count - v_through);
+  return v_counts || jsonb_build_object('turns', p_through - p_counters.extracted_through, 'left',
+    v_locked.turn_count - p_through);
 end $$;
 
 -- A session that is being extracted, leased until job_unit_seconds from now, when cancel_overdue ends the run that is

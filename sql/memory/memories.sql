@@ -2,6 +2,21 @@
 -- passes here.
 --   normalise → tombstone → exact duplicate → slot → insert, active; near duplicates once the vector is there.
 
+-- The slot of what is remembered without one, said by or of the user ("Lives in Ulm", "The user's name is Ida"), as the
+-- package reads it; nothing where it can't.
+create or replace function _memoir.read_statement(p_content text, p_config jsonb, out slot text, out slot_value text,
+  out standing boolean)
+language plpgsql stable as $$
+declare
+  v_read jsonb;
+begin
+  if length(p_content) > 300 or not _memoir.reads_language() then return; end if;
+  v_read := _memoir.py_read('read_statement', p_content, p_config ->> 'embedder_socket');
+  slot := v_read ->> 'slot';
+  slot_value := v_read ->> 'value';
+  standing := (v_read ->> 'standing')::boolean;
+end $$;
+
 create or replace function _memoir.known_types()
 returns text[] language sql immutable as $$
   select array['fact', 'preference', 'instruction', 'decision', 'bug_fix', 'architecture', 'code_context',

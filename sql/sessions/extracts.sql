@@ -168,17 +168,17 @@ begin
   end loop;
 end $$;
 
--- A sentence that can stand away from its day: "yesterday" and the like made absolute, in the languages that have rules
--- for it.
+-- A sentence that can stand away from its day: "yesterday" and the like made absolute as the package reads them, in
+-- English; the day is said behind it where nothing reads.
 create or replace function _memoir.dated(p_sentence text, p_at timestamptz, p_config regconfig)
 returns text language plpgsql stable as $$
 begin
   if p_config::text not in ('english', 'simple')
     or p_sentence !~* '\m(yesterday|tomorrow|last|next|ago|from now|(on|until|till|by|since) [[:alpha:]]+day)\M'
     then return p_sentence; end if;
-  return (_memoir.resolve_dates(p_sentence, (p_at at time zone 'UTC')::date,
-    p_sentence !~*
-    '\m(will|going to|gonna|plan\w*|starting|am|are|is|should|must|need|next|let''?s)\M|''(ll|re|m)\M')).resolved;
+  if not _memoir.reads_language() then return format('%s (said on %s)', p_sentence, _memoir.day(p_at)); end if;
+  return coalesce(_memoir.py_read('with_dates', jsonb_build_object('text', p_sentence, 'said_at', p_at),
+    (select config from _memoir.settings_merged) ->> 'embedder_socket') ->> 'text', p_sentence);
 end $$;
 
 -- One head line with the stretch and its days, then the chosen sentences, each with who said it.

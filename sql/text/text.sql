@@ -194,3 +194,17 @@ begin
       _memoir.shown(p_value)));
   end if;
 end $$;
+
+-- A text with spans (1-based, end excluded) blanked out: positions stay, and no sentence goes over what is gone.
+create or replace function _memoir.without_spans(p_text text, p_spans int4range[])
+returns text language plpgsql immutable as $$
+declare
+  v_span int4range; v_at integer := 1; v_out text := '';
+begin
+  for v_span in select s from unnest(p_spans) s where not isempty(s) order by lower(s) loop
+    continue when lower(v_span) < v_at;
+    v_out := v_out || substr(p_text, v_at, lower(v_span) - v_at) || repeat(E'\n', upper(v_span) - lower(v_span));
+    v_at := upper(v_span);
+  end loop;
+  return v_out || substr(p_text, v_at);
+end $$;

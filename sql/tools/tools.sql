@@ -353,14 +353,14 @@ create or replace function _memoir.correct_with_tool(p_caller _memoir.caller, p_
   p_id uuid, p_unit _memoir.said_unit, p_arguments jsonb, p_actor text)
 returns text language plpgsql as $$
 declare
-  v_content text := p_arguments ->> 'content'; v_said text := p_arguments ->> 'said'; v_parts _memoir.said_unit[];
-  v_found record; v_made record; v_done jsonb;
+  v_content text := p_arguments ->> 'content'; v_said text := p_arguments ->> 'said'; v_found record;
+  v_made record; v_done jsonb;
 begin
   if p_unit.message_id is null then
-    v_found := _memoir.quoted_statement(p_session, v_said, v_content, array(
+    v_found := _memoir.quoted(p_session, 'statement', v_said, array(
       select _memoir.memory_words(m) from _memoir.memory_store m
-      where m.user_id = p_caller.user_id and m.memory_id = p_id and _memoir.may_see(p_caller, m)), (select m.slot
-      from _memoir.memory_store m where m.user_id = p_caller.user_id and m.memory_id = p_id));
+      where m.user_id = p_caller.user_id and m.memory_id = p_id and _memoir.may_see(p_caller, m)), null, v_content,
+      (select m.slot from _memoir.memory_store m where m.user_id = p_caller.user_id and m.memory_id = p_id));
     v_done := memoir.correct(p_user, p_id, v_content, p_session => p_session.external_id, p_actor => p_actor,
       p_source_turns => case when v_found.turn_index is not null then array[v_found.turn_index] end);
     return format(case v_done ->> 'outcome' when 'contradicts'
@@ -368,15 +368,13 @@ begin
       'the user''s word stands. Quote in said where the user says so to correct it.' else 'Corrected: now %s.' end,
       v_done ->> 'memory_id');
   end if;
-  v_parts := _memoir.parts_of(p_unit);
-  v_found := _memoir.quoted_statement(p_session, v_said, v_content, array(
-    select p.said from unnest(v_parts) with ordinality p order by ordinality), null);
+  v_found := _memoir.quoted(p_session, 'statement', v_said, null, p_unit.said, v_content, null);
   v_made := _memoir.remember_with_tool(p_user, p_session, v_content, p_arguments ->> 'type', v_found.turn_index, v_said,
     p_actor);
   -- What only a turn says is remembered as it is now, and the turn marked.
   if v_found.turn_index is null or v_made.memory_id is null then return v_made.answer; end if;
-  perform _memoir.change_turn(p_caller, p_session, v_found.turn_index, array[v_parts[v_found.matched[1]]],
-    v_made.memory_id);
+  perform _memoir.change_turn(p_caller, p_session, v_found.turn_index, (_memoir.parts_of(p_unit,
+    v_found.parts))[1:1], v_made.memory_id);
   return format('Corrected: now %s.', v_made.memory_id);
 end $$;
 
@@ -387,17 +385,17 @@ create or replace function _memoir.forget_with_tool(p_caller _memoir.caller, p_u
 returns text language plpgsql as $$
 declare
   v_said text := p_arguments ->> 'said'; v_about text := coalesce(p_arguments ->> 'about', v_said); v_done jsonb;
-  v_parts _memoir.said_unit[] := case when p_unit.message_id is not null then _memoir.parts_of(p_unit) end;
+  v_is_turn boolean := p_unit.message_id is not null;
   v_memory _memoir.memory_store; v_found record;
 begin
   select * into v_memory from _memoir.memory_store m
   where m.user_id = p_caller.user_id and m.memory_id = p_id and _memoir.may_see(p_caller, m);
-  v_found := _memoir.quoted_request(p_session, v_said, case when v_parts is not null
-    then array(select p.said from unnest(v_parts) with ordinality p order by ordinality)
-    when p_id is not null then array[_memoir.memory_words(v_memory)] else array[v_about] end, v_memory.slot);
+  v_found := _memoir.quoted(p_session, 'request', v_said, case when v_is_turn then null
+    when p_id is not null then array[_memoir.memory_words(v_memory)] else array[v_about] end, case when v_is_turn
+    then p_unit.said end, null, v_memory.slot);
   if v_found.turn_index is null or v_found.is_narrower and p_id is not null then
     v_found.turn_index := null;
-    if p_caller.actor is distinct from 'person' or v_parts is not null then
+    if p_caller.actor is distinct from 'person' or v_is_turn then
       if _memoir.is_agents_own(p_caller, p_id) then
         perform memoir.retract(p_user, p_id, 'taken back by the agent', p_actor => p_actor);
         return 'Taken back.';
@@ -406,9 +404,9 @@ begin
         'name.';
     end if;
   end if;
-  if v_parts is not null then
+  if v_is_turn then
     v_done := jsonb_build_object('outcome', 'forgotten', 'change_id', _memoir.change_turn(p_caller, p_session,
-      v_found.turn_index, array(select v_parts[n] from unnest(v_found.matched) n), null));
+      v_found.turn_index, _memoir.parts_of(p_unit, v_found.parts), null));
   elsif p_id is not null then
     perform memoir.forget(p_user, p_id, 'asked to forget');
     v_done := jsonb_build_object('outcome', 'forgotten', 'change_id', gen_random_uuid());
@@ -450,7 +448,7 @@ begin
   case p_name
   when 'memory_remember' then
     return (_memoir.remember_with_tool(p_user, p_session, v_content, p_arguments ->> 'type',
-      (_memoir.quoted_statement(p_session, v_said, v_content, array[''], null)).turn_index, v_said, v_agent)).answer;
+      (_memoir.quoted(p_session, 'statement', v_said, array[''], null, v_content, null)).turn_index, v_said, v_agent)).answer;
   when 'memory_correct' then
     return _memoir.correct_with_tool(p_caller, p_user, p_session, v_id, v_unit, p_arguments, v_agent);
   when 'memory_forget' then
