@@ -1,4 +1,4 @@
-"""What is taken for changed in conversations in which little changes: each speaker is a user whose own words are read.
+"""Changes that are found in conversations in which little changes: each speaker is a user whose own words are read.
 
     python -m bench.changes --data locomo.json [--data realmem/] [--users 10] [--list]
 
@@ -33,7 +33,9 @@ FOUND = """
 
 def speakers(corpus: Corpus) -> list[str | None]:
     """The names under which users speak in a corpus; None: without a name."""
-    return sorted({e.message.get("name") for e in corpus.events if isinstance(e, Said) and e.message["role"] == "user"}, key=str)
+    return sorted(
+        {e.message.get("name") for e in corpus.events if isinstance(e, Said) and e.message["role"] == "user"}, key=str
+    )
 
 
 def measure(db: psycopg.Connection[Any], memoir: Memoir, corpus: Corpus, speaker: str | None) -> dict[str, Any]:
@@ -61,7 +63,11 @@ def measure(db: psycopg.Connection[Any], memoir: Memoir, corpus: Corpus, speaker
 
 def run(options: argparse.Namespace) -> Sequence[tuple[str, str]]:
     rows, pairs = [], []
-    with fresh_database("changes", options.keep) as dsn, psycopg.connect(dsn, autocommit=True) as db, Memoir(dsn) as memoir:
+    with (
+        fresh_database("changes", options.keep) as dsn,
+        psycopg.connect(dsn, autocommit=True) as db,
+        Memoir(dsn) as memoir,
+    ):
         for path in options.data:
             total = {"users": 0, "said": 0, "certain": 0, "likely": 0, "seconds": 0.0}
             for corpus in read(path):
@@ -91,10 +97,21 @@ def run(options: argparse.Namespace) -> Sequence[tuple[str, str]]:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", action="append", type=Path, required=True, help="a LoCoMo file, a RealMem or BEAM folder")
+    parser.add_argument(
+        "--data", action="append", type=Path, required=True, help="a LoCoMo file, a RealMem or BEAM folder"
+    )
     parser.add_argument("--users", type=int, default=0, help="the first so many users of each")
     parser.add_argument("--list", action="store_true", help="print each pair")
 
 
 if __name__ == "__main__":
-    sys.exit(run_alone(__spec__.name if __spec__ else "bench.changes", __doc__, options, run, keep=True, expected=(CannotRun, ValueError)))
+    sys.exit(
+        run_alone(
+            __spec__.name if __spec__ else "bench.changes",
+            __doc__,
+            options,
+            run,
+            keep=True,
+            expected=(CannotRun, ValueError),
+        )
+    )

@@ -325,7 +325,8 @@ def print_lists() -> None:
     """Print functions, no tables: immutable functions read them for every sentence, and they fold into their plans."""
     read = uses_in_sql()
     lists = {
-        name: {use: entries for use, entries in data.load(name).lists.items() if use in read} for name in data.languages()
+        name: {use: entries for use, entries in data.load(name).lists.items() if use in read}
+        for name in data.languages()
     }
     print("-- Returns the words or patterns of one use in one language, or in all languages (null).")
     print("create or replace function _memoir.word_list(p_language text, p_use text)")

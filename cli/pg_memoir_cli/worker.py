@@ -7,6 +7,7 @@ batch at hand; a job that runs is cancelled, which loses no more than its batch.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
@@ -91,8 +92,9 @@ def run_reader(
     once: bool = False,
     stop: threading.Event | None = None,
 ) -> int:
-    """Looks through turns for secrets where the server has no PL/Python, until `stop` is set, or until none is left
-    with `once`; returns how many turns were read. Until then they are not embedded and not sent to a model."""
+    """Reads turns where the server has no PL/Python, until `stop` is set, or until none is left with `once`; returns how
+    many were looked through for secrets. Until then they are not embedded and not sent to a model. Then memories, changes
+    and requests to forget are found in them."""
     from pg_memoir_language.secrets import secret_kinds
 
     def step() -> Step:
@@ -103,9 +105,25 @@ def run_reader(
             marked = memoir.store_secrets(*lease, [claim.item_no for claim in mine], kinds)
             if marked:
                 log.info("marked %d turns secret", marked)
-        return Step(len(claims), more=bool(claims))
+        return Step(len(claims), more=bool(claims) or _read_turns(memoir))
 
-    return repeat("secrets", step, interval=interval, once=once, stop=stop)
+    return repeat("reading", step, interval=interval, once=once, stop=stop)
+
+
+def _read_turns(memoir: Memoir) -> bool:
+    """Reads the next turns of one session; whether there were any."""
+    from pg_memoir_server.reading import read_context, read_turns
+
+    for claim in memoir.claim_turns():
+        reading = read_turns(json.dumps(claim.turns))
+        results = None
+        if reading["stating"] or reading["requests"]:
+            context = memoir.turns_context(claim.work_id, claim.lease_id, reading)
+            results = context and read_context(json.dumps(context))
+        counts = memoir.store_turns(claim.work_id, claim.lease_id, reading, results)
+        log.info("read turns: %s", counts)
+        return True
+    return False
 
 
 class Judge(Protocol):

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from .arguments import BigInt, Day, Id, Json, List, Numeric, Object, Vector, Vectors
 from .call import procedure, rows, value
-from .types import Claim, Job, ModelWork, PairClaim, RankingProfile, SyncState, UnreadClaim, UserRow
+from .types import Claim, Job, ModelWork, PairClaim, RankingProfile, SyncState, TurnsClaim, UnreadClaim, UserRow
 
 
 class Operations:
@@ -124,6 +124,18 @@ class Operations:
     def store_secrets(self, work: BigInt, lease: Id, item_nos: Sequence[int], kinds: Sequence[str]) -> int:
         """Stores the kinds of secrets in claimed turns of one lease ("" for none); returns how many turns it marked
         secret."""
+
+    @rows
+    def claim_turns(self, *, limit: int | None = None) -> list[TurnsClaim]:
+        """Leases the next turns of a session that nobody has read yet, up to `limit` (64): one claim at most."""
+
+    @value
+    def turns_context(self, work: BigInt, lease: Id, reading: Object) -> dict[str, Any] | None:
+        """Returns earlier texts that have to do with claimed turns, None where the lease had run out."""
+
+    @value
+    def store_turns(self, work: BigInt, lease: Id, reading: Object, results: Object | None) -> dict[str, Any] | None:
+        """Stores what was read of claimed turns; returns counts, None where the lease had run out."""
 
     @rows
     def claim_judgements(self, *, limit: int | None = None) -> list[PairClaim]:

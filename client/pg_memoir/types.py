@@ -393,6 +393,15 @@ class UnreadClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnsClaim:
+    """Turns of a session to read, leased to this worker, as read_turns of pg_memoir_server.reading takes them."""
+
+    work_id: int
+    lease_id: UUID
+    turns: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class PairClaim:
     """Two memories that may contradict each other, leased to this judge. (user_id, memory_id, other_id) names them.
     heartbeat(work_id, lease_id) keeps the lease."""

@@ -187,7 +187,9 @@ def _opposite(unit: Statement, statement: Statement) -> Form | None:
     mine, theirs = _liking(statement), _liking(unit)
     if not mine or mine != -theirs:
         return None
-    passed = {stem(word, unit.language) for word in "love like enjoy adore hate dislike detest stand fan fond keen".split()}
+    passed = {
+        stem(word, unit.language) for word in "love like enjoy adore hate dislike detest stand fan fond keen".split()
+    }
     return Form("liking", 0.9) if (unit.content.stems & statement.content.stems) - passed else None
 
 
@@ -244,9 +246,7 @@ def subject_of(statement: Statement) -> str | None:
     if search("^(?:i|we) ", text):
         return "self"
     persons = choices(language, "persons")
-    found = first_group(
-        rf"^(?:my|our|his|her|their|the|[[:alpha:]]+'s) (?:[[:alpha:]-]+ )?({persons})\M", text
-    )
+    found = first_group(rf"^(?:my|our|his|her|their|the|[[:alpha:]]+'s) (?:[[:alpha:]-]+ )?({persons})\M", text)
     return found.lower() if found else None
 
 
@@ -290,7 +290,9 @@ def _is_of_another_sort(unit: Statement, statement: Statement, form: Form, messa
     """Return whether both have another word before the same noun, which the other does not have."""
     if form.name in ("update", "slot") or (form.name == "named" and form.strength == 1.0):
         return False
-    values = {word for text in (*form.olds, *(v.raw for v in statement.content.values)) for word in text.lower().split()}
+    values = {
+        word for text in (*form.olds, *(v.raw for v in statement.content.values)) for word in text.lower().split()
+    }
     shared = unit.content.stems & statement.content.stems
     mine, theirs = _sorts(statement, shared), _sorts(unit, shared)
     for head, word in mine.items():
@@ -310,7 +312,7 @@ def _sorts(statement: Statement, heads: frozenset[str]) -> dict[str, str]:
     found = {}
     for leads, before, word in zip(words, words[1:], words[2:], strict=False):
         head = stem(word, statement.language)
-        # What stands behind "my" or "in" tells which one; behind "I" it is a verb.
+        # A word behind "my" or "in" tells which one; behind "I" it is a verb.
         if head in heads and leads in little - pronouns and before not in little | SAME_SORT and len(before) > 2:
             found[head] = before
     return found

@@ -38,7 +38,7 @@ BESIDE_STRONG, BESIDE_WEAK, ALONE = 0.5, 0.8, 0.9
 # Of two matters that a message may end the better one is meant where it is better by so much.
 MARGIN = 0.2
 # The chance from which on a sentence counts as a statement.
-STATES = 0.5
+STATES = 0.3
 # Forms that end an item of a list and leave the rest.
 ENDING = frozenset({"ended", "denied", "named", "liking"})
 
@@ -77,7 +77,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Window:
-    """What is judged at once: a short message, or a sentence of a long one with the one before."""
+    """A text that is judged at once: a short message, or a sentence of a long one with the one before."""
 
     text: str
     statements: tuple[Statement, ...]
@@ -223,7 +223,11 @@ def _is_one_matter(one: Candidate, other: Candidate) -> bool:
     if one.unit.rule and other.unit.rule and one.unit.rule.get("slot") == other.unit.rule.get("slot"):
         return one.unit.rule.get("slot") is not None
     differing = mine.stems ^ theirs.stems
-    return bool(mine.stems & theirs.stems) and len(differing - mine.names - theirs.names) <= 1 and mine.names == theirs.names
+    return (
+        bool(mine.stems & theirs.stems)
+        and len(differing - mine.names - theirs.names) <= 1
+        and mine.names == theirs.names
+    )
 
 
 def _change(candidate: Candidate, grade: str, earlier: Sequence[Earlier], said_at: datetime) -> Change:
@@ -245,7 +249,14 @@ def _change(candidate: Candidate, grade: str, earlier: Sequence[Earlier], said_a
 
 def _worded(text: str, said_at: datetime) -> str:
     """Return a statement of the user as a memory says it."""
-    rule = {"name": "changed", "type": "fact", "provenance": "user_stated", "category": "fact", "importance": "normal", "utility": 0.9}
+    rule = {
+        "name": "changed",
+        "type": "fact",
+        "provenance": "user_stated",
+        "category": "fact",
+        "importance": "normal",
+        "utility": 0.9,
+    }
     return word_memory(Sentence(1, len(text), text), 1, bare(text), 0, "User", False, said_at, rule).content
 
 
@@ -255,5 +266,3 @@ def _once(changes: Sequence[Change]) -> list[Change]:
     for change in sorted(changes, key=lambda c: c.grade != "certain"):
         kept.setdefault((change.earlier, change.start), change)
     return list(kept.values())
-
-

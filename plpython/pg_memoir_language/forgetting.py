@@ -146,7 +146,7 @@ def find_targets(
             meant, is_clear = chosen, True
     told = [n for n, memory in enumerate(memories) if topics and topics <= _all_stems(memory.content, language)]
     if not is_clear:
-        # What was only ever remembered, in one memory.
+        # It was only ever remembered, in one memory.
         is_clear = not meant and len(told) == 1
         if not is_clear:
             return Targets("unclear" if meant or told else "nothing")
@@ -195,9 +195,7 @@ def _all_stems(text: str, language: str) -> frozenset[str]:
     return read_content(text[:2000], language).stems | {stem(w, language) for w in words if w not in little}
 
 
-def _speaks_of(
-    content: Content, said: str, topics: frozenset[str], values: set[str], language: str
-) -> bool:
+def _speaks_of(content: Content, said: str, topics: frozenset[str], values: set[str], language: str) -> bool:
     if not topics and not values:
         return False
     if not values <= {value.key for value in content.values}:
@@ -224,9 +222,7 @@ def _asks_to_forget(unit: Unit, language: str) -> bool:
     return bool(find_requests(read_clauses(unit.said, language), language))
 
 
-OWN = (
-    r"\m(?:i|i'm|i've|my|our|we|mein\w*|ich|mi|mis|mon|ma|je|j'\w+|meu|minha|mio|mia)\M"
-)
+OWN = r"\m(?:i|i'm|i've|my|our|we|mein\w*|ich|mi|mis|mon|ma|je|j'\w+|meu|minha|mio|mia)\M"
 
 
 def _rank(unit: Unit) -> int:
@@ -270,7 +266,9 @@ def _holds_several(unit: Unit, names: str, topics: frozenset[str], language: str
     return any(
         topic.isalnum()
         and not search(rf"{topic}[[:alpha:]]*s\M", names)
-        and search(rf"\m(?:two|three|four|five|both|several) (?:[[:alpha:]-]+ ){{0,2}}{topic}[[:alpha:]]*s\M", unit.said)
+        and search(
+            rf"\m(?:two|three|four|five|both|several) (?:[[:alpha:]-]+ ){{0,2}}{topic}[[:alpha:]]*s\M", unit.said
+        )
         for topic in topics
     )
 

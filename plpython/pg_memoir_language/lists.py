@@ -48,7 +48,11 @@ def find_items(said: str, language: str) -> list[_Item]:
     items.append(_Item(found.start(3), found.end(3), found[3]))
     # "Two cats, Miso and Tofu": what is counted is none of them.
     counted = compile_pattern(r"([[:alnum:]]+) $").search(said[: found.start()])
-    if counted and len(items) > 2 and counted[1].lower() in (COUNTS[len(items) - 1 : len(items)] + (str(len(items) - 1),)):
+    if (
+        counted
+        and len(items) > 2
+        and counted[1].lower() in (COUNTS[len(items) - 1 : len(items)] + (str(len(items) - 1),))
+    ):
         items = items[1:]
     return items
 

@@ -21,7 +21,9 @@ from .values import read_content, stem
 
 LONGEST_TEXT, LONGEST_QUOTATION, MOST_HITS = 20000, 1000, 10
 UNSPACED = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
-DENIALS = tuple("cannot none without neither nor nobody nothing 不 没 沒 無 无 未 ない ません なかった ไม่ 않 없 못".split())
+DENIALS = tuple(
+    "cannot none without neither nor nobody nothing 不 没 沒 無 无 未 ない ません なかった ไม่ 않 없 못".split()
+)
 DENYING = ("不", "没", "沒", "無", "无", "未", "ない", "ません", "なかった", "ไม่", "않", "없", "못")
 PARTS = r"(?<=[,;()–—，；、])"
 
@@ -110,9 +112,7 @@ def parts_of(text: str) -> list[Clause]:
 # Requests ---------------------------------------------------------------------------------------------------------
 
 
-def quoted_request(
-    turns: Sequence[OwnTurn], said: str, texts: Sequence[str], slot: str | None
-) -> QuotedRequest | None:
+def quoted_request(turns: Sequence[OwnTurn], said: str, texts: Sequence[str], slot: str | None) -> QuotedRequest | None:
     """Return the newest request to forget that is quoted and names one of some texts."""
     for turn in _quoted_turns(turns, said):
         for request in _turn_requests(turn):
@@ -147,7 +147,9 @@ def _turn_requests(turn: QuotedTurn) -> list[Request]:
             if match:
                 names = " ".join(group for group in match.groups() if group) or match[0]
                 found.append(
-                    Request(clause.text_no, clause.span_start, clause.span_length, names, False, turn.language, clause.said)
+                    Request(
+                        clause.text_no, clause.span_start, clause.span_length, names, False, turn.language, clause.said
+                    )
                 )
     return found
 
@@ -253,7 +255,7 @@ def says(said: str, sentence: str, content: str, old: str, turn: QuotedTurn) -> 
     stated = set(fixed.findall(f"{spoken} {old}".lower()))
     if any(word not in stated and not denies(word) for word in fixed.findall(new.lower())):
         return False
-    # Nothing turns it: "used to", "wants to".
+    # No word turns it: "used to", "wants to".
     qualifiers = choices(language, "qualifiers")
     if qualifiers:
         for word in compile_pattern(rf"\m({qualifiers})\M").findall(spoken.lower()):
@@ -277,9 +279,7 @@ def _keeps_order(said: str, content: str, stems: str) -> bool:
     ordered = search(r"\m(?:over|than|instead|versus|before|after)\M", said)
     starts = data.entry_set("english", "sentence_starts")
     names = {name.lower() for name in compile_pattern(r"\m([[:upper:]][[:alnum:]]*)").findall(said)} - starts
-    places = [
-        (at, word.forms) for at, word in enumerate(told_words(said, stems)) if ordered or word.word in names
-    ]
+    places = [(at, word.forms) for at, word in enumerate(told_words(said, stems)) if ordered or word.word in names]
     last = -1
     for word in told_words(content, stems):
         at = next((place for place, forms in places if forms & word.forms), None)

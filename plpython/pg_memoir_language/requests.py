@@ -136,12 +136,12 @@ def _named_before(
             if names:
                 spoken = [name for name in names if name in before.plain.lower()]
                 return max(spoken or names, key=lambda name: before.plain.lower().rfind(name)), before.span_start
-        hits = list(compile_pattern(choices(language, "forget_before") or "(?!)", True, longest=True).finditer(before.plain))
+        hits = list(
+            compile_pattern(choices(language, "forget_before") or "(?!)", True, longest=True).finditer(before.plain)
+        )
         # "There is a bug in my script. Remove it.": of neither is said that it is known.
         known = choices(language, "known_of_me")
         if hits and search(known, f"{before.said} {before.plain} {bare}"):
             named = next((group for group in hits[-1].groups() if group is not None), hits[-1][0])
             return named, before.span_start
     return None
-
-

@@ -8,7 +8,7 @@ from typing import Any
 
 from .data import choices
 from .patterns import compile_pattern
-from .statements import match_statement, without_reasons
+from .statements import match_statement, without_month_of_may, without_reasons
 from .text import Sentence, asks, own_sentences, plain, search, split_clauses
 from .values import Content, read_content
 
@@ -54,7 +54,9 @@ def states(text: str, language: str, of: int, most: int = MOST_SENTENCES, is_ear
         said = sentence.said
         if asks(said, language):
             # "We have two cats, how many boxes do we need?"
-            asked = compile_pattern(rf",(?= (?:{choices(language, 'question_openings') or '(?!)'})\M)", True).search(said)
+            asked = compile_pattern(rf",(?= (?:{choices(language, 'question_openings') or '(?!)'})\M)", True).search(
+                said
+            )
             clauses = split_clauses(said, language)
             if asked:
                 said = said[: asked.start()]
@@ -70,7 +72,9 @@ def _clauses(sentence: Sentence, language: str, of: int, is_earlier: bool) -> li
     found = []
     for start, length, said, inherits in split_clauses(sentence.said, language):
         form = f"I {said}" if inherits and language == "english" else said
-        supposed = choices(language, "conditions") if is_earlier else choices(language, "supposed", "sarcasm", "conditions")
-        if search("[[:alpha:]]{2}", said) and not search(supposed, plain(said, language)):
+        supposed = (
+            choices(language, "conditions") if is_earlier else choices(language, "supposed", "sarcasm", "conditions")
+        )
+        if search("[[:alpha:]]{2}", said) and not search(supposed, without_month_of_may(plain(said, language))):
             found.append(Statement(of, sentence.start + start - 1, length, form, language))
     return found

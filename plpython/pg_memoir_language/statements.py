@@ -20,6 +20,7 @@ from .text import (
     has_phrase,
     pad,
     plain,
+    replace_all,
     replace_first,
     search,
     split_clauses,
@@ -146,7 +147,17 @@ def name_slot(slot: str) -> str:
 
 def is_supposed(text: str, language: str) -> bool:
     """Return whether a sentence, or what stands in it before a clause, only supposes or reports."""
-    return text != "" and search(choices(language, "supposed", "sarcasm"), text)
+    return text != "" and search(choices(language, "supposed", "sarcasm"), without_month_of_may(text))
+
+
+def without_month_of_may(text: str) -> str:
+    """Return a text in which the month of May can't be taken for the verb."""
+    return replace_all(
+        r"(\d(?:st|nd|rd|th)?(?: of)?|\m(?:of|in|early|mid|late|until|till|by|since|this|next|last)) May\M|\mMay(?= \d)",
+        r"\1 May_",
+        text,
+        False,
+    )
 
 
 def without_reasons(text: str, language: str) -> str:

@@ -152,7 +152,8 @@ class Server:
         return {"ok": True, "rows": vectors.shape[0], "dimension": vectors.shape[1]}, vectors.astype("<f4").tobytes()
 
     async def _read(self, name: Any, body: bytes) -> bytes:
-        from .reading import FUNCTIONS, SLOW
+        from .reading import FUNCTIONS
+        from .shim import SLOW
 
         if name not in FUNCTIONS:
             raise Refused("request", f"unknown function {name!r}")

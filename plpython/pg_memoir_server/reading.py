@@ -13,7 +13,17 @@ from dataclasses import asdict
 from datetime import UTC, date, datetime
 from typing import Any
 
-from pg_memoir_language import changes, dates, extraction, forgetting, memories, questions, quotations, secrets, statements
+from pg_memoir_language import (
+    changes,
+    dates,
+    extraction,
+    forgetting,
+    memories,
+    questions,
+    quotations,
+    secrets,
+    statements,
+)
 from pg_memoir_language.languages import spoken_language
 from pg_memoir_language.text import search
 
@@ -127,7 +137,9 @@ def _read_request(request: Json) -> Json:
         "no": request["no"],
         "outcome": targets.outcome,
         "is_whole": targets.is_whole,
-        "units": [{"unit": earlier[of]["unit"], "start": start, "length": length} for of, start, length in targets.spans],
+        "units": [
+            {"unit": earlier[of]["unit"], "start": start, "length": length} for of, start, length in targets.spans
+        ],
         "memories": [known[number]["id"] for number in targets.memories],
         "values": list(targets.values),
     }

@@ -219,7 +219,7 @@ begin
 end $$;
 
 -- Forgets what a request means, as the package read it: spans, what repeats their values, and the memories made of them
--- or named. Nothing where it is not clear. p_preview: only says what it would be. Under the user's lock.
+-- or named; without effect where it is not clear. p_preview: only says what it would be. Under the user's lock.
 create or replace function _memoir.forget_meant(p_turn _memoir.conversation_history, p_result jsonb,
   p_preview boolean, p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$

@@ -147,8 +147,8 @@ begin
     and x.is_doubt and x.lifted_at is null;
 end $$;
 
--- The profile that is shown: behind a line that is likely over stands what was said since, both dated, as far as every
--- clearance and project may see it.
+-- The profile as it is shown: behind a line that is likely over stand the newer words, both dated, if every clearance
+-- and project may see them.
 create or replace function _memoir.profile_shown(p_user_id uuid, p_counters _memoir.user_counters, p_version integer,
   out content text, out memory_ids uuid[], out left_out uuid[])
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$

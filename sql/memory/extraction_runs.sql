@@ -35,6 +35,9 @@ begin
   v_batch := _memoir.batch_to_read(v_session, v_counters, v_config, p_limit);
   v_socket := v_config ->> 'embedder_socket';
   if v_batch.turns <> '{}' then
+    if not _memoir.reads_language() then
+      perform _memoir.fail('PM050', 'reading turns needs PL/Python on this server', 'pg-memoir worker reads them');
+    end if;
     v_reading := _memoir.py_read('read_turns', _memoir.turns_as_read(v_batch.turns), v_socket);
     if v_reading -> 'stating' <> '[]' or v_reading -> 'requests' <> '[]' then
       v_results := _memoir.py_read('read_context', _memoir.reading_context(v_batch.turns, v_reading, v_config),
@@ -139,6 +142,8 @@ declare
   v_run text := coalesce((select run_id::text from _memoir.job_leases where job = 'extract'
     and backend = pg_backend_pid()), 'none');
 begin
+  -- Without PL/Python the worker reads.
+  if not _memoir.reads_language() then return jsonb_build_object('more', false); end if;
   select * into v_work from _memoir.work_items where kind = 'turns' and state = 'leased' and payload ? 'run'
   order by work_id limit 1 for update skip locked;
   if not found then
@@ -193,4 +198,93 @@ end $$;
 comment on function memoir.extract_session(text, text, integer) is
   'Extracts memories from the session''s turns that no job has reached yet, at most p_limit of them, by rules, and
 returns {"turns", "left", "stored", "duplicate", "refused_tombstone", "not_admitted"}. The job extract does the same
-unasked. Writes memory_store and what belongs to it, admission_scores, session_counters. Raises PM001, PM003, PM014.';
+unasked. Needs PL/Python. Writes memory_store and what belongs to it, admission_scores, session_counters. Raises PM001,
+PM003, PM014, PM050.';
+
+-- Servers without PL/Python: an outside worker reads turns. It claims a session's next turns, reads them, asks what was
+-- said before, reads that, and stores.
+
+create or replace function memoir.claim_turns(p_limit integer default 64)
+returns table (work_id bigint, lease_id uuid, turns jsonb)
+language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+declare
+  v_work _memoir.work_items; v_claimed record;
+begin
+  perform _memoir.authorise_worker();
+  perform _memoir.check_count('limit', p_limit, 1000);
+  if _memoir.reads_language() then return; end if;
+  v_work := _memoir.take_work('turns');
+  if v_work.work_id is null then return; end if;
+  update _memoir.work_items w set payload = w.payload || jsonb_build_object('limit', p_limit,
+    'from', (select c.extracted_through from _memoir.session_counters c where c.user_id = v_work.user_id
+      and c.session_id = v_work.dedup_key::uuid)) where w.work_id = v_work.work_id returning w.* into v_work;
+  lease_id := _memoir.lease_work(v_work.work_id, 300);
+  work_id := v_work.work_id;
+  v_claimed := _memoir.claimed_turns(v_work);
+  turns := _memoir.turns_as_read(v_claimed.turns);
+  return next;
+end $$;
+comment on function memoir.claim_turns(integer) is
+  'Leases the next turns of a session that nobody has read yet, at most p_limit of them: claim, commit, read_turns of
+pg_memoir_server.reading, turns_context, commit, read_context, store_turns. Returns one row at most, turns as read_turns
+takes them. Only servers without PL/Python have any. The lease lasts 5 minutes; heartbeat(work_id, lease_id) keeps it.
+Service, jobs and admin logins only. Raises PM001, PM014.';
+
+-- The turns of a claimed piece of work; none where another run was at the session since.
+create or replace function _memoir.claimed_turns(p_work _memoir.work_items, out session _memoir.sessions,
+  out counters _memoir.session_counters, out config jsonb, out turns _memoir.conversation_history[],
+  out through integer)
+language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  select * into session from _memoir.sessions s where s.user_id = p_work.user_id
+    and s.session_id = p_work.dedup_key::uuid;
+  select * into counters from _memoir.session_counters c where c.user_id = p_work.user_id
+    and c.session_id = p_work.dedup_key::uuid;
+  turns := '{}';
+  if counters.extracted_through is distinct from (p_work.payload ->> 'from')::integer then return; end if;
+  config := _memoir.config(p_work.user_id, session.settings);
+  select b.turns, b.through into turns, through
+  from _memoir.batch_to_read(session, counters, config, (p_work.payload ->> 'limit')::integer) b;
+end $$;
+
+create or replace function memoir.turns_context(p_work bigint, p_lease uuid, p_reading jsonb)
+returns jsonb language plpgsql security definer set search_path from current
+  set plan_cache_mode = force_custom_plan as $$
+declare
+  v_work _memoir.work_items; v_claimed record;
+begin
+  perform _memoir.authorise_worker();
+  perform _memoir.check_object('reading', p_reading);
+  v_work := _memoir.leased(p_work, p_lease);
+  if v_work.work_id is null or v_work.kind <> 'turns' then return null; end if;
+  v_claimed := _memoir.claimed_turns(v_work);
+  return _memoir.reading_context(v_claimed.turns, p_reading, v_claimed.config);
+end $$;
+comment on function memoir.turns_context(bigint, uuid, jsonb) is
+  'Returns what was said before claimed turns that has to do with them, as read_context of pg_memoir_server.reading takes
+it; p_reading: what read_turns said of them. Null where the lease had run out. Service, jobs and admin logins only. Raises
+PM001, PM014.';
+
+create or replace function memoir.store_turns(p_work bigint, p_lease uuid, p_reading jsonb, p_results jsonb)
+returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
+  as $$
+declare
+  v_work _memoir.work_items; v_claimed record; v_counts jsonb;
+begin
+  perform _memoir.authorise_worker();
+  perform _memoir.check_object('reading', p_reading);
+  v_work := _memoir.leased(p_work, p_lease);
+  if v_work.work_id is null or v_work.kind <> 'turns' then return null; end if;
+  v_claimed := _memoir.claimed_turns(v_work);
+  if v_claimed.through is not null then
+    v_counts := _memoir.store_reading(v_claimed.session, v_claimed.counters, v_claimed.turns, v_claimed.through,
+      p_reading, p_results, _memoir.login(), true, v_claimed.config);
+  end if;
+  perform _memoir.end_unit(v_work, coalesce((v_counts ->> 'left')::integer <= 0, false), 0, v_work.run_after);
+  return v_counts - 'left';
+end $$;
+comment on function memoir.store_turns(bigint, uuid, jsonb, jsonb) is
+  'Stores what the worker read of claimed turns: memories, requests to forget, changes. p_results: what read_context said, null
+where nothing was asked. Returns counts as extract_session does, null where the lease had run out or another run was
+first. Writes memory_store and what belongs to it, recall_exclusions, session_counters. Service, jobs and admin logins
+only. Raises PM001, PM014.';

@@ -24,7 +24,7 @@ end $$;
 
 -- Finds the newest turn in which a quotation stands that asks to forget what one of some texts says (p_kind request), or
 -- that says p_content, beside one of some older texts where it corrects (statement); matched: which of them. p_whole: a
--- turn, whose clauses are the texts; parts: the spans of those that match. is_narrower: a request names less than the
+-- turn, of which the clauses are the texts; parts: the spans that match. is_narrower: a request names less than the
 -- text, which only has to do with it.
 create or replace function _memoir.quoted(p_session _memoir.sessions, p_kind text, p_said text, p_texts text[],
   p_whole text, p_content text, p_slot text, out turn_index integer, out names text, out is_all boolean,
