@@ -82,8 +82,6 @@ from pg_memoir_server import shim
 facts = shim.read_language(plpy, p_function, p_given, p_socket)
 return None if facts is None else json.dumps(facts)
 $$;
-create or replace function _memoir.py_read(p_function text, p_given jsonb, p_socket text)
-returns jsonb language sql stable as $$ select _memoir.py_read(p_function, p_given::text, p_socket) $$;
 
 -- The same text without its secrets: '' where they can't be taken out, null where the package is not found.
 create or replace function _memoir.py_redact(p_text text, p_socket text)

@@ -32,6 +32,11 @@ class Form:
     is_barred: bool = False
 
     @property
+    def is_sure(self) -> bool:
+        """Whether it leaves no room for two: a slot, an update request, an old value by its name."""
+        return self.strength >= 0.95
+
+    @property
     def is_strong(self) -> bool:
         return self.strength >= 0.8
 
@@ -272,7 +277,13 @@ def _subject_phrase(statement: Statement) -> str | None:
 def _is_of_another(unit: Statement, statement: Statement, language: str) -> bool:
     """Return whether a statement speaks of somebody else than the earlier one."""
     mine, theirs = subject_of(statement), subject_of(unit)
-    if mine and theirs and mine != theirs:
+    # "We took our son out of Hillside" speaks of the son.
+    if (
+        mine
+        and theirs
+        and mine != theirs
+        and not (mine == "self" and search(rf"\m(?:my|our) {theirs}\M", statement.plain))
+    ):
         return True
     if language == "english":
         if theirs == "self" and search("^(?:she|he|they|her|his|their)\\M", statement.plain):

@@ -8,7 +8,7 @@ It takes effect. *Likely* is what the judge alone is sure of: both stay, and are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
@@ -31,14 +31,16 @@ class Judge(Protocol):
 
 
 LONGEST_TEXT = 4000
-SHORT_MESSAGE = 240
+SHORT_MESSAGE, SHORT_ANSWER = 240, 80
 MOST_UNITS = 12
 # Chances from which on the judge bears witness: beside a strong form, a weak one, alone. research/judge prints what they are worth.
-BESIDE_STRONG, BESIDE_WEAK, ALONE = 0.5, 0.8, 0.9
+BESIDE_SURE, BESIDE_STRONG, BESIDE_WEAK, ALONE = 0.3, 0.5, 0.8, 0.9
 # Of two matters that a message may end the better one is meant where it is better by so much.
 MARGIN = 0.2
 # The chance from which on a sentence counts as a statement.
 STATES = 0.3
+# Forms that don't say which item of a list they change.
+LOOSE = frozenset({"cue", "value", "name"})
 # Forms that end an item of a list and leave the rest.
 ENDING = frozenset({"ended", "denied", "named", "liking"})
 
@@ -97,9 +99,10 @@ class Candidate:
         form, chance = self.form, self.chance
         if chance is None:
             return "likely" if form and form.is_strong else None
-        if form and form.name not in ENDING and find_remainder(self.unit.said, self.statement.said, self.unit.language):
+        if form and form.name in LOOSE and find_remainder(self.unit.said, self.statement.said, self.unit.language):
             return "likely" if chance >= ALONE else None
-        if form and not form.is_barred and chance >= (BESIDE_STRONG if form.is_strong else BESIDE_WEAK):
+        needed = BESIDE_SURE if form and form.is_sure else BESIDE_STRONG if form and form.is_strong else BESIDE_WEAK
+        if form and not form.is_barred and chance >= needed:
             return "certain"
         return "likely" if chance >= ALONE and not (form and form.is_barred) else None
 
@@ -110,9 +113,10 @@ def may_change(text: str, language: str) -> bool:
 
 
 def find_changes(
-    text: str, said_at: datetime, language: str, earlier: Sequence[Earlier], judge: Judge | None
+    text: str, said_at: datetime, language: str, earlier: Sequence[Earlier], judge: Judge | None, asked: str = ""
 ) -> list[Change]:
-    """Return what a message changes of earlier texts in its language, certain ones first.
+    """Return what a message changes of earlier texts in its language, certain ones first. `asked`: the question that it
+    answers, which says what a short answer is about.
 
     `judge`: None where there is none for the language; then nothing is certain.
     """
@@ -127,7 +131,7 @@ def find_changes(
     if not units:
         return []
     changes: list[Change] = []
-    for window in _windows(text, language):
+    for window in _windows(text, language, asked if len(text) <= SHORT_ANSWER else ""):
         found = _judged(window, units, earlier, judge)
         changes += _chosen(found, earlier, said_at)
     return _once(changes)
@@ -141,12 +145,14 @@ def find_ended(text: str, memories: Sequence[str], judge: Judge | None) -> list[
     return [number for number, chance in enumerate(chances) if chance >= BESIDE_STRONG]
 
 
-def _windows(text: str, language: str) -> list[Window]:
+def _windows(text: str, language: str, asked: str = "") -> list[Window]:
     sentences = own_sentences(text)[:MOST_SENTENCES]
     statements = states(text, language, 0)
     if not statements:
         return []
     whole = " ".join(sentence.said for sentence in sentences)
+    if asked:
+        return [Window(f"{asked} {whole}", tuple(replace(s, asked=asked) for s in statements))]
     if len(whole) <= SHORT_MESSAGE:
         return [Window(whole, tuple(statements))]
     windows, before = [], ""
@@ -243,12 +249,14 @@ def _change(candidate: Candidate, grade: str, earlier: Sequence[Earlier], said_a
         unit.of, start, length, candidate.statement.start, candidate.statement.length, grade,
         form.name if form else None, candidate.chance, form.olds if form else (),
         _worded(rest.text, earlier[unit.of].said_at) if rest else None,
-        _worded(without_preamble(candidate.statement.said, unit.language), said_at),
+        _worded(without_preamble(candidate.statement.said, unit.language), said_at, candidate.statement.asked),
     )  # fmt: skip
 
 
-def _worded(text: str, said_at: datetime) -> str:
-    """Return a statement of the user as a memory says it."""
+def _worded(text: str, said_at: datetime, asked: str = "") -> str:
+    """Return a statement of the user as a memory says it, an answer with what was asked."""
+    if asked:
+        text = f'{text} (asked "{asked}")'
     rule = {
         "name": "changed",
         "type": "fact",

@@ -55,7 +55,7 @@ def _pattern() -> Pattern[str]:
     return compile_pattern(
         r"\m(the day (?:before yesterday|after tomorrow)|yesterday|today|tonight|tomorrow"
         r"|this (?:morning|afternoon|evening)|last night"
-        rf"|(?:{number}) (?:days?|weeks?|months?|years?) (?:ago|from now)"
+        rf"|(?:{number}) (?:days?|weeks?|fortnights?|months?|years?) (?:ago|from now)"
         r"|a (?:few|couple of|couple) (?:days|weeks|months|years) (?:ago|back)"
         rf"|in (?:{number}) (?:days?|weeks?|months?|years?)"
         rf"|(?:on )?(?:last|next|this|this past|this coming) (?:week(?:end)?|month|year|{days}|{month}|{season})"
@@ -97,8 +97,8 @@ def _days_away(words: list[str], said_on: date) -> Span:
         return Span()
     if unit == "day":
         return Span(None, said_on + timedelta(days=count))
-    if unit == "week":
-        start = said_on + timedelta(days=7 * count)
+    if unit in ("week", "fortnight"):
+        start = said_on + timedelta(days=(7 if unit == "week" else 14) * count)
         return Span(f"around {day_in_words(start)}", start)
     if unit == "month":
         start = (said_on + relativedelta(months=count)).replace(day=1)

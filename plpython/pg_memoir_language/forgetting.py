@@ -13,6 +13,7 @@ from typing import Protocol
 
 from . import data
 from .data import choices
+from .languages import spoken_language
 from .patterns import compile_pattern
 from .requests import find_requests
 from .statements import read_statement
@@ -27,7 +28,7 @@ from .text import (
     search,
     split_clauses,
 )
-from .values import Content, read_content, stem
+from .values import Content, read_content, stem, stems_of
 
 LONGEST_TEXT, MOST_SENTENCES = 4000, 20
 # The chance from which on the judge says that a statement is meant, and the lead that one must have over the next.
@@ -135,12 +136,14 @@ def find_targets(
         unit
         for number, (text, is_own) in enumerate(earlier)
         if is_own and len(text) <= LONGEST_TEXT
-        for unit in read_units(text, number, language)
+        for unit in read_units(text, number, spoken_language(text))
     ]
-    units = [unit for unit in units if not _asks_to_forget(unit, language)]
+    units = [unit for unit in units if not _asks_to_forget(unit, unit.language)]
     matched = [unit for unit in units if _speaks_of(unit.content, unit.said, topics, named_values, language)]
     meant, is_clear = _by_words(matched, units, names, said, is_all, topics, language)
-    if judge and not is_clear and not is_all:
+    # Where one clause names two of them, nobody can tell.
+    several = any(_holds_several(unit, names, topics, language) for unit in meant)
+    if judge and not is_clear and not is_all and not several:
         chosen = _by_judge(matched or units, said, judge)
         if chosen:
             meant, is_clear = chosen, True
@@ -192,7 +195,9 @@ def _all_stems(text: str, language: str) -> frozenset[str]:
     """Return the stems of all words but function words."""
     words = compile_pattern("[[:alnum:]]+(?:['-][[:alnum:]]+)*").findall(text[:2000].lower())
     little = data.entry_set(language, "function_words")
-    return read_content(text[:2000], language).stems | {stem(w, language) for w in words if w not in little}
+    return read_content(text[:2000], language).stems | {
+        found for word in words if word not in little for found in stems_of(word, language)
+    }
 
 
 def _speaks_of(content: Content, said: str, topics: frozenset[str], values: set[str], language: str) -> bool:

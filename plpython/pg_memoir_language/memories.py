@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time
 from typing import Any
 
 from .data import choices
-from .dates import resolve_dates
+from .dates import Resolved, resolve_dates
 from .naming import name_speaker
 from .text import (
     Sentence,
@@ -83,7 +83,10 @@ def word_memory(
     said, kind, provenance = sentence.said, rule["type"], rule["provenance"]
     text = without_opening(replace_first("^(no|nope)[,.!;]+ +", "", said))
     is_past = kind != "plan" and not search(AHEAD, form, False)
-    dates = resolve_dates(text, said_at.astimezone(UTC).date(), is_past)
+    # A birthday comes every year.
+    dates = (
+        Resolved(text) if "birthday" in rule["name"] else resolve_dates(text, said_at.astimezone(UTC).date(), is_past)
+    )
     text = dates.text[:1].upper() + dates.text[1:]
     # "Went to Ulm": the speaker did.
     if rule["name"] == "did, without saying who":
@@ -113,7 +116,7 @@ def word_memory(
     else:
         text = f"{name} asks: {text}"
     if not search(r"""[.!…。]["”')]*$""", text):
-        text += "."
+        text = text.rstrip(" ,;:–—-") + "."
     slot, value = _find_slot(rule, said, form, name, is_named)
     # A thing that began is true from then; a plan is known from when it was said, and stays worth knowing after its
     # day.

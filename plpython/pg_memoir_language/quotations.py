@@ -17,10 +17,9 @@ from .patterns import compile_pattern
 from .requests import Request, find_requests
 from .statements import clauses_to_state, is_supposed, match_statement, read_statement
 from .text import Clause, has_words, plain, read_clauses, replace_first, search
-from .values import read_content, stem
+from .values import UNSPACED, read_content, stems_of
 
 LONGEST_TEXT, LONGEST_QUOTATION, MOST_HITS = 20000, 1000, 10
-UNSPACED = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
 DENIALS = tuple(
     "cannot none without neither nor nobody nothing 不 没 沒 無 无 未 ない ません なかった ไม่ 않 없 못".split()
 )
@@ -183,17 +182,17 @@ def told_words(text: str, language: str) -> list[Word]:
             continue
         if word in data.entry_set(language, "function_words"):
             continue
-        root = stem(word, language)
-        forms = {root}
-        if word in _same_claims():
-            forms.add(_same_claims()[word])
-        # What stemmers leave apart: "wohne" and "wohnt", "my car" and "his car".
-        if len(word) >= 5 and language in ("german", "dutch"):
-            forms.add(compile_pattern("e?t$").sub("", root))
-        elif len(word) >= 5 and language == "arabic":
-            forms.add(word[:-1])
-        if any(character.isalnum() for character in root):
-            found.append(Word(word, frozenset(forms)))
+        for root in stems_of(word, language):
+            forms = {root}
+            if word in _same_claims():
+                forms.add(_same_claims()[word])
+            # What stemmers leave apart: "wohne" and "wohnt", "my car" and "his car".
+            if len(word) >= 5 and language in ("german", "dutch"):
+                forms.add(compile_pattern("e?t$").sub("", root))
+            elif len(word) >= 5 and language == "arabic":
+                forms.add(word[:-1])
+            if any(character.isalnum() for character in root):
+                found.append(Word(word, frozenset(forms)))
     return found
 
 

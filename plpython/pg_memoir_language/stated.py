@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,13 +17,15 @@ LONGEST_SENTENCE, MOST_SENTENCES = 400, 12
 
 @dataclass(frozen=True)
 class Statement:
-    """A clause that states something, as rules read it: of an earlier text, or of a message."""
+    """A clause that states something, as rules read it: of an earlier text, or of a message. `asked`: the question that a
+    short message answers."""
 
     of: int
     start: int
     length: int
     said: str
     language: str
+    asked: str = ""
 
     @cached_property
     def plain(self) -> str:
@@ -31,7 +33,10 @@ class Statement:
 
     @cached_property
     def content(self) -> Content:
-        return read_content(self.said, self.language)
+        content = read_content(self.said, self.language)
+        if not self.asked:
+            return content
+        return replace(content, stems=content.stems | read_content(self.asked, self.language).stems)
 
     @cached_property
     def rule(self) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from . import data
+from .asked import read_asked
 from .data import choices
 from .languages import spoken_language
 from .memories import Extracted, Rule, word_memory
@@ -147,7 +148,7 @@ def name_slot(slot: str) -> str:
 
 def is_supposed(text: str, language: str) -> bool:
     """Return whether a sentence, or what stands in it before a clause, only supposes or reports."""
-    return text != "" and search(choices(language, "supposed", "sarcasm"), without_month_of_may(text))
+    return text != "" and search(choices(language, "supposed", "reported", "sarcasm"), without_month_of_may(text))
 
 
 def without_month_of_may(text: str) -> str:
@@ -204,6 +205,7 @@ def find_statements(clauses: Sequence[Clause], languages: Sequence[str], said: S
     found = []
     for language in sorted({languages[clause.text_no - 1] for clause in clauses}):
         rows = clauses_to_state([c for c in clauses if languages[c.text_no - 1] == language], language)
+        rows, asked = _without_frames(rows, language)
         first = choices(language, "first_person")
         myself = f"{first} " if first else ""
         forms = [(row, without_reasons((myself if row.inherits else "") + row.plain, language)) for row in rows]
@@ -226,7 +228,46 @@ def find_statements(clauses: Sequence[Clause], languages: Sequence[str], said: S
             taken.append((row.text_no, row.span_start, row.end))
             said_now = (myself if row.inherits else "") + row.said
             found.append(_state(row, said_now, rule, said[row.text_no - 1], language))
+        # What somebody asks to remember is remembered, whatever it is.
+        for row in asked:
+            if not any(no == row.text_no and start < row.end and row.span_start < end for no, start, end in taken):
+                found.append(_state(row, row.said, ASKED, said[row.text_no - 1], language))
     return found
+
+
+ASKED: Rule = {
+    "name": "asked to remember",
+    "type": "fact",
+    "category": "fact",
+    "importance": "important",
+    "standing": True,
+}
+
+
+def _without_frames(rows: Sequence[Clause], language: str) -> tuple[list[Clause], list[Clause]]:
+    """Return clauses, of requests to remember or to update the contents; and these contents alone."""
+    asked: dict[tuple[int, int], list[Clause]] = {}
+    for row in rows:
+        request = read_asked(row.sentence, language) if row.clause_no == 0 else None
+        if request:
+            parts = [(1, len(request.content), request.content, False)]
+            if request.start is not None:
+                parts = split_clauses(request.content, language)
+            first = row.span_start + (request.start or 0)
+            asked[row.text_no, row.sentence_start] = [
+                replace(
+                    row, clause_no=number, said=part, sentence=request.content, inherits=inherits,
+                    is_last=number == len(parts), plain=plain(part, language),
+                    span_start=row.span_start if request.start is None else first + start - 1,
+                    span_length=row.span_length if request.start is None else length,
+                )
+                for number, (start, length, part, inherits) in enumerate(parts, 1)
+            ]  # fmt: skip
+    if not asked:
+        return list(rows), []
+    others = [row for row in rows if (row.text_no, row.sentence_start) not in asked]
+    contents = [row for parts in asked.values() for row in parts]
+    return [*others, *contents], contents
 
 
 def _state(row: Clause, said: str, rule: Rule, said_at: datetime, language: str) -> Extracted:

@@ -10,6 +10,7 @@ from functools import cache
 
 from . import data
 from .data import choices, entry_set
+from .pasted import without_pasted
 from .patterns import Match, Pattern, compile_pattern
 
 APOSTROPHES = str.maketrans("’‘ʼ", "'''")
@@ -132,7 +133,7 @@ def own_words(text: str) -> str:
     text = text.translate(APOSTROPHES)
     if "```" in text:
         text = compile_pattern(r"(?:```(?:[^`]|`[^`]|``[^`])*(?:```|$)\s*)+").sub(_blank, text)
-    text = _without_markup(text)
+    text = without_pasted(_without_markup(text))
     lower = text.lower()
     quotes = " '" in text or text.startswith("'")
     for foreign in _foreign_patterns():
@@ -190,7 +191,7 @@ def own_sentences(text: str) -> list[Sentence]:
     text = ends.sub("\\1\x02", text)
     sentences, at = [], 1
     for piece in text.split("\x02"):
-        trimmed = piece.lstrip(" \t\n\r-*•–—")
+        trimmed = piece.lstrip(" \t\n\r-*•–—,;:")
         said = trimmed.rstrip(" \t\n\r")
         start = at + len(piece) - len(trimmed)
         at += len(piece)

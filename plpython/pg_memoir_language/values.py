@@ -93,6 +93,16 @@ def stem(word: str, language: str) -> str:
     return found
 
 
+UNSPACED = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
+
+
+def stems_of(word: str, language: str) -> list[str]:
+    """Return the stem of a word; of a run of a script without spaces its pairs of characters."""
+    if not word.isascii() and compile_pattern(UNSPACED).search(word) and len(word) > 2:
+        return [word[at : at + 2] for at in range(len(word) - 1)]
+    return [stem(word, language)]
+
+
 @cache
 def _passed_over(language: str) -> frozenset[str]:
     """Return words that say nothing of a matter: function words, and those that only tell that something changed."""
@@ -126,7 +136,9 @@ def read_content(text: str, language: str) -> Content:
     stems = set()
     for word in compile_pattern("[[:alnum:]]+(?:['-][[:alnum:]]+)*").findall(rest.lower()):
         word = word.removesuffix("'s")
-        found = stem(word, language)
-        if len(found) > 1 and word not in passed and any(c.isalpha() for c in found):
-            stems.add(same.get(found, found))
+        if word in passed:
+            continue
+        for found in stems_of(word, language):
+            if len(found) > 1 and any(c.isalpha() for c in found):
+                stems.add(same.get(found, found))
     return Content(tuple(values), frozenset(names), frozenset(stems))

@@ -87,7 +87,7 @@ def _plain(row: Json) -> Json:
 def read_context(given: str) -> Json:
     """What turns change, and what requests mean, beside what was said earlier.
 
-    {"turns": [{"no", "text", "said_at", "language", "earlier": [{"text", "said_at", "turns_before", "is_near", "unit"}, …],
+    {"turns": [{"no", "text", "asked", "said_at", "language", "earlier": [{"text", "said_at", "turns_before", "is_near", "unit"}, …],
     "memories": [{"id", "content"}, …]}, …], "requests": [{"no", "names", "said", "is_all", "language", "text", "earlier":
     [{"text", "role", "unit"}, …], "memories": [{"id", "content", "slot", "slot_value"}, …]}, …]} → {"turns": [{"no", "is_judged",
     "changes": [Change with "unit", …], "ended": [id, …]}, …], "requests": [{"no", "outcome", "units": [{"unit", "start",
@@ -114,7 +114,7 @@ def _read_changes(turn: Json) -> Json:
         for one in given
     ]
     said_at = datetime.fromisoformat(turn["said_at"])
-    found = changes.find_changes(turn["text"], said_at, turn["language"], earlier, told)
+    found = changes.find_changes(turn["text"], said_at, turn["language"], earlier, told, turn["asked"] or "")
     memories_given = turn["memories"] or []
     ended = changes.find_ended(turn["text"], [one["content"] for one in memories_given], told)
     return {

@@ -85,6 +85,15 @@ begin
   end if;
 end $$;
 
+-- Returns the question with which the assistant ended before a turn.
+create or replace function _memoir.asked_before(p_turn _memoir.conversation_history)
+returns text language sql stable set plan_cache_mode = force_custom_plan as $$
+  select btrim((regexp_match(right(h.content, 400), '([^.!?\n]{4,200}[?？])["”'')]*\s*$'))[1])
+  from _memoir.conversation_history h
+  where h.user_id = p_turn.user_id and h.session_id = p_turn.session_id and h.turn_index = p_turn.turn_index - 1
+    and h.recorded_at between p_turn.recorded_at - interval '1 day' and p_turn.recorded_at and h.role = 'assistant'
+$$;
+
 -- A turn that states something, with what its speaker said before that has to do with it (words in common, near in
 -- meaning, or the last turns of the session), and memories without a turn that hold one of its slots.
 create or replace function _memoir.stating_context(p_no integer, p_turn _memoir.conversation_history, p_language text,
@@ -94,6 +103,7 @@ declare
   v_text text := left(p_turn.content, 1000); v_near record := _memoir.near_text(p_turn.user_id, v_text, p_config);
 begin
   return jsonb_build_object('no', p_no, 'text', p_turn.content, 'said_at', p_turn.created_at, 'language', p_language,
+    'asked', _memoir.asked_before(p_turn),
     'earlier', _memoir.texts_as_read(p_turn, _memoir.items_before(p_turn, _memoir.query_terms(p_language::regconfig,
       v_text), '{user}', 12, coalesce(v_near.items, '{}')), v_near.messages, 60),
     'memories', (select jsonb_agg(jsonb_build_object('id', m.memory_id, 'content', m.content))

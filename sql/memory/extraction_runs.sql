@@ -9,8 +9,8 @@ $$;
 
 -- The next turns of a session to extract, and through which the cursor then goes; none where the session does not
 -- extract.
-create or replace function _memoir.batch_to_read(p_session _memoir.sessions, p_counters _memoir.session_counters,
-  p_config jsonb, p_limit integer, out turns _memoir.conversation_history[], out through integer)
+create or replace function _memoir.batch_to_read(p_counters _memoir.session_counters, p_config jsonb,
+  p_limit integer, out turns _memoir.conversation_history[], out through integer)
 language plpgsql stable as $$
 begin
   through := least(p_counters.turn_count, p_counters.extracted_through + p_limit);
@@ -32,16 +32,16 @@ begin
   select * into v_counters from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
   if not found then return jsonb_build_object('turns', 0, 'left', 0); end if;
   v_config := _memoir.config(p_user_id, v_session.settings);
-  v_batch := _memoir.batch_to_read(v_session, v_counters, v_config, p_limit);
+  v_batch := _memoir.batch_to_read(v_counters, v_config, p_limit);
   v_socket := v_config ->> 'embedder_socket';
   if v_batch.turns <> '{}' then
     if not _memoir.reads_language() then
       perform _memoir.fail('PM050', 'reading turns needs PL/Python on this server', 'pg-memoir worker reads them');
     end if;
-    v_reading := _memoir.py_read('read_turns', _memoir.turns_as_read(v_batch.turns), v_socket);
+    v_reading := _memoir.py_read('read_turns', _memoir.turns_as_read(v_batch.turns)::text, v_socket);
     if v_reading -> 'stating' <> '[]' or v_reading -> 'requests' <> '[]' then
-      v_results := _memoir.py_read('read_context', _memoir.reading_context(v_batch.turns, v_reading, v_config),
-        v_socket);
+      v_results := _memoir.py_read('read_context', _memoir.reading_context(v_batch.turns, v_reading,
+        v_config)::text, v_socket);
     end if;
   end if;
   return _memoir.store_reading(v_session, v_counters, v_batch.turns, v_batch.through, v_reading, v_results, p_by,
@@ -244,7 +244,7 @@ begin
   if counters.extracted_through is distinct from (p_work.payload ->> 'from')::integer then return; end if;
   config := _memoir.config(p_work.user_id, session.settings);
   select b.turns, b.through into turns, through
-  from _memoir.batch_to_read(session, counters, config, (p_work.payload ->> 'limit')::integer) b;
+  from _memoir.batch_to_read(counters, config, (p_work.payload ->> 'limit')::integer) b;
 end $$;
 
 create or replace function memoir.turns_context(p_work bigint, p_lease uuid, p_reading jsonb)

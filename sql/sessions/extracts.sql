@@ -177,7 +177,7 @@ begin
     or p_sentence !~* '\m(yesterday|tomorrow|last|next|ago|from now|(on|until|till|by|since) [[:alpha:]]+day)\M'
     then return p_sentence; end if;
   if not _memoir.reads_language() then return format('%s (said on %s)', p_sentence, _memoir.day(p_at)); end if;
-  return coalesce(_memoir.py_read('with_dates', jsonb_build_object('text', p_sentence, 'said_at', p_at),
+  return coalesce(_memoir.py_read('with_dates', jsonb_build_object('text', p_sentence, 'said_at', p_at)::text,
     (select config from _memoir.settings_merged) ->> 'embedder_socket') ->> 'text', p_sentence);
 end $$;
 

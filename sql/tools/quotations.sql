@@ -35,7 +35,7 @@ declare
 begin
   if _memoir.is_blank(p_said) or not _memoir.reads_language() then return; end if;
   v_read := _memoir.py_read('quoted', jsonb_build_object('kind', p_kind, 'said', p_said, 'texts', p_texts,
-    'whole', p_whole, 'content', p_content, 'slot', p_slot, 'turns', _memoir.turns_quoted(p_session, p_said)),
+    'whole', p_whole, 'content', p_content, 'slot', p_slot, 'turns', _memoir.turns_quoted(p_session, p_said))::text,
     _memoir.config(p_session.user_id, p_session.settings) ->> 'embedder_socket');
   if jsonb_typeof(v_read) is distinct from 'object' then return; end if;
   turn_index := (v_read ->> 'turn_index')::integer;

@@ -65,7 +65,9 @@ def test_what_may_not_be_shown_is_not_said_beside_it(db: Db, user: str, hidden: 
 def test_what_is_sure_later_ends_the_doubt(db: Db, user: str) -> None:
     told(db, user, OLD, NEW)
     assert doubts(db, user)
-    persist(db, user, "s2", "Actually I'm not buying Wen a telescope for his birthday, I'm buying Wen a drum.", "I see.")
+    persist(
+        db, user, "s2", "Actually I'm not buying Wen a telescope for his birthday, I'm buying Wen a drum.", "I see."
+    )
     call(db, "extract_session", user, "s2")
     assert {kind for (kind,) in table(db, "list_changes", user, columns="kind")} == {"changed"}
     text = shown(db, user)
@@ -118,4 +120,7 @@ def test_a_line_of_the_profile_is_shown_so_too(db: Db, user: str, hidden: str | 
 def test_a_list_kept_elsewhere_gets_it_with_the_profile(db: Db, user: str) -> None:
     told(db, user, ALLERGY, TESTED)
     db.execute("call memoir.run_job('profiles')")
-    assert "peanuts. (said later: Had peanuts again" in call(db, "recall_beside", user, "agent", "What do I react to?")["text"]
+    assert (
+        "peanuts. (said later: Had peanuts again"
+        in call(db, "recall_beside", user, "agent", "What do I react to?")["text"]
+    )

@@ -330,12 +330,19 @@ def test_one_session_that_fails_holds_nobody_up(db: psycopg.Connection, user: st
 
 
 def test_hanging_session_becomes_a_dead_letter(db: psycopg.Connection, memoir_dsn: str, user: str, clock: Any) -> None:
-    old = db.execute("select pg_get_functiondef('_memoir.read_clauses(text[],text[],jsonb)'::regprocedure)").fetchone()[0]
+    reads = "_memoir.turns_as_read(_memoir.conversation_history[])"
+    old = db.execute("select pg_get_functiondef(%s::regprocedure)", [reads]).fetchone()[0]
     for session in ("a", "hangs", "z"):
         say(db, user, "I love Hang Drums." if session == "hangs" else f"I love town {session}1.", session=session)
     set_settings(db, job_unit_seconds=5, work_attempts_max=2)
     try:
-        db.execute(old.replace("begin", "begin if array_to_string(p_texts, ' ') like '%Hang%' then perform pg_sleep(3600); end if;", 1))
+        db.execute(
+            old.replace(
+                "begin",
+                "begin if exists (select from unnest(p_turns) t where t.content like '%Hang%') then perform pg_sleep(3600); end if;",
+                1,
+            )
+        )
         for attempt in (1, 2):
             clock(f"2120-01-0{attempt}T00:00:00Z")  # waited long enough
             with connect(memoir_dsn) as other:

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from calls import call, one, persist, recalled, remember, run_job, say, set_settings, table
 from psycopg.types.json import Jsonb
-from servers import complete, connect, database
+from servers import add_python, complete, connect, database
 
 SAID = {
     "english": "We were told that the boat needs a new engine before May.",
@@ -237,12 +237,15 @@ def test_turkish_database_answers_the_same(server_dsn: str, memoir_dsn: str) -> 
     answers = []
     with database(server_dsn, "template template0 locale_provider icu icu_locale 'tr-TR' locale 'C.UTF-8'") as turkish:
         complete(turkish)
+        add_python(turkish)
         for dsn in (memoir_dsn, turkish):
             with connect(dsn) as db:
                 say(db, "locale", "s", "I live in IZMIR. I AM ALLERGIC TO SHELLFISH. MY FAVOURITE CITY IS IRKUTSK.")
                 say(db, "locale", "s", "Sorry, I meant to say I live in ISTANBUL now, NOT IZMIR.")
                 run_job(db, "extract")
-                locker = [remember(db, "locale", said)["outcome"] for said in ("My locker is INDIGO.", "my locker is indigo.")]
+                locker = [
+                    remember(db, "locale", said)["outcome"] for said in ("My locker is INDIGO.", "my locker is indigo.")
+                ]
                 found = [
                     [content for (content,) in table(db, "recall", "locale", query, columns="content")]
                     for query in ("where is izmir", "IRKUTSK", "Which shellfish?", "İstanbul")

@@ -16,7 +16,6 @@ VECTOR = [0.1] * 384
 CARD = "4111 1111 1111 1111"
 
 
-
 def compiled(
     db: psycopg.Connection, user: str, session: str, query: str | None = "And now?", **more: Any
 ) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from calls import read_turns
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, Routine, all_routines, code, values_for
 from rows import tables_with_users
-from servers import complete, connect, database, roles, unique, user_of
+from servers import add_python, complete, connect, database, roles, unique, user_of
 
 NO_RIGHT = "42501"
 # Arguments that name something of a user ...
@@ -70,6 +70,7 @@ class World:
 def world(server_dsn: str) -> Iterator[World]:
     with database(server_dsn) as dsn:
         complete(dsn, 2)
+        add_python(dsn)
         with (
             roles(
                 dsn,

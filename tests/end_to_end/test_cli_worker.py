@@ -435,7 +435,9 @@ def test_turns_are_read_before_they_are_embedded(server_dsn, monkeypatch, caplog
             assert memoir.claim_embeddings(limit=100) == []
             assert memoir.claim_model_calls(limit=4) == []
             # The guard in SQL knows cards at once, sentences about passwords not.
-            level = "select sensitivity::text from _memoir.search_items where kind = 't' and not dead order by turn_index"
+            level = (
+                "select sensitivity::text from _memoir.search_items where kind = 't' and not dead order by turn_index"
+            )
             assert [row[0] for row in db.execute(level)] == ["normal", "normal", "secret"]
             # The turn after a secret one is indexed anew, without its end, and read again.
             assert worker.run_reader(memoir, once=True) == 3
@@ -449,7 +451,9 @@ def test_turns_are_read_before_they_are_embedded(server_dsn, monkeypatch, caplog
             assert memoir.claim_embeddings(limit=100) == []
             [claim] = memoir.claim_unread()
             assert "quay" in claim.text and memoir.claim_unread() == []
-            db.execute("update _memoir.work_items set leased_until = now() - interval '1 second' where kind = 'secrets'")
+            db.execute(
+                "update _memoir.work_items set leased_until = now() - interval '1 second' where kind = 'secrets'"
+            )
             [again] = memoir.claim_unread()
             assert memoir.store_secrets(claim.work_id, claim.lease_id, [claim.item_no], ["password"]) == 0
             assert memoir.store_secrets(again.work_id, again.lease_id, [again.item_no], [""]) == 0

@@ -128,9 +128,7 @@ def test_a_session_may_be_named(db: psycopg.Connection, gateway: str) -> None:
             await text_of(session, "memory_remember", content="The piano teacher is Mr. Osei", said=said)
         async with over_http(gateway, KEYS["ann"], **{"x-pg-memoir-session": "never seen"}) as session:
             assert "Osei" in await text_of(session, "memory_recall", query="Who is the piano teacher?")
-            assert "needs a session" not in await text_of(
-                session, "memory_pin", id=str(remembered(db, "ann", "x y"))
-            )
+            assert "needs a session" not in await text_of(session, "memory_pin", id=str(remembered(db, "ann", "x y")))
 
     asyncio.run(run())
     assert call(db, "memory_stats", "ann")["states"]["active"] >= 1
@@ -147,7 +145,11 @@ def test_a_session_may_be_named(db: psycopg.Connection, gateway: str) -> None:
         ("memory_timeline", {"id": "00000000-0000-0000-0000-000000000001"}, "unknown id"),
         ("memory_correct", {"id": "00000000-0000-0000-0000-000000000001", "content": "x"}, "unknown memory"),
         ("memory_forget", {"said": "all of it"}, "Not forgotten"),
-        ("memory_pin", {"id": "00000000-0000-0000-0000-000000000001"}, "memory_pin needs a session. give p_session; over MCP the header"),
+        (
+            "memory_pin",
+            {"id": "00000000-0000-0000-0000-000000000001"},
+            "memory_pin needs a session. give p_session; over MCP the header",
+        ),
     ],
 )
 def test_an_error_is_an_answer(gateway: str, name: str, arguments: dict[str, Any], says: str) -> None:

@@ -125,9 +125,10 @@ def test_texts_are_read(shared):
     assert read("secret_kinds", "all is well. " * 20_000) == []
     assert read("read_question", "Which laptop do I have?")["own"] is True
     assert read("read_statement", "Lives in Ulm")["slot"] == "home city"
-    given = json.dumps({"texts": ["I live in Ulm and I work in Bern.", None], "languages": ["english", "english"]})
-    clauses = read("read_clauses", given)
-    assert [clause["said"] for clause in clauses][1:] == ["I live in Ulm", "I work in Bern."]
+    turn = {"text": "I live in Ulm and I work in Bern.", "role": "user", "name": None, "tool": None}
+    reading = read("read_turns", json.dumps({"turns": [turn | {"said_at": "2026-05-04T09:00:00+00:00"}]}))
+    assert {one["content"] for one in reading["found"]} == {"User lives in Ulm.", "User works in Bern."}
+    assert (reading["languages"], reading["requests"], reading["stating"]) == (["english"], [], [1])
     with pytest.raises(embed_client.EmbedderRefused, match="unknown function"):
         read("eval", "1")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from pg_memoir_server import reading
 from psycopg.types.json import Jsonb
 
 Db = psycopg.Connection[Any]
@@ -76,10 +78,19 @@ def persist(db: Db, user: str, session: str, *said: str | dict[str, Any], **name
 
 
 def read_turns(db: Db) -> None:
-    """What a worker does on a server without PL/Python: looks through all turns for secrets. It finds none."""
-    while claimed := db.execute("select work_id, lease_id, array_agg(item_no) from memoir.claim_unread(10000) group by 1, 2").fetchall():
+    """What a worker does on a server without PL/Python: looks through all turns for secrets, of which it finds none, and
+    reads them."""
+    while claimed := db.execute(
+        "select work_id, lease_id, array_agg(item_no) from memoir.claim_unread(10000) group by 1, 2"
+    ).fetchall():
         for work, lease, items in claimed:
             db.execute("select memoir.store_secrets(%s, %s, %s, %s)", [work, lease, items, [""] * len(items)])
+    while claims := db.execute("select * from memoir.claim_turns()").fetchall():
+        ((work, lease, turns),) = claims
+        read = reading.read_turns(json.dumps(turns))
+        context = one(db, "select memoir.turns_context(%s, %s, %s)", work, lease, Jsonb(read))
+        results = reading.read_context(json.dumps(context))
+        db.execute("select memoir.store_turns(%s, %s, %s, %s)", [work, lease, Jsonb(read), Jsonb(results)])
 
 
 def say(db: Db, user: str, session: str, *texts: str, answer: str = "I see.", **named: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from calls import read_turns
 from psycopg.types.json import Jsonb
 from servers import connect, unique, user_of
 
@@ -111,7 +112,11 @@ def values_for(
             db.execute(
                 "select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb([{"role": "user", "content": said}])]
             )
-            db.execute("select memoir.extract_session(%s, %s)", [user, session])
+            if db.execute("select to_regprocedure('_memoir.py_read(text, text, text)') is null").fetchone()[0]:
+                with connect(user_of(db.info.dsn, "postgres")) as admin:
+                    read_turns(admin)
+            else:
+                db.execute("select memoir.extract_session(%s, %s)", [user, session])
         made["p_change"] = db.execute("select change_id from memoir.list_changes(%s)", [user]).fetchone()[0]
     if "p_query_id" in needed:
         with connect(user_of(db.info.dsn, "postgres")) as admin:
@@ -123,10 +128,20 @@ def values_for(
             admin.execute("select memoir.reset_setting('llm_provider')")
     if "p_call" in needed:
         made["p_call"] = db.execute("select memoir.capture_call(%s, %s, 'x')", [user, session]).fetchone()[0]
-    if routine.name in ("heartbeat", "retry_work", "release_work", "store_model_result", "fail_model_call", "store_secrets"):
+    if routine.name in (
+        "heartbeat",
+        "retry_work",
+        "release_work",
+        "store_model_result",
+        "fail_model_call",
+        "store_secrets",
+        "turns_context",
+        "store_turns",
+    ):
         made |= {"p_work": 0, "p_lease": "00000000-0000-0000-0000-000000000000"}
         if routine.name == "store_secrets":
             made |= {"p_item_nos": [1], "p_kinds": [""]}
+        made |= {"p_reading": Jsonb({}), "p_results": Jsonb({})}
     if "p_report" in needed:
         at, info = db.execute("select memoir.now(), memoir.session_info(%s, %s)", [user, session]).fetchone()
         lists = (

@@ -93,6 +93,11 @@ def install(dsn: str, modulus: int = MODULUS) -> None:
     """Installs or upgrades pg_memoir in a database, as the README says."""
     run_psql(dsn, "-v", f"modulus={modulus}", "-1", "-f", str(ARTIFACT))
     run_psql(dsn, "-c", "call memoir.setup()", "-c", "call memoir.ensure_partitions()")
+    add_python(dsn)
+
+
+def add_python(dsn: str) -> None:
+    """Installs the PL/Python functions, where the server has PL/Python."""
     if has_plpython(dsn):
         run_psql(dsn, "-c", "create extension if not exists plpython3u")
         run_psql(dsn, "-1", "-f", str(BUILD / "pg_memoir_plpython.sql"))

@@ -1,0 +1,123 @@
+"""Changes: what a form and the judge say together; the cases of tests/cases/changes.jsonl are read with the shipped judge."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pg_memoir_language.changes import Change, Earlier, find_changes
+from pg_memoir_language.languages import spoken_language
+from pg_memoir_language.lists import find_remainder
+
+CASES = [json.loads(line) for line in (Path(__file__).parents[1] / "cases" / "changes.jsonl").read_text().splitlines()]
+SAID = datetime(2026, 5, 4, 9, tzinfo=UTC)
+
+
+class Saying:
+    """A judge that says the same of every pair."""
+
+    def __init__(self, over: float, states: float = 1.0):
+        self._over, self._states = over, states
+
+    def over(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        return [self._over] * len(pairs)
+
+    def states(self, texts: Sequence[str]) -> list[float]:
+        return [self._states] * len(texts)
+
+
+def read(old: str, new: str, judge: Any, before: int | None = None) -> list[Change]:
+    language = spoken_language(new)
+    return find_changes(new, SAID, language, [Earlier(old, spoken_language(old), SAID, before, is_near=True)], judge)
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from pg_memoir_server.judge import Judge
+
+    return Judge(tmp_path_factory.mktemp("graph"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("I live in Bergen", "I live in Rome"),
+        ("The standup is at 9:30.", "The standup is at 10:00."),
+        ("I love olives", "I can't stand olives"),
+        ("My address is Oak Road 9.", "Change my address to Elm Road 4."),
+        ("I use Trello for my lists", "switched from Trello to Todoist"),
+        ("I play golf.", "I no longer play golf."),
+    ],
+)
+def test_both_witnesses_make_it_certain(old: str, new: str) -> None:
+    (change,) = read(old, new, Saying(0.95))
+    assert (change.grade, change.start) == ("certain", 1) and change.form
+    assert read(old, new, Saying(0.1)) == [], "a form alone"
+
+
+def test_the_judge_alone_makes_it_likely() -> None:
+    (change,) = read("I keep goats on the hill", "The pasture stands empty since spring", Saying(0.95), before=2)
+    assert (change.grade, change.form) == ("likely", None)
+    assert read("I keep goats on the hill", "The pasture stands empty since spring", Saying(0.6), before=2) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("My red bike has 21 gears.", "My blue bike has 8 gears."),
+        ("My sister lives in Oslo.", "My ex lives in Rome now."),
+        ("My left eye has -2.5 dioptres.", "My right eye has -3 dioptres."),
+        ("My dentist in Vienna is Dr Moser.", "I moved to Vienna"),
+    ],
+)
+def test_another_thing_is_never_certain(old: str, new: str) -> None:
+    assert [change.grade for change in read(old, new, Saying(0.99)) if change.grade == "certain"] == []
+
+
+def test_without_a_judge_nothing_is_certain() -> None:
+    assert {change.grade for change in read("I live in Bergen", "I moved to Rome", None)} <= {"likely"}
+
+
+def test_thanks_are_no_statement() -> None:
+    assert read("Long time no talk!", "Actually, long time no talk now.", Saying(0.99, states=0.05)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "ended", "rest"),
+    [
+        ("I am allergic to nuts and cats.", "I am not allergic to cats.", "cats", "User is allergic to nuts."),
+        ("I take ibuprofen and metformin.", "I stopped taking ibuprofen.", "ibuprofen", "User takes metformin."),
+        ("I have two cats, Miso and Tofu.", "Miso died last night.", "Miso", "User has one cat, Tofu."),
+        ("I speak French, Dutch and Frisian", "I no longer speak Dutch.", "Dutch", "User speaks French and Frisian."),
+    ],
+)
+def test_a_list_keeps_its_rest(old: str, new: str, ended: str, rest: str) -> None:
+    (change,) = read(old, new, Saying(0.95))
+    assert (old[change.start - 1 : change.start - 1 + change.length], change.remainder) == (ended, rest)
+
+
+def test_no_rest_where_all_or_none_is_named() -> None:
+    assert (
+        find_remainder("I take ibuprofen and metformin.", "No ibuprofen and no metformin any more.", "english") is None
+    )
+    assert find_remainder("I take ibuprofen and metformin.", "I take nothing any more.", "english") is None
+
+
+def test_questions_pasted_text_and_captions_state_nothing() -> None:
+    for old in ("Do I live in Bergen?", "[image: I live in Bergen]", "Translate this: I live in Bergen"):
+        assert read(old, "I moved to Rome", Saying(0.99), before=1) == []
+
+
+def test_the_shipped_judge_on_all_cases(judge: Any) -> None:
+    """Of corrections most are certain; of messages that change nothing none is. docs/explain/extraction.md has the grades."""
+    certain = {True: 0, False: 0}
+    for case in CASES:
+        found = read(case["old"], case["new"], judge)
+        certain[case["changed"]] += any(change.grade == "certain" for change in found)
+    of = sum(case["changed"] for case in CASES)
+    print(f"certain: {certain[True]} of {of} corrections, {certain[False]} of {len(CASES) - of} others")
+    assert certain[False] == 0 and certain[True] >= 0.6 * of
