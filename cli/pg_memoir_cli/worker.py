@@ -92,9 +92,9 @@ def run_reader(
     once: bool = False,
     stop: threading.Event | None = None,
 ) -> int:
-    """Reads turns where the server has no PL/Python, until `stop` is set, or until none is left with `once`; returns how
-    many were looked through for secrets. Until then they are not embedded and not sent to a model. Then memories, changes
-    and requests to forget are found in them."""
+    """Reads turns where the server has no PL/Python, until `stop` is set, or until none is left with `once`; returns
+    how many were looked through for secrets. Until then they are not embedded and not sent to a model. Then memories,
+    changes and requests to forget are found in them."""
     from pg_memoir_language.secrets import secret_kinds
 
     def step() -> Step:

@@ -1,5 +1,5 @@
-"""Requests to remember or to update: the frame goes, the content counts. "Remember that I park on level 3" says "I park on
-level 3"; "change my address to Elm Road 4" says "My address is Elm Road 4"."""
+"""Requests to remember or to update: the frame goes, the content counts. "Remember that I park on level 3" says "I park
+on level 3"; "change my address to Elm Road 4" says "My address is Elm Road 4"."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ LONGEST = 400
 
 @dataclass(frozen=True)
 class Asked:
-    """What a request asks to be kept. `start`: where it stands in the sentence, from 0; None where it is put together."""
+    """What a request asks to be kept. `start`: where it stands in the sentence, from 0; None where it is put together.
+    """
 
     content: str
     start: int | None

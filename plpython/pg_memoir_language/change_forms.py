@@ -1,7 +1,7 @@
 """The form in which a message changes an earlier statement: one of the two witnesses that certainty needs.
 
-A form says that the message speaks of the same thing, and gives it another value or ends it. Barred is what speaks of somebody else, or of
-another thing of the same sort ("my red bike", "my blue bike").
+A form says that the message speaks of the same thing, and gives it another value or ends it. Barred is what speaks of
+somebody else, or of another thing of the same sort ("my red bike", "my blue bike").
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What a message changes of what its speaker said before, in two grades.
 
-*Certain* needs two witnesses that differ in kind: a form (the same slot with another value, a value that is named as over, another
-value of the same thing, an end, an update request), and the judge, a learnt model that reads the earlier statement beside the message.
-It takes effect. *Likely* is what the judge alone is sure of: both stay, and are recalled together. The rest is nothing.
+*Certain* needs two witnesses that differ in kind: a form (the same slot with another value, a value that is named as
+over, another value of the same thing, an end, an update request), and the judge, a learnt model that reads the earlier
+statement beside the message. It takes effect. *Likely* is what the judge alone is sure of: both stay, and are recalled
+together. The rest is nothing.
 """
 
 from __future__ import annotations
@@ -27,13 +28,15 @@ class Judge(Protocol):
         """Return the chance that an earlier statement (first) holds no longer after a message (second), for each."""
 
     def states(self, texts: Sequence[str]) -> Sequence[float]:
-        """Return the chance that a sentence states something that could hold: no thanks, question, play or hypothesis."""
+        """Return the chance that a sentence states something that could hold: no thanks, question, play or hypothesis.
+        """
 
 
 LONGEST_TEXT = 4000
 SHORT_MESSAGE, SHORT_ANSWER = 240, 80
 MOST_UNITS = 12
-# Chances from which on the judge bears witness: beside a strong form, a weak one, alone. research/judge prints what they are worth.
+# Chances from which on the judge bears witness: beside a strong form, a weak one, alone. research/judge prints what
+# they are worth.
 BESIDE_SURE, BESIDE_STRONG, BESIDE_WEAK, ALONE = 0.3, 0.5, 0.8, 0.9
 # Of two matters that a message may end the better one is meant where it is better by so much.
 MARGIN = 0.2
@@ -60,8 +63,8 @@ class Earlier:
 class Change:
     """A span of an earlier text that a span of a message makes untrue, with what remains of it.
 
-    `olds`: the values that are over, as written; `form` and `chance`: the witnesses; `remainder`: a memory of what remains; `content`:
-    of what the message says.
+    `olds`: the values that are over, as written; `form` and `chance`: the witnesses; `remainder`: a memory of what
+    remains; `content`: of what the message says.
     """
 
     earlier: int
@@ -222,7 +225,8 @@ def _chosen(found: Sequence[Candidate], earlier: Sequence[Earlier], said_at: dat
 
 
 def _is_one_matter(one: Candidate, other: Candidate) -> bool:
-    """Return whether two earlier statements say the same thing of the same matter, or name the same value that is over."""
+    """Return whether two earlier statements say the same thing of the same matter, or name the same value that is over.
+    """
     mine, theirs = one.unit.content, other.unit.content
     if one.form and other.form and set(one.form.olds) & set(other.form.olds):
         return True

@@ -1,4 +1,5 @@
-"""Find what is worth remembering in turns: statements, sentences worth keeping, results of tools; and requests to forget.
+"""Find what is worth remembering in turns: statements, sentences worth keeping, results of tools; and requests to
+forget.
 
 Extraction rules read sentences in the bare form. The first that fits decides.
 """

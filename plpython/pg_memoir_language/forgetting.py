@@ -1,7 +1,7 @@
 """What a request to forget means: which of the user's earlier statements, and what repeats their values.
 
-Words find the target, and where they find none or several the judge, which reads each statement beside the request. Where two
-things fit equally, nothing is forgotten and the request is unclear.
+Words find the target, and where they find none or several the judge, which reads each statement beside the request.
+Where two things fit equally, nothing is forgotten and the request is unclear.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ def find_forgotten(
     names: str, said: str, is_all: bool, language: str, text: str, earlier: Sequence[tuple[str, bool]],
     memories: Sequence[Remembered], judge: TargetJudge | None,
 ) -> Targets:  # fmt: skip
-    """Return what a request in a text (`said`, in plain form) that names something means: among earlier texts (with whether
-    the user said them) and memories."""
+    """Return what a request in a text (`said`, in plain form) that names something means: among earlier texts (with
+    whether the user said them) and memories."""
     targets = find_targets(names, said, is_all, language, earlier, memories, judge)
     if targets.outcome != "nothing" or is_all:
         return targets
@@ -165,7 +165,8 @@ def find_targets(
 def find_mentions(
     values: Sequence[str], topics: frozenset[str], texts: Sequence[str], language: str
 ) -> list[tuple[int, int, int]]:
-    """Return the clauses of texts that hold one of some values, or speak of all of some topics: (text, start, length)."""
+    """Return the clauses of texts that hold one of some values, or speak of all of some topics: (text, start, length).
+    """
     return [
         (number, unit.start, unit.length)
         for number, text in enumerate(texts)
@@ -242,8 +243,8 @@ def _by_words(
     matched: Sequence[Unit], units: Sequence[Unit], names: str, said: str, is_all: bool, topics: frozenset[str],
     language: str,
 ) -> tuple[list[Unit], bool]:  # fmt: skip
-    """Return the units that a request names, and whether it is clear which: of a question and a statement the statement,
-    of several things none, unless all is asked for."""
+    """Return the units that a request names, and whether it is clear which: of a question and a statement the
+    statement, of several things none, unless all is asked for."""
     if not matched:
         return [], False
     best = max(_rank(unit) for unit in matched)
@@ -262,7 +263,8 @@ def _by_words(
 
 
 def _holds_several(unit: Unit, names: str, topics: frozenset[str], language: str) -> bool:
-    """ "Meeting with Ines on the 9th, meeting with Raul on the 11th": two in one; "two driving lessons", of which one."""
+    """ "Meeting with Ines on the 9th, meeting with Raul on the 11th": two in one; "two driving lessons", of which one.
+    """
     if language != "english" or not topics:
         return False
     shortest = min(topics, key=len)
@@ -285,7 +287,9 @@ WHO = (
 
 
 def _told_on(meant: Sequence[Unit], units: Sequence[Unit]) -> list[Unit]:
-    """Return what clauses of a sentence tell of the same: "…, it's at the corner bank", "I see Dr. Amsel, she's a therapist"."""
+    """Return what clauses of a sentence tell of the same: "…, it's at the corner bank", "I see Dr. Amsel, she's a
+    therapist".
+    """
     goes_on = rf"^(?:and |but )?(?:(?:{choices('english', 'pronouns')})(?:'s|'re)?|her|his|its|their)\M"
     found: list[Unit] = []
     open_ends = list(meant)

@@ -1,7 +1,8 @@
-"""Lines of a text that are somebody else's: letters, chats with names before the words, records, texts that are announced.
+"""Lines of a text that are somebody else's: letters, chats with names before the words, records, texts that are
+announced.
 
-Told by structure: an announcement before or behind ("Can you shorten this testimonial?"), a salutation and a sign-off, `Name:` at the
-beginning of lines, a heading with a colon. What is asked of the assistant stays the user's own.
+Told by structure: an announcement before or behind ("Can you shorten this testimonial?"), a salutation and a sign-off,
+`Name:` at the beginning of lines, a heading with a colon. What is asked of the assistant stays the user's own.
 """
 
 from __future__ import annotations

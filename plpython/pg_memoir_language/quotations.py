@@ -1,5 +1,6 @@
-"""What a quotation of the user gives authority for: which of the user's clauses hold it, and whether they ask to forget a thing or
-say what a tool is about to write. A request reaches what it names; a statement carries the words and values that it holds."""
+"""What a quotation of the user gives authority for: which of the user's clauses hold it, and whether they ask to forget
+a thing or say what a tool is about to write. A request reaches what it names; a statement carries the words and values
+that it holds."""
 
 from __future__ import annotations
 
@@ -51,7 +52,9 @@ class QuotedTurn:
 
 @dataclass(frozen=True)
 class QuotedRequest:
-    """A request to forget that is quoted: `matched`: which texts it names, from 1; `is_narrower`: it names less than the first."""
+    """A request to forget that is quoted: `matched`: which texts it names, from 1; `is_narrower`: it names less than
+    the first.
+    """
 
     turn_index: int
     names: str
@@ -69,7 +72,9 @@ class QuotedStatement:
 
 
 def quoted_spans(text: str, said: str) -> tuple[Span, ...]:
-    """Return where a quotation stands in a text, whole words each time; case, punctuation and quotation marks don't matter."""
+    """Return where a quotation stands in a text, whole words each time; case, punctuation and quotation marks don't
+    matter.
+    """
     words = compile_pattern("[[:alnum:]]+").findall(said[:LONGEST_QUOTATION])
     pattern = "[^[:alnum:]]+".join(words)
     if len(pattern) < 2:
@@ -170,7 +175,8 @@ def _same_claims() -> dict[str, str]:
 
 
 def told_words(text: str, language: str) -> list[Word]:
-    """Return the words of a text that tell something, in their order: each stem, and the word that stands for the same."""
+    """Return the words of a text that tell something, in their order: each stem, and the word that stands for the same.
+    """
     text = unicodedata.normalize("NFKC", text).lower()
     for mark in "’‘ʼ'\u00a0":
         text = text.replace(mark, " ")

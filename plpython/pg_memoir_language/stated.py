@@ -17,8 +17,8 @@ LONGEST_SENTENCE, MOST_SENTENCES = 400, 12
 
 @dataclass(frozen=True)
 class Statement:
-    """A clause that states something, as rules read it: of an earlier text, or of a message. `asked`: the question that a
-    short message answers."""
+    """A clause that states something, as rules read it: of an earlier text, or of a message. `asked`: the question that
+    a short message answers."""
 
     of: int
     start: int

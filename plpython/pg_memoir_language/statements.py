@@ -1,4 +1,6 @@
-"""Find what people say of themselves that lasts: home, work, names, health, wishes. Rules read clauses in the plain form."""
+"""Find what people say of themselves that lasts: home, work, names, health, wishes. Rules read clauses in the plain
+form.
+"""
 
 from __future__ import annotations
 

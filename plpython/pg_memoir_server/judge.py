@@ -1,7 +1,8 @@
 """The judge: what a sentence is, whether an earlier statement still holds beside a newer message, what a request means.
 
-The shipped encoder with what research/judge learnt of written texts (judge.safetensors: low-rank changes of its matrices, Hu
-et al. 2021, and three heads), built once into a graph in a private cache and run on eight-bit weights. English.
+The shipped encoder with what research/judge learnt of written texts (judge.safetensors: low-rank changes of its
+matrices, Hu et al. 2021, and three heads), built once into a graph in a private cache and run on eight-bit weights.
+English.
 """
 
 from __future__ import annotations

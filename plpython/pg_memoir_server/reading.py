@@ -1,7 +1,8 @@
 """What the model server, the backends and the worker read of texts, by name: JSON in, JSON out.
 
-Extraction reads a batch of turns in two steps. `read_turns` finds what they say: languages, memories, requests to forget, and which
-of them state something. `read_context` then reads these beside what was said earlier: what they change, and what a request means.
+Extraction reads a batch of turns in two steps. `read_turns` finds what they say: languages, memories, requests to
+forget, and which of them state something. `read_context` then reads these beside what was said earlier: what they
+change, and what a request means.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ def judge(language: str) -> Any:
 
 
 def read_turns(given: str) -> Json:
-    """{"turns": [{"text", "role", "name", "said_at", "tool"}, …]} → {"languages": […], "found": [Extracted, …], "requests":
-    [Request, …], "stating": [turn, …]}. Turns count from 1; nothing is found in what a request to forget says."""
+    """{"turns": [{"text", "role", "name", "said_at", "tool"}, …]} → {"languages": […], "found": [Extracted, …],
+    "requests": [Request, …], "stating": [turn, …]}. Turns count from 1; nothing is found in what a request to forget
+    says."""
     turns = [
         memories.Turn(
             turn["text"],
@@ -87,11 +89,12 @@ def _plain(row: Json) -> Json:
 def read_context(given: str) -> Json:
     """What turns change, and what requests mean, beside what was said earlier.
 
-    {"turns": [{"no", "text", "asked", "said_at", "language", "earlier": [{"text", "said_at", "turns_before", "is_near", "unit"}, …],
-    "memories": [{"id", "content"}, …]}, …], "requests": [{"no", "names", "said", "is_all", "language", "text", "earlier":
-    [{"text", "role", "unit"}, …], "memories": [{"id", "content", "slot", "slot_value"}, …]}, …]} → {"turns": [{"no", "is_judged",
-    "changes": [Change with "unit", …], "ended": [id, …]}, …], "requests": [{"no", "outcome", "units": [{"unit", "start",
-    "length"}, …], "memories": [id, …], "values": […]}, …]}. A `unit` is handed back as it came.
+    {"turns": [{"no", "text", "asked", "said_at", "language", "earlier": [{"text", "said_at", "turns_before", "is_near",
+    "unit"}, …], "memories": [{"id", "content"}, …]}, …], "requests": [{"no", "names", "said", "is_all", "language",
+    "text", "earlier": [{"text", "role", "unit"}, …], "memories": [{"id", "content", "slot", "slot_value"}, …]}, …]} →
+    {"turns": [{"no", "is_judged", "changes": [Change with "unit", …], "ended": [id, …]}, …], "requests": [{"no",
+    "outcome", "units": [{"unit", "start", "length"}, …], "memories": [id, …], "values": […]}, …]}. A `unit` is handed
+    back as it came.
     """
     asked = json.loads(given)
     return {
