@@ -28,8 +28,7 @@ class Judge(Protocol):
         """Return the chance that an earlier statement (first) holds no longer after a message (second), for each."""
 
     def states(self, texts: Sequence[str]) -> Sequence[float]:
-        """Return the chance that a sentence states something that could hold: no thanks, question, play or hypothesis.
-        """
+        """Return the chance that a sentence states something that could hold: no thanks, question, play or hypothesis."""
 
 
 LONGEST_TEXT = 4000
@@ -136,7 +135,7 @@ def find_changes(
     changes: list[Change] = []
     for window in _windows(text, language, asked if len(text) <= SHORT_ANSWER else ""):
         found = _judged(window, units, earlier, judge)
-        changes += _chosen(found, earlier, said_at)
+        changes += _chosen(found, earlier, said_at, window)
     return _once(changes)
 
 
@@ -209,24 +208,23 @@ def _strength(candidate: Candidate) -> tuple[float, ...]:
     return (form.strength if form else 0.0, shared)
 
 
-def _chosen(found: Sequence[Candidate], earlier: Sequence[Earlier], said_at: datetime) -> list[Change]:
+def _chosen(found: Sequence[Candidate], earlier: Sequence[Earlier], said_at: datetime, window: Window) -> list[Change]:
     """Return changes of one matter: what is certain of several that differ is likely only."""
     certain = [c for c in found if c.grade == "certain"]
     if not certain:
-        return [_change(c, "likely", earlier, said_at) for c in found]
+        return [_change(c, "likely", earlier, said_at, window) for c in found]
     best = max(certain, key=lambda c: (_strength(c), c.chance or 0))
     same = [c for c in certain if c is best or _is_one_matter(c, best)]
     others = [c for c in certain if c not in same]
     rivals = [c for c in others if _strength(c)[0] > _strength(best)[0] - MARGIN and c.unit.of != best.unit.of]
     # What names its old value is meant, whatever else is near.
     if rivals and not (best.form and best.form.name in ("named", "update", "slot")):
-        return [_change(c, "likely", earlier, said_at) for c in certain]
-    return [_change(c, "certain", earlier, said_at) for c in same]
+        return [_change(c, "likely", earlier, said_at, window) for c in certain]
+    return [_change(c, "certain", earlier, said_at, window) for c in same]
 
 
 def _is_one_matter(one: Candidate, other: Candidate) -> bool:
-    """Return whether two earlier statements say the same thing of the same matter, or name the same value that is over.
-    """
+    """Return whether two earlier statements say the same thing of the same matter, or name the same value that is over."""
     mine, theirs = one.unit.content, other.unit.content
     if one.form and other.form and set(one.form.olds) & set(other.form.olds):
         return True
@@ -240,17 +238,20 @@ def _is_one_matter(one: Candidate, other: Candidate) -> bool:
     )
 
 
-def _change(candidate: Candidate, grade: str, earlier: Sequence[Earlier], said_at: datetime) -> Change:
+def _change(candidate: Candidate, grade: str, earlier: Sequence[Earlier], said_at: datetime, window: Window) -> Change:
     unit, form = candidate.unit, candidate.form
     rest: Remainder | None = None
     if form and grade == "certain" and form.name in ENDING:
         rest = find_remainder(unit.said, candidate.statement.said, unit.language)
     start, length = unit.start, unit.length
+    # Beside what is likely over stands all that was judged.
+    by = window.statements if grade == "likely" else (candidate.statement,)
+    first, last = min(s.start for s in by), max(s.start + s.length for s in by)
     # The span stands in the text as written; what the clause inherits does not.
     if rest and unit.length == len(unit.said):
         start, length = unit.start + rest.start - 1, rest.length
     return Change(
-        unit.of, start, length, candidate.statement.start, candidate.statement.length, grade,
+        unit.of, start, length, first, last - first, grade,
         form.name if form else None, candidate.chance, form.olds if form else (),
         _worded(rest.text, earlier[unit.of].said_at) if rest else None,
         _worded(without_preamble(candidate.statement.said, unit.language), said_at, candidate.statement.asked),

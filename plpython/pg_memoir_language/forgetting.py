@@ -165,8 +165,7 @@ def find_targets(
 def find_mentions(
     values: Sequence[str], topics: frozenset[str], texts: Sequence[str], language: str
 ) -> list[tuple[int, int, int]]:
-    """Return the clauses of texts that hold one of some values, or speak of all of some topics: (text, start, length).
-    """
+    """Return the clauses of texts that hold one of some values, or speak of all of some topics: (text, start, length)."""
     return [
         (number, unit.start, unit.length)
         for number, text in enumerate(texts)
@@ -263,8 +262,7 @@ def _by_words(
 
 
 def _holds_several(unit: Unit, names: str, topics: frozenset[str], language: str) -> bool:
-    """ "Meeting with Ines on the 9th, meeting with Raul on the 11th": two in one; "two driving lessons", of which one.
-    """
+    """ "Meeting with Ines on the 9th, meeting with Raul on the 11th": two in one; "two driving lessons", of which one."""
     if language != "english" or not topics:
         return False
     shortest = min(topics, key=len)

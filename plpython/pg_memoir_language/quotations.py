@@ -175,8 +175,7 @@ def _same_claims() -> dict[str, str]:
 
 
 def told_words(text: str, language: str) -> list[Word]:
-    """Return the words of a text that tell something, in their order: each stem, and the word that stands for the same.
-    """
+    """Return the words of a text that tell something, in their order: each stem, and the word that stands for the same."""
     text = unicodedata.normalize("NFKC", text).lower()
     for mark in "’‘ʼ'\u00a0":
         text = text.replace(mark, " ")

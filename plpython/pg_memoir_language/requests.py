@@ -21,8 +21,7 @@ IT = "^(?:it|that|this|them|those|him|her)(?: please)?$"
 
 @dataclass(frozen=True)
 class Request:
-    """A clause that asks to forget something, and what it names; `is_all`: everything about it; `said`: in plain form.
-    """
+    """A clause that asks to forget something, and what it names; `is_all`: everything about it; `said`: in plain form."""
 
     text_no: int
     span_start: int
