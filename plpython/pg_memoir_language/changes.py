@@ -36,11 +36,11 @@ SHORT_MESSAGE, SHORT_ANSWER = 240, 80
 MOST_UNITS = 12
 # Chances from which on the judge bears witness: beside a strong form, a weak one, alone. research/judge prints what
 # they are worth.
-BESIDE_SURE, BESIDE_STRONG, BESIDE_WEAK, ALONE = 0.3, 0.5, 0.8, 0.9
+BESIDE_SURE, BESIDE_STRONG, BESIDE_WEAK, BESIDE_CUE, ALONE = 0.3, 0.5, 0.8, 0.95, 0.9
 # Of two matters that a message may end the better one is meant where it is better by so much.
 MARGIN = 0.2
 # The chance from which on a sentence counts as a statement.
-STATES = 0.3
+STATES = 0.2
 # Forms that don't say which item of a list they change.
 LOOSE = frozenset({"cue", "value", "name"})
 # Forms that end an item of a list and leave the rest.
@@ -103,10 +103,18 @@ class Candidate:
             return "likely" if form and form.is_strong else None
         if form and form.name in LOOSE and find_remainder(self.unit.said, self.statement.said, self.unit.language):
             return "likely" if chance >= ALONE else None
-        needed = BESIDE_SURE if form and form.is_sure else BESIDE_STRONG if form and form.is_strong else BESIDE_WEAK
-        if form and not form.is_barred and chance >= needed:
+        if form and not form.is_barred and chance >= _needed(form):
             return "certain"
         return "likely" if chance >= ALONE and not (form and form.is_barred) else None
+
+
+def _needed(form: Form) -> float:
+    """Return the chance that the judge must see beside a form."""
+    if form.is_sure:
+        return BESIDE_SURE
+    if form.is_strong:
+        return BESIDE_STRONG
+    return BESIDE_CUE if form.name == "cue" else BESIDE_WEAK
 
 
 def may_change(text: str, language: str) -> bool:
@@ -127,7 +135,8 @@ def find_changes(
     units = [
         unit
         for number, one in enumerate(earlier)
-        if one.language == language and len(one.text) <= LONGEST_TEXT
+        # Of a short text nobody knows the language.
+        if (one.language == language or len(one.text) <= SHORT_ANSWER) and len(one.text) <= LONGEST_TEXT
         for unit in states(one.text, language, number, 20, is_earlier=True)
     ]
     if not units:

@@ -47,7 +47,8 @@ def _patterns() -> dict[str, Pattern[str]]:
         ),
         "heading": compile_pattern(rf"^(?=.*\m(?:{material})\M)[^.?!\n]{{2,80}}:\s*$", True),
         "reported": compile_pattern(
-            rf"(?:\m(?:{material})\M|\m(?:{reports})(?: (?:me|us|mir|uns|me|nos|mi|ci))?)\s?: +(?=\S)", True
+            rf"(?:(?<!\m(?:my|our|the|for|meine?|unsere?|mi|mon|ma|mio|mia|meu|minha) )\m(?:{material})\M|\m(?:{reports})(?: (?:me|us|mir|uns|me|nos|mi|ci))?)\s?: +(?=\S)",
+            True,
         ),
         "first": compile_pattern(
             r"\m(?:i|i'm|i've|i'd|i'll|im|my|me|we|our|ich|mein\w*|wir|yo|mi|soy|vivo|je|j'\w+|mon|ma|io|sono|eu|meu|minha)\M",

@@ -136,7 +136,7 @@ def read_content(text: str, language: str) -> Content:
     stems = set()
     for word in compile_pattern("[[:alnum:]]+(?:['-][[:alnum:]]+)*").findall(rest.lower()):
         word = word.removesuffix("'s")
-        if word in passed:
+        if word in passed or word.endswith("n't") or word.split("'", 1)[0] in passed:
             continue
         for found in stems_of(word, language):
             if len(found) > 1 and any(c.isalpha() for c in found):
