@@ -177,6 +177,9 @@ def _ended(unit: Statement, statement: Statement, message: str) -> Form | None:
     cover, back = _covers(unit.content, statement.content)
     if not unit.content.stems & statement.content.stems:
         return None
+    # "I no longer live in Rome" says nothing of who lives in Kiel.
+    if unit.content.names and statement.content.names and not unit.content.names & statement.content.names:
+        return None
     # One item of a list is named: "I have two cats, Miso and Tofu", "Miso died".
     if back < 0.5 and find_remainder(unit.said, statement.said, language):
         back = 0.5

@@ -471,3 +471,39 @@ def test_detection_off_leaves_nothing_unread(server_dsn):
             memoir.persist_turn("ann", "s", [{"role": "user", "content": "my password is hunter2x"}])
             assert memoir.claim_unread() == []
             assert memoir.embed_backlog(embed) == 1
+
+
+def test_a_worker_reads_turns_without_plpython(server_dsn):
+    """Memories, changes and requests to forget are found by the worker; the server itself says that it can't."""
+    with database(server_dsn) as dsn:
+        complete(dsn)
+        with Memoir(dsn) as memoir, psycopg.connect(dsn, autocommit=True) as db:
+
+            def say(session: str, text: str) -> None:
+                memoir.persist_turn("ann", session, [{"role": "user", "content": text}])
+                worker.run_reader(memoir, once=True)
+
+            def active() -> set[str]:
+                return {memory.content for memory in memoir.list_memories("ann")}
+
+            say("one", "I am allergic to nuts and cats, and I live in Ulm.")
+            assert {"User is allergic to nuts and cats.", "User lives in Ulm."} <= active()
+            say("two", "It turned out I am not allergic to cats.")
+            assert "User is allergic to nuts." in active() and "User is allergic to nuts and cats." not in active()
+            assert [change.kind for change in memoir.list_changes("ann")] == ["changed"]
+            say("three", "Please forget where I live.")
+            assert not any("Ulm" in content for content in active())
+            assert memoir.claim_turns() == []
+            # An answer that comes too late changes nothing.
+            memoir.persist_turn("ann", "four", [{"role": "user", "content": "I work in Bern."}])
+            [claim] = memoir.claim_turns()
+            db.execute("update _memoir.work_items set leased_until = now() - interval '1 second' where kind = 'turns'")
+            [again] = memoir.claim_turns()
+            reading = {"languages": ["english"], "found": [], "requests": [], "stating": []}
+            assert memoir.store_turns(claim.work_id, claim.lease_id, reading, None) is None
+            assert memoir.store_turns(again.work_id, again.lease_id, reading, None) == {"turns": 1}
+            with pytest.raises(MemoirError, match="reading turns needs PL/Python"):
+                memoir.persist_turn("ann", "five", [{"role": "user", "content": "I work in Bern."}])
+                memoir.extract_session("ann", "five")
+            with pytest.raises(MemoirError, match="forget_about needs PL/Python"):
+                memoir.forget_about("ann", "Bern")
