@@ -20,6 +20,9 @@ from .stated import MOST_SENTENCES, Statement, states
 from .statements import in_first_person
 from .text import Sentence, bare, own_sentences, without_preamble
 
+# Statements by text and language.
+Memo = dict[tuple[str, str], list[Statement]]
+
 
 class Judge(Protocol):
     """A learnt model that reads statements."""
@@ -33,7 +36,7 @@ class Judge(Protocol):
 
 LONGEST_TEXT = 4000
 SHORT_MESSAGE, SHORT_ANSWER = 240, 80
-MOST_UNITS = 12
+MOST_UNITS, NEAR_ENOUGH = 10, 2.0
 # Chances from which on the judge bears witness: beside a strong form, a weak one, alone. research/judge prints what
 # they are worth.
 BESIDE_SURE, BESIDE_STRONG, BESIDE_WEAK, BESIDE_CUE, ALONE = 0.3, 0.5, 0.8, 0.95, 0.9
@@ -89,6 +92,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Candidate:
+    of: int
     unit: Statement
     statement: Statement
     form: Form | None
@@ -119,26 +123,29 @@ def _needed(form: Form) -> float:
 
 def may_change(text: str, language: str) -> bool:
     """Return whether a message states anything, so that earlier texts are worth a look."""
-    return len(text) <= LONGEST_TEXT and bool(states(text, language, 0))
+    return len(text) <= LONGEST_TEXT and bool(states(text, language))
 
 
 def find_changes(
-    text: str, said_at: datetime, language: str, earlier: Sequence[Earlier], judge: Judge | None, asked: str = ""
-) -> list[Change]:
+    text: str, said_at: datetime, language: str, earlier: Sequence[Earlier], judge: Judge | None, asked: str = "",
+    memo: Memo | None = None,
+) -> list[Change]:  # fmt: skip
     """Return what a message changes of earlier texts in its language, certain ones first. `asked`: the question that it
-    answers, which says what a short answer is about.
+    answers, which says what a short answer is about. `memo`: statements of earlier texts, kept from message to message.
 
     `judge`: None where there is none for the language; then nothing is certain.
     """
     if len(text) > LONGEST_TEXT:
         return []
-    units = [
-        unit
-        for number, one in enumerate(earlier)
+    memo = {} if memo is None else memo
+    units: list[tuple[int, Statement]] = []
+    for number, one in enumerate(earlier):
         # Of a short text nobody knows the language.
-        if (one.language == language or len(one.text) <= SHORT_ANSWER) and len(one.text) <= LONGEST_TEXT
-        for unit in states(one.text, language, number, 20, is_earlier=True)
-    ]
+        if len(one.text) <= LONGEST_TEXT and (one.language == language or len(one.text) <= SHORT_ANSWER):
+            key = (one.text, language)
+            if key not in memo:
+                memo[key] = states(one.text, language, 20, is_earlier=True)
+            units += [(number, unit) for unit in memo[key]]
     if not units:
         return []
     changes: list[Change] = []
@@ -158,7 +165,7 @@ def find_ended(text: str, memories: Sequence[str], judge: Judge | None) -> list[
 
 def _windows(text: str, language: str, asked: str = "") -> list[Window]:
     sentences = own_sentences(text)[:MOST_SENTENCES]
-    statements = states(text, language, 0)
+    statements = states(text, language)
     if not statements:
         return []
     whole = " ".join(sentence.said for sentence in sentences)
@@ -177,34 +184,32 @@ def _windows(text: str, language: str, asked: str = "") -> list[Window]:
 
 
 def _judged(
-    window: Window, units: Sequence[Statement], earlier: Sequence[Earlier], judge: Judge | None
+    window: Window, units: Sequence[tuple[int, Statement]], earlier: Sequence[Earlier], judge: Judge | None
 ) -> list[Candidate]:
     """Return the units that have to do with a window, with what both witnesses say of them."""
     stems = frozenset[str]().union(*(s.content.stems for s in window.statements))
-    ranked = []
-    for unit in units:
-        one = earlier[unit.of]
+    candidates = []
+    for of, unit in units:
+        one = earlier[of]
         shared = len(unit.content.stems & stems)
         recent = one.turns_before is not None and one.turns_before <= 6
         near = shared + (1.5 if one.is_near else 0) + (1.0 if recent else 0)
-        if near:
-            ranked.append((near, unit))
-    ranked.sort(key=lambda row: -row[0])
-    ranked = ranked[:MOST_UNITS]
-    chances: Sequence[float | None] = [None] * len(ranked)
-    if judge and ranked:
-        chances = judge.over([(unit.said, window.text) for _, unit in ranked])
-    found = []
-    for (near, unit), chance in zip(ranked, chances, strict=True):
-        one = earlier[unit.of]
-        best: Candidate | None = None
-        for statement in window.statements:
-            form = find_form(unit, statement, window.text, one.turns_before)
-            candidate = Candidate(unit, statement, form, chance, near)
-            if best is None or _strength(candidate) > _strength(best):
-                best = candidate
-        if best and best.grade:
-            found.append(best)
+        if not near:
+            continue
+        formed = [
+            Candidate(of, unit, statement, find_form(unit, statement, window.text, one.turns_before), None, near)
+            for statement in window.statements
+        ]
+        best = max(formed, key=_strength)
+        # One word in common, and nothing else, is not worth the judge's time.
+        if best.form or near >= NEAR_ENOUGH:
+            candidates.append(best)
+    candidates.sort(key=lambda c: (-(c.form.strength if c.form else 0), -c.near))
+    candidates = candidates[:MOST_UNITS]
+    if judge and candidates:
+        chances = judge.over([(c.unit.said, window.text) for c in candidates])
+        candidates = [replace(c, chance=chance) for c, chance in zip(candidates, chances, strict=True)]
+    found = [c for c in candidates if c.grade]
     if judge and found:
         stated = judge.states([c.unit.said for c in found])
         found = [c for c, chance in zip(found, stated, strict=True) if chance >= STATES]
@@ -225,7 +230,7 @@ def _chosen(found: Sequence[Candidate], earlier: Sequence[Earlier], said_at: dat
     best = max(certain, key=lambda c: (_strength(c), c.chance or 0))
     same = [c for c in certain if c is best or _is_one_matter(c, best)]
     others = [c for c in certain if c not in same]
-    rivals = [c for c in others if _strength(c)[0] > _strength(best)[0] - MARGIN and c.unit.of != best.unit.of]
+    rivals = [c for c in others if _strength(c)[0] > _strength(best)[0] - MARGIN and c.of != best.of]
     # What names its old value is meant, whatever else is near.
     if rivals and not (best.form and best.form.name in ("named", "update", "slot")):
         return [_change(c, "likely", earlier, said_at, window) for c in certain]
@@ -260,9 +265,9 @@ def _change(candidate: Candidate, grade: str, earlier: Sequence[Earlier], said_a
     if rest and unit.length == len(unit.said):
         start, length = unit.start + rest.start - 1, rest.length
     return Change(
-        unit.of, start, length, first, last - first, grade,
+        candidate.of, start, length, first, last - first, grade,
         form.name if form else None, candidate.chance, form.olds if form else (),
-        _worded(rest.text, earlier[unit.of].said_at) if rest else None,
+        _worded(rest.text, earlier[candidate.of].said_at) if rest else None,
         _worded(without_preamble(candidate.statement.said, unit.language), said_at, candidate.statement.asked),
     )  # fmt: skip
 

@@ -20,7 +20,6 @@ class Statement:
     """A clause that states something, as rules read it: of an earlier text, or of a message. `asked`: the question that
     a short message answers."""
 
-    of: int
     start: int
     length: int
     said: str
@@ -46,7 +45,7 @@ class Statement:
         )
 
 
-def states(text: str, language: str, of: int, most: int = MOST_SENTENCES, is_earlier: bool = False) -> list[Statement]:
+def states(text: str, language: str, most: int = MOST_SENTENCES, is_earlier: bool = False) -> list[Statement]:
     """Return the clauses of a text that state something: no questions, nothing supposed or reported.
 
     `is_earlier`: what was said before may have stood behind "I think" or "wish me luck"; the judge reads it.
@@ -69,11 +68,11 @@ def states(text: str, language: str, of: int, most: int = MOST_SENTENCES, is_ear
                 said = said[: clauses[-1][0] - 1]
             else:
                 continue
-        found += _clauses(Sentence(sentence.start, len(said), said), language, of, is_earlier)
+        found += _clauses(Sentence(sentence.start, len(said), said), language, is_earlier)
     return found
 
 
-def _clauses(sentence: Sentence, language: str, of: int, is_earlier: bool) -> list[Statement]:
+def _clauses(sentence: Sentence, language: str, is_earlier: bool) -> list[Statement]:
     found = []
     for start, length, said, inherits in split_clauses(sentence.said, language):
         form = f"I {said}" if inherits and language == "english" else said
@@ -81,5 +80,5 @@ def _clauses(sentence: Sentence, language: str, of: int, is_earlier: bool) -> li
             choices(language, "conditions") if is_earlier else choices(language, "supposed", "sarcasm", "conditions")
         )
         if search("[[:alpha:]]{2}", said) and not search(supposed, without_month_of_may(plain(said, language))):
-            found.append(Statement(of, sentence.start + start - 1, length, form, language))
+            found.append(Statement(sentence.start + start - 1, length, form, language))
     return found

@@ -97,13 +97,14 @@ def read_context(given: str) -> Json:
     back as it came.
     """
     asked = json.loads(given)
+    memo: changes.Memo = {}
     return {
-        "turns": [_read_changes(turn) for turn in asked["turns"] or []],
+        "turns": [_read_changes(turn, memo) for turn in asked["turns"] or []],
         "requests": [_read_request(request) for request in asked["requests"] or []],
     }
 
 
-def _read_changes(turn: Json) -> Json:
+def _read_changes(turn: Json, memo: changes.Memo) -> Json:
     told = judge(turn["language"])
     given = turn["earlier"] or []
     earlier = [
@@ -117,7 +118,7 @@ def _read_changes(turn: Json) -> Json:
         for one in given
     ]
     said_at = datetime.fromisoformat(turn["said_at"])
-    found = changes.find_changes(turn["text"], said_at, turn["language"], earlier, told, turn["asked"] or "")
+    found = changes.find_changes(turn["text"], said_at, turn["language"], earlier, told, turn["asked"] or "", memo)
     memories_given = turn["memories"] or []
     ended = changes.find_ended(turn["text"], [one["content"] for one in memories_given], told)
     return {
