@@ -131,6 +131,18 @@ def test_the_older_statement_is_shown_with_a_mark(db: Db, user: str) -> None:
     assert "bakery" in line
 
 
+def test_a_list_keeps_its_rest_until_it_is_undone(db: Db, user: str) -> None:
+    talk(db, user, "I am allergic to nuts and cats.", "It turned out I am not allergic to cats.")
+    assert "User is allergic to nuts." in memories(db, user)
+    db.execute("call memoir.run_job('profiles')")
+    profile = call(db, "profile", user)["content"]
+    assert "User is allergic to nuts." in profile and "nuts and cats" not in profile
+    (change,) = changes(db, user)
+    call(db, "undo_change", user, change)
+    active = memories(db, user)
+    assert "User is allergic to nuts and cats." in active and "User is allergic to nuts." not in active
+
+
 def test_a_change_can_be_undone(db: Db, user: str) -> None:
     talk(db, user, "We have two goats", "We have four goats now")
     made = table(db, "list_changes", user, columns="change_id")
