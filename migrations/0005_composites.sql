@@ -54,19 +54,33 @@ create type _memoir.correction as (
   content text, remainder text, valid_from timestamptz, valid_to timestamptz, has_slot boolean, slot_value text,
   session_name text, source_turns integer[], stated_actor text, embedding real[]);
 
+-- text/clauses.sql
+-- The values of a clause: of which kinds, in plain form and as written; names; the stems of what else it speaks of.
+create type _memoir.said_values as (kinds text[], vals text[], raws text[], names text[], topics text[]);
+
+-- A clause of one of several texts; clause 0 is the whole sentence, sentence_start and span_start count characters of the
+-- text. inherits: it takes over the subject. is_last: of its sentence. asks: the sentence does.
+create type _memoir.said_clause as (
+  text_no integer, sentence_start integer, clause_no integer, span_start integer, span_length integer, said text,
+  sentence text, plain text, inherits boolean, is_last boolean, asks boolean);
+
 -- memory/changes.sql
+-- A clause that asks to forget something, and what it names; is_all: everything about it.
+create type _memoir.forget_request as (
+  text_no integer, span_start integer, span_length integer, names text, is_all boolean, language text, said text);
+-- A clause that may change what was said before: in plain form with what it refers to, what it says is over, whether it
+-- sounds like a correction, and a sure one; whether it says that something is over, or only answers; the thing of which
+-- it says there is a new one.
+create type _memoir.change_candidate as (
+  clause _memoir.said_clause, plain text, olds text[], cue boolean, is_sure boolean, new _memoir.said_values,
+  context text[], is_over boolean, is_answer boolean, thing text);
 -- A clause of an earlier turn: where it stands, and the whole that it stands in.
 create type _memoir.said_unit as (
   message_id uuid, session_id uuid, turn_index integer, recorded_at timestamptz, created_at timestamptz,
   role _memoir.turn_role, span_start integer, span_length integer, said text, context text, is_question boolean);
--- What a clause of a turn changes: which clause, which earlier one, the values that are over, whether that is certain or
--- likely, the judge's chance, what remains of the earlier one.
+-- What a clause of a turn changes: which clause, which earlier one, the values that are over, how sure that is.
 create type _memoir.found_change as (
-  span_start integer, span_length integer, said text, unit _memoir.said_unit, olds text[], grade text, chance real,
-  remainder text);
--- What a turn changes: whether a judge was asked, and which memories without a turn it ends.
-create type _memoir.turn_changes as (
-  text_no integer, is_judged boolean, changes _memoir.found_change[], ended uuid[]);
+  span_start integer, span_length integer, said text, unit _memoir.said_unit, olds text[], kind text, score real);
 
 -- objects/objects.sql
 -- A text that may be an object: where it stands, what call it came with (call_turn, call_message: of a result), and how
