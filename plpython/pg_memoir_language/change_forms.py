@@ -53,7 +53,7 @@ def find_form(unit: Statement, statement: Statement, message: str, turns_before:
             _value(unit, statement, message),
             _ended(unit, statement, message),
             _opposite(unit, statement),
-            _answer(unit, message, turns_before),
+            _answer(unit, statement.said if statement.asked else message, turns_before),
         )
         if form
     ]
@@ -300,6 +300,10 @@ def _is_of_another(unit: Statement, statement: Statement, language: str) -> bool
 SAME_SORT = frozenset("new old last next first same current former previous the a an my our his her their its".split())
 
 
+# "My old phone has 64 GB", "my new phone has 256 GB": both are so.
+CONTRASTS = ({"old", "new"}, {"first", "second"}, {"last", "next"}, {"former", "current"})
+
+
 def _is_of_another_sort(unit: Statement, statement: Statement, form: Form, message: str) -> bool:
     """Return whether both have another word before the same noun, which the other does not have."""
     if form.name in ("update", "slot") or (form.name == "named" and form.strength == 1.0):
@@ -312,6 +316,10 @@ def _is_of_another_sort(unit: Statement, statement: Statement, form: Form, messa
     for head, word in mine.items():
         other = theirs.get(head)
         if other is None or other == word or word in values or other in values:
+            continue
+        if {word, other} in CONTRASTS:
+            return True
+        if word in SAME_SORT or other in SAME_SORT:
             continue
         if not has_words(unit.said, word) and not has_words(message, other):
             return True
@@ -327,6 +335,6 @@ def _sorts(statement: Statement, heads: frozenset[str]) -> dict[str, str]:
     for leads, before, word in zip(words, words[1:], words[2:], strict=False):
         head = stem(word, statement.language)
         # A word behind "my" or "in" tells which one; behind "I" it is a verb.
-        if head in heads and leads in little - pronouns and before not in little | SAME_SORT and len(before) > 2:
+        if head in heads and leads in little - pronouns and before not in little and len(before) > 2:
             found[head] = before
     return found

@@ -39,7 +39,7 @@ SHORT_MESSAGE, SHORT_ANSWER = 240, 80
 MOST_UNITS, NEAR_ENOUGH = 10, 2.0
 # Chances from which on the judge bears witness: beside a strong form, a weak one, alone. research/judge prints what
 # they are worth.
-BESIDE_SURE, BESIDE_STRONG, BESIDE_WEAK, BESIDE_CUE, ALONE = 0.3, 0.5, 0.8, 0.95, 0.9
+BESIDE_SURE, BESIDE_STRONG, BESIDE_WEAK, BESIDE_CUE, ALONE = 0.2, 0.33, 0.8, 0.95, 0.9
 # Of two matters that a message may end the better one is meant where it is better by so much.
 MARGIN = 0.2
 # The chance from which on a sentence counts as a statement.

@@ -326,7 +326,7 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin
   return query
-  select x.change_id, case when bool_and(x.is_doubt) then 'doubted' when bool_and(x.changed) then 'changed'
+  select x.change_id, case when bool_and(x.is_doubt) then 'likely' when bool_and(x.changed) then 'changed'
     else 'forgotten' end, min(x.recorded_at),
     min(b.external_id), min(x.by_turn),
     jsonb_agg(jsonb_build_object('session', s.external_id, 'turn', x.turn_index, 'from', x.span_start, 'length',
@@ -339,9 +339,10 @@ begin
   group by x.change_id order by 3 desc, 1;
 end $$;
 comment on function memoir.list_changes(text, boolean) is
-  'Lists what turns changed of earlier turns (changed: shown with a mark), perhaps changed (doubted: shown with what
-was said since) or asked to forget (forgotten), newest first: which turn said so, and which spans of which turns it
-concerns; with p_undone those that were taken back as well. undo_change takes one back. Raises PM001.';
+  'Lists what turns changed of earlier turns (changed: shown with a mark), what they likely changed (likely: nothing
+gives way, both are recalled together) and what they asked to forget (forgotten), newest first: which turn said so, and
+which spans of which turns it concerns; with p_undone those that were taken back as well. undo_change takes one back.
+Raises PM001.';
 
 create or replace function memoir.forget_about(p_user text, p_query text, p_preview boolean default false)
 returns jsonb language plpgsql security definer

@@ -26,13 +26,13 @@ def shown(db: Db, user: str, asked: str = "Is my wife Efua still a midwife in Te
 
 
 def likely(db: Db, user: str) -> list[Any]:
-    return [change for change, kind in table(db, "list_changes", user, columns="change_id, kind") if kind == "doubted"]
+    return [change for change, kind in table(db, "list_changes", user, columns="change_id, kind") if kind == "likely"]
 
 
 def test_both_are_recalled_and_nothing_is_marked(db: Db, user: str) -> None:
     told(db, user, OLD, NEW)
     ((kind, turns, by),) = table(db, "list_changes", user, columns="kind, turns, by_session")
-    assert (kind, by, [turn["session"] for turn in turns]) == ("doubted", "s1", ["s0"])
+    assert (kind, by, [turn["session"] for turn in turns]) == ("likely", "s1", ["s0"])
     text = shown(db, user)
     assert OLD in text and NEW in text and "later" not in text
     call(db, "undo_change", user, str(likely(db, user)[0]))

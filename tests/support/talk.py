@@ -16,8 +16,8 @@ def talk(db: Db, user: str, *sessions: list[str] | str) -> None:
 
 
 def changes(db: Db, user: str) -> list[Any]:
-    """But for doubts, which change nothing."""
-    return [change for change, kind in table(db, "list_changes", user, columns="change_id, kind") if kind != "doubted"]
+    """But for likely ones, which end nothing."""
+    return [change for change, kind in table(db, "list_changes", user, columns="change_id, kind") if kind != "likely"]
 
 
 def memories(db: Db, user: str) -> list[str]:

@@ -70,6 +70,7 @@ def test_the_judge_alone_makes_it_likely() -> None:
     [
         ("My red bike has 21 gears.", "My blue bike has 8 gears."),
         ("My sister lives in Oslo.", "My ex lives in Rome now."),
+        ("My old phone has 64 GB.", "My new phone has 256 GB."),
         ("My left eye has -2.5 dioptres.", "My right eye has -3 dioptres."),
         ("My dentist in Vienna is Dr Moser.", "I moved to Vienna"),
     ],
