@@ -1,0 +1,69 @@
+"""Examines the shipped judge, and changes as the product finds them, on texts of a writer that it has not read.
+
+    .local/venv/bin/python -m research.judge.exam d [--list]
+
+Each block's statement is read beside each of its later messages, alone. Prints how often the judge says rightly that a statement is over,
+what is found certain and likely by both witnesses, and how often it knows what a request to forget means. --list prints what is wrongly
+certain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from .texts import MARKS, TEXTS, read_blocks
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "plpython"))
+SAID = datetime(2026, 5, 4, 9, tzinfo=UTC)
+OVER = "!-~"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("writer", nargs="+", help="a folder of research/judge/texts")
+    parser.add_argument("--list", action="store_true", help="print what is wrongly certain")
+    options = parser.parse_args()
+    from pg_memoir_language.changes import Earlier, find_changes
+    from pg_memoir_server.judge import Judge
+
+    judge = Judge()
+    for writer in options.writer:
+        blocks = [b for path in sorted((TEXTS / writer).glob("blocks*.txt")) for b in read_blocks(path, writer)]
+        pairs = [(b.old, text, mark) for b in blocks for mark, text in b.later if mark in MARKS]
+        over = np.array(judge.over([(old, text) for old, text, _ in pairs]))
+        truth = np.array([mark in OVER for _, _, mark in pairs])
+        print(f"{writer}: {len(pairs)} pairs, in {truth.sum()} the statement is over")
+        for limit in (0.5, 0.8, 0.9):
+            told = over >= limit
+            right = (told & truth).sum()
+            print(f"  judge at {limit}: precision {right / max(1, told.sum()):.2f}, recall {right / truth.sum():.2f}")
+        found: Counter[tuple[str, bool]] = Counter()
+        for (old, text, _), is_over in zip(pairs, truth, strict=True):
+            grades = {
+                c.grade for c in find_changes(text, SAID, "english", [Earlier(old, "english", SAID, None, True)], judge)
+            }
+            grade = "certain" if "certain" in grades else "likely" if grades else "none"
+            found[grade, bool(is_over)] += 1
+            if options.list and grade == "certain" and not is_over:
+                print(f"  wrong: {old} → {text}")
+        for grade in ("certain", "likely"):
+            right, wrong = found[grade, True], found[grade, False]
+            print(f"  {grade}: {right} of {truth.sum()} that are over, {wrong} of {(~truth).sum()} others")
+        asked = [(b.old, text, mark == "x") for b in blocks for mark, text in b.later if mark in "xX"]
+        if asked:
+            told = np.array(judge.targets([(old, text) for old, text, _ in asked])) >= 0.6
+            meant = np.array([is_meant for _, _, is_meant in asked])
+            right = (told & meant).sum()
+            print(
+                f"  targets: {len(asked)}, precision {right / max(1, told.sum()):.2f}, recall {right / meant.sum():.2f}"
+            )
+
+
+if __name__ == "__main__":
+    main()
