@@ -36,7 +36,7 @@ class Judge(Protocol):
 
 LONGEST_TEXT = 4000
 SHORT_MESSAGE, SHORT_ANSWER = 240, 80
-MOST_UNITS, NEAR_ENOUGH = 10, 2.0
+MOST_UNITS = 10
 # Chances from which on the judge bears witness: beside a strong form, a weak one, alone. research/judge prints what
 # they are worth.
 BESIDE_SURE, BESIDE_STRONG, BESIDE_WEAK, BESIDE_CUE, ALONE = 0.2, 0.33, 0.8, 0.95, 0.9
@@ -200,10 +200,7 @@ def _judged(
             Candidate(of, unit, statement, find_form(unit, statement, window.text, one.turns_before), None, near)
             for statement in window.statements
         ]
-        best = max(formed, key=_strength)
-        # One word in common, and nothing else, is not worth the judge's time.
-        if best.form or near >= NEAR_ENOUGH:
-            candidates.append(best)
+        candidates.append(max(formed, key=_strength))
     candidates.sort(key=lambda c: (-(c.form.strength if c.form else 0), -c.near))
     candidates = candidates[:MOST_UNITS]
     if judge and candidates:

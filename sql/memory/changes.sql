@@ -48,14 +48,20 @@ begin
 end $$;
 
 -- Texts of items as the reader takes them, with what finds their place again (unit). p_near: messages near in meaning.
+-- p_with_changed: with what a later turn changed, else that is blanked out.
 create or replace function _memoir.texts_as_read(p_turn _memoir.conversation_history,
-  p_locators _memoir.item_locator[], p_near uuid[], p_most integer)
+  p_locators _memoir.item_locator[], p_near uuid[], p_most integer, p_with_changed boolean)
 returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
   return (
     select coalesce(jsonb_agg(x.text order by x.is_here desc, x.created_at desc, x.item_no), '[]')
     from (
-      select l.session_id = p_turn.session_id as is_here, i.created_at, l.item_no, jsonb_build_object('text', t.body,
+      select l.session_id = p_turn.session_id as is_here, i.created_at, l.item_no, jsonb_build_object('text', case
+        when p_with_changed then t.body else _memoir.without_spans(t.body, array(
+          select int4range(greatest(1, x.span_start - l.span_start + 1), x.span_start + x.span_length - l.span_start + 1)
+          from _memoir.recall_exclusions x where x.user_id = p_turn.user_id and x.session_id = l.session_id
+            and x.turn_index = l.turn_index and x.lifted_at is null and not x.is_doubt
+            and x.span_start < l.span_start + l.span_length and l.span_start < x.span_start + x.span_length)) end,
         'said_at', i.created_at, 'role', i.role, 'turns_before', case when l.session_id = p_turn.session_id
           then p_turn.turn_index - l.turn_index end, 'is_near', coalesce(l.ref_id = any (p_near), false),
         'unit', jsonb_build_object('message_id', l.ref_id, 'session_id', l.session_id, 'turn_index', l.turn_index,
@@ -105,7 +111,7 @@ begin
   return jsonb_build_object('no', p_no, 'text', p_turn.content, 'said_at', p_turn.created_at, 'language', p_language,
     'asked', _memoir.asked_before(p_turn),
     'earlier', _memoir.texts_as_read(p_turn, _memoir.items_before(p_turn, _memoir.query_terms(p_language::regconfig,
-      v_text), '{user}', 12, coalesce(v_near.items, '{}')), v_near.messages, 60),
+      v_text), '{user}', 12, coalesce(v_near.items, '{}')), v_near.messages, 60, false),
     'memories', (select jsonb_agg(jsonb_build_object('id', m.memory_id, 'content', m.content))
       from _memoir.memory_store m where m.user_id = p_turn.user_id and m.state = 'active' and m.slot = any (p_slots)
         and not exists (select from _memoir.memory_sources s where s.user_id = m.user_id and s.item_kind = 'memory'
@@ -128,7 +134,7 @@ begin
         or i.project = any (p_projects)));
   end if;
   return p_request || jsonb_build_object('no', p_request -> 'text_no', 'text', p_turn.content,
-    'earlier', _memoir.texts_as_read(p_turn, v_locators, v_near.messages, 100),
+    'earlier', _memoir.texts_as_read(p_turn, v_locators, v_near.messages, 100, true),
     'memories', (select jsonb_agg(jsonb_build_object('id', m.memory_id, 'content', left(m.content, 2000), 'slot',
         m.slot, 'slot_value', m.slot_value))
       from (select x.* from _memoir.memory_store x where x.user_id = v_user and x.state = 'active'

@@ -9,8 +9,9 @@ from calls import Db, call, persist, table
 
 pytestmark = pytest.mark.usefixtures("little_vectors")
 
-OLD = "my wife Efua is a midwife in Tema"
-NEW = "Efua left the ambulance, she paints boats these days"
+OLD = "I go swimming at the leisure centre with the over-fifties on Friday mornings"
+NEW = "I've changed from the swimming to the chair exercises on the Friday, since the chlorine brought me out in spots"
+CONTENT = "User goes swimming at the leisure centre with the over-fifties on Friday mornings."
 
 
 def told(db: Db, user: str, *messages: str) -> None:
@@ -20,7 +21,7 @@ def told(db: Db, user: str, *messages: str) -> None:
         call(db, "extract_session", user, f"s{n}")
 
 
-def shown(db: Db, user: str, asked: str = "Is my wife Efua still a midwife in Tema?") -> str:
+def shown(db: Db, user: str, asked: str = "Do I go swimming at the leisure centre on Fridays?") -> str:
     content = call(db, "compile_context", user, "asks", asked)[-1]["content"]
     return str(content).rsplit(asked, 1)[0]
 
@@ -42,7 +43,7 @@ def test_both_are_recalled_and_nothing_is_marked(db: Db, user: str) -> None:
 def test_memories_of_both_stay(db: Db, user: str) -> None:
     told(db, user, OLD, NEW)
     states = dict(table(db, "list_memories", user, columns="content, state", p_states=[]))
-    assert states["User's wife Efua is a midwife in Tema."] == "active"
+    assert states[CONTENT] == "active"
 
 
 @pytest.mark.parametrize("hidden", ["forgotten", "secret"])
@@ -50,17 +51,17 @@ def test_what_may_not_be_shown_does_not_come_along(db: Db, user: str, hidden: st
     told(db, user, OLD, NEW)
     assert NEW in shown(db, user)
     if hidden == "forgotten":
-        assert call(db, "forget_about", user, "she paints boats")["outcome"] == "forgotten"
+        assert call(db, "forget_about", user, "the chair exercises")["outcome"] == "forgotten"
     else:
         call(db, "mark_turn", user, "s1", 0, "secret")
     text = shown(db, user)
-    assert "boats" not in text and OLD in text
+    assert "chair" not in text and OLD in text
 
 
 def test_a_certain_change_ends_the_likely_one(db: Db, user: str) -> None:
     told(db, user, OLD, NEW)
     assert likely(db, user)
-    persist(db, user, "s2", "Correction: my wife Efua is not a midwife in Tema any more.", "I see.")
+    persist(db, user, "s2", "I no longer go swimming at the leisure centre.", "I see.")
     call(db, "extract_session", user, "s2")
     assert {kind for (kind,) in table(db, "list_changes", user, columns="kind")} == {"changed"}
     assert "(later changed)" in shown(db, user)
@@ -78,18 +79,18 @@ def standing(db: Db, user: str, word: str) -> str:
 @pytest.mark.parametrize("hidden", [None, "forgotten", "secret"])
 def test_a_line_of_the_profile_stands_with_the_newer_words_both_dated(db: Db, user: str, hidden: str | None) -> None:
     told(db, user, OLD, NEW)
-    line = standing(db, user, "midwife")
-    assert line.startswith("- User's wife Efua is a midwife in Tema. (said on ") and f': "{NEW}")' in line
+    line = standing(db, user, "swimming")
+    assert line.startswith(f"- {CONTENT} (said on ") and f': "{NEW}")' in line
     if hidden == "forgotten":
-        assert call(db, "forget_about", user, "she paints boats")["outcome"] == "forgotten"
+        assert call(db, "forget_about", user, "the chair exercises")["outcome"] == "forgotten"
     elif hidden:
         call(db, "mark_turn", user, "s1", 0, "secret")
     else:
         call(db, "undo_change", user, str(likely(db, user)[0]))
-    assert standing(db, user, "midwife") == "- User's wife Efua is a midwife in Tema."
+    assert standing(db, user, "swimming") == f"- {CONTENT}"
 
 
 def test_a_list_kept_elsewhere_gets_it_with_the_profile(db: Db, user: str) -> None:
     told(db, user, OLD, NEW)
     db.execute("call memoir.run_job('profiles')")
-    assert NEW in call(db, "recall_beside", user, "agent", "What does my wife do?")["text"]
+    assert NEW in call(db, "recall_beside", user, "agent", "Which sport do I do?")["text"]
