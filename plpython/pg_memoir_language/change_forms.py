@@ -167,7 +167,8 @@ def _ended(unit: Statement, statement: Statement, message: str) -> Form | None:
     """The same, denied or over."""
     language = unit.language
     over, denials = choices(language, "over_words"), choices(language, "negations")
-    says_over = over is not None and search(rf"\m(?:{over})", message.lower(), False)
+    # Another sentence may say so of something else.
+    says_over = over is not None and search(rf"\m(?:{over})", statement.sentence.lower(), False)
     # "I won't give up": it goes on.
     goes_on = choices(language, "goes_on")
     if goes_on and search(rf"\m(?:{goes_on})\M", message.lower(), False):

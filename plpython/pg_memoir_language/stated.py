@@ -24,6 +24,7 @@ class Statement:
     length: int
     said: str
     language: str
+    sentence: str
     asked: str = ""
 
     @cached_property
@@ -80,5 +81,5 @@ def _clauses(sentence: Sentence, language: str, is_earlier: bool) -> list[Statem
             choices(language, "conditions") if is_earlier else choices(language, "supposed", "sarcasm", "conditions")
         )
         if search("[[:alpha:]]{2}", said) and not search(supposed, without_month_of_may(plain(said, language))):
-            found.append(Statement(sentence.start + start - 1, length, form, language))
+            found.append(Statement(sentence.start + start - 1, length, form, language, sentence.said))
     return found
