@@ -142,7 +142,13 @@ def _read_request(request: Json) -> Json:
         "outcome": targets.outcome,
         "is_whole": targets.is_whole,
         "units": [
-            {"unit": earlier[of]["unit"], "start": start, "length": length} for of, start, length in targets.spans
+            {
+                "unit": earlier[of]["unit"],
+                "start": start,
+                "length": length,
+                "text": earlier[of]["text"][start - 1 : start - 1 + length],
+            }
+            for of, start, length in targets.spans
         ],
         "memories": [known[number]["id"] for number in targets.memories],
         "values": list(targets.values),

@@ -56,7 +56,7 @@ begin
     p_by, p_config));
   if v_old <> '{}' then
     if p_change.remainder is not null then
-      perform _memoir.keep_rest(v_old[1], p_change, v_change, p_by, p_config);
+      perform _memoir.keep_rest(v_user, v_old[1], p_change, v_change, p_by, p_config);
     end if;
     if v_new is not null then
       perform _memoir.supersede(v_user, v_old, v_new, p_by, 'changed in conversation', v_now);
@@ -72,14 +72,16 @@ end $$;
 -- The memory that was made of the words that change something, or of their turn.
 create or replace function _memoir.made_of(p_turn _memoir.conversation_history, p_change _memoir.found_change,
   p_old uuid[])
-returns uuid language sql stable set plan_cache_mode = force_custom_plan as $$
-  select m.memory_id from _memoir.memory_sources s join _memoir.memory_store m on m.user_id = p_turn.user_id
-    and m.memory_id = s.item_id and m.state = 'active'
-  where s.user_id = p_turn.user_id and s.source_kind = 'turn' and s.source_id = p_turn.message_id
-    and s.item_kind = 'memory' and m.memory_id <> all (p_old)
-  order by (s.span_start < p_change.span_start + p_change.span_length
-    and p_change.span_start < s.span_start + s.span_length) desc nulls last, m.recorded_at desc, m.memory_id limit 1
-$$;
+returns uuid language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  return (
+    select m.memory_id from _memoir.memory_sources s join _memoir.memory_store m on m.user_id = p_turn.user_id
+      and m.memory_id = s.item_id and m.state = 'active'
+    where s.user_id = p_turn.user_id and s.source_kind = 'turn' and s.source_id = p_turn.message_id
+      and s.item_kind = 'memory' and m.memory_id <> all (p_old)
+    order by (s.span_start < p_change.span_start + p_change.span_length
+      and p_change.span_start < s.span_start + s.span_length) desc nulls last, m.recorded_at desc, m.memory_id limit 1);
+end $$;
 
 -- Makes a memory of the words that change something; null where the door refuses it.
 create or replace function _memoir.note_change(p_session _memoir.sessions, p_turn _memoir.conversation_history,
@@ -106,17 +108,15 @@ begin
 end $$;
 
 -- What remains of a memory of which an item ended, as a memory that counts as the old one did.
-create or replace function _memoir.keep_rest(p_old uuid, p_change _memoir.found_change, p_by_change uuid, p_by text,
+create or replace function _memoir.keep_rest(p_user_id uuid, p_old uuid, p_change _memoir.found_change, p_by_change uuid, p_by text,
   p_config jsonb)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_unit _memoir.said_unit := p_change.unit; v_old _memoir.memory_store; v_session _memoir.sessions;
   v_turn _memoir.conversation_history; v_memory _memoir.memory_store;
 begin
-  select h.* into v_turn from _memoir.search_items i join _memoir.conversation_history h on h.user_id = i.user_id
-    and h.session_id = i.session_id and h.recorded_at = i.recorded_at and h.message_id = i.ref_id
-  join _memoir.memory_store m on m.memory_id = p_old and m.user_id = i.user_id
-  where i.ref_id = v_unit.message_id and i.kind = 't' limit 1;
+  select h.* into v_turn from _memoir.conversation_history h where h.user_id = p_user_id
+    and h.session_id = v_unit.session_id and h.recorded_at = v_unit.recorded_at and h.message_id = v_unit.message_id;
   select * into v_old from _memoir.memory_store where user_id = v_turn.user_id and memory_id = p_old;
   select * into v_session from _memoir.sessions where user_id = v_turn.user_id and session_id = v_turn.session_id;
   v_memory := v_old;
@@ -230,18 +230,16 @@ begin
   if p_result ->> 'outcome' is distinct from 'clear' then
     return jsonb_build_object('outcome', coalesce(p_result ->> 'outcome', 'nothing'));
   end if;
-  v_units := array(select _memoir.unit_of(u.unit, u.start, u.length)
-    from jsonb_to_recordset(p_result -> 'units') u(unit jsonb, start integer, length integer));
+  v_units := array(select _memoir.unit_of(u.unit, u.start, u.length, u.text)
+    from jsonb_to_recordset(p_result -> 'units') u(unit jsonb, start integer, length integer, text text));
   v_units := v_units || array(select e from unnest(v_units) u, unnest(_memoir.echoes_of(u, v_values, p_turn)) e);
   v_memories := array(select m from unnest(_memoir.memories_from(v_user, v_units)) m
     union select jsonb_array_elements_text(p_result -> 'memories')::uuid);
   v_shown := jsonb_build_object('turns', (select coalesce(jsonb_agg(jsonb_build_object('session', s.external_id, 'turn',
-      u.turn_index, 'text', substr(h.content, u.span_start, u.span_length)) order by u.created_at, u.turn_index,
+      u.turn_index, 'text', u.said) order by u.created_at, u.turn_index,
         u.span_start), '[]')
       from (select distinct on (x.message_id, x.span_start) x.* from unnest(v_units) x) u
-      join _memoir.sessions s on s.user_id = v_user and s.session_id = u.session_id
-      join _memoir.conversation_history h on h.user_id = v_user and h.session_id = u.session_id
-        and h.recorded_at = u.recorded_at and h.message_id = u.message_id),
+      join _memoir.sessions s on s.user_id = v_user and s.session_id = u.session_id),
     'memories', (select coalesce(jsonb_agg(jsonb_build_object('memory_id', m.memory_id, 'content', m.content)
       order by m.recorded_at, m.memory_id), '[]') from _memoir.memory_store m where m.user_id = v_user
       and m.memory_id = any (v_memories)));

@@ -78,7 +78,7 @@ create or replace function _memoir.near_text(p_user_id uuid, p_text text, p_conf
   out messages uuid[])
 language plpgsql stable as $$
 declare
-  v_model _memoir.embedding_models; v_vector halfvec;
+  v_model _memoir.embedding_models; v_vector halfvec; v_near record;
 begin
   items := '{}';
   messages := '{}';
@@ -86,19 +86,23 @@ begin
   if not found then return; end if;
   v_vector := (_memoir.query_vector(p_config, p_text, null)).vector;
   if v_vector is not null then
-    select n.items, n.messages into items, messages
-    from _memoir.near_turns(p_user_id, p_config, v_vector, v_model.model_id) n;
+    v_near := _memoir.near_turns(p_user_id, p_config, v_vector, v_model.model_id);
+    items := v_near.items;
+    messages := v_near.messages;
   end if;
 end $$;
 
 -- Returns the question with which the assistant ended before a turn.
 create or replace function _memoir.asked_before(p_turn _memoir.conversation_history)
-returns text language sql stable set plan_cache_mode = force_custom_plan as $$
-  select btrim((regexp_match(right(h.content, 400), '([^.!?\n]{4,200}[?？])["”'')]*\s*$'))[1])
-  from _memoir.conversation_history h
-  where h.user_id = p_turn.user_id and h.session_id = p_turn.session_id and h.turn_index = p_turn.turn_index - 1
-    and h.recorded_at between p_turn.recorded_at - interval '1 day' and p_turn.recorded_at and h.role = 'assistant'
-$$;
+returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  return (
+    select btrim((regexp_match(right(h.content, 400), '([^.!?\n]{4,200}[?？])["”'')]*\s*$'))[1])
+    from _memoir.conversation_history h
+    where h.user_id = p_turn.user_id and h.session_id = p_turn.session_id and h.turn_index = p_turn.turn_index - 1
+      and h.recorded_at between p_turn.recorded_at - interval '1 day' and p_turn.recorded_at
+      and h.role = 'assistant');
+end $$;
 
 -- A turn that states something, with what its speaker said before that has to do with it (words in common, near in
 -- meaning, or the last turns of the session), and memories without a turn that hold one of its slots.
@@ -156,11 +160,11 @@ returns jsonb language sql stable as $$
 $$;
 
 -- Returns a span of a text that the reader was given, as it handed it back.
-create or replace function _memoir.unit_of(p_unit jsonb, p_start integer, p_length integer)
+create or replace function _memoir.unit_of(p_unit jsonb, p_start integer, p_length integer, p_said text)
 returns _memoir.said_unit language sql immutable as $$
   select ((p_unit ->> 'message_id')::uuid, (p_unit ->> 'session_id')::uuid, (p_unit ->> 'turn_index')::integer,
     (p_unit ->> 'recorded_at')::timestamptz, (p_unit ->> 'created_at')::timestamptz,
-    (p_unit ->> 'role')::_memoir.turn_role, (p_unit ->> 'span_start')::integer + p_start - 1, p_length, null, null,
+    (p_unit ->> 'role')::_memoir.turn_role, (p_unit ->> 'span_start')::integer + p_start - 1, p_length, p_said, null,
     false)::_memoir.said_unit
 $$;
 
@@ -169,7 +173,7 @@ create or replace function _memoir.changes_read(p_results jsonb)
 returns _memoir.turn_changes[] language sql immutable as $$
   select array(
     select ((t ->> 'no')::integer, (t ->> 'is_judged')::boolean, array(
-        select (c.by_start, c.by_length, c.content, _memoir.unit_of(c.unit, c.start, c.length),
+        select (c.by_start, c.by_length, c.content, _memoir.unit_of(c.unit, c.start, c.length, null),
           array(select jsonb_array_elements_text(c.olds)), c.grade, c.chance, c.remainder)::_memoir.found_change
         from jsonb_to_recordset(t -> 'changes') c(unit jsonb, start integer, length integer, by_start integer,
           by_length integer, content text, grade text, chance real, olds jsonb, remainder text)),

@@ -212,7 +212,7 @@ begin
     '{assistant}', 8);
   return array(
     select (l.ref_id, l.session_id, l.turn_index, l.recorded_at, i.created_at, i.role, l.span_start + m.span_start - 1,
-      m.span_length, null, null, false)::_memoir.said_unit
+      m.span_length, substr(t.body, m.span_start, m.span_length), null, false)::_memoir.said_unit
     from _memoir.texts_at(p_turn.user_id, v_locators, 'secret') t
     join unnest(v_locators) l on l.item_no = t.item_no
     join _memoir.search_items i on i.user_id = p_turn.user_id and i.item_no = l.item_no

@@ -125,8 +125,9 @@ end $$;
 -- it is over: both stay.
 create or replace function _memoir.still_holds(p_user_id uuid, p_found _memoir.extracted,
   p_read _memoir.turn_changes[])
-returns boolean language sql stable set plan_cache_mode = force_custom_plan as $$
-  select exists (
+returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  return exists (
     select from unnest(p_read) r join _memoir.memory_store m on m.user_id = p_user_id
       and m.slot = _memoir.normalise(p_found.slot) and m.state = 'active'
       and m.slot_value is distinct from _memoir.normalise(p_found.slot_value)
@@ -134,8 +135,8 @@ returns boolean language sql stable set plan_cache_mode = force_custom_plan as $
       and not exists (select from unnest(r.changes) c join _memoir.memory_sources s on s.user_id = p_user_id
         and s.item_kind = 'memory' and s.item_id = m.memory_id and s.source_kind = 'turn'
         and s.source_id = (c.unit).message_id and s.span_start < (c.unit).span_start + (c.unit).span_length
-        and (c.unit).span_start < s.span_start + s.span_length where c.grade = 'certain'))
-$$;
+        and (c.unit).span_start < s.span_start + s.span_length where c.grade = 'certain'));
+end $$;
 
 -- Hands what was found to the door. The caller holds the user's lock; the month of the admission log is made. What was
 -- extracted from a span before is not extracted again, whatever became of it; p_replace: what rules made of it goes on

@@ -235,6 +235,8 @@ create or replace function _memoir.claimed_turns(p_work _memoir.work_items, out 
   out counters _memoir.session_counters, out config jsonb, out turns _memoir.conversation_history[],
   out through integer)
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_batch record;
 begin
   select * into session from _memoir.sessions s where s.user_id = p_work.user_id
     and s.session_id = p_work.dedup_key::uuid;
@@ -243,8 +245,9 @@ begin
   turns := '{}';
   if counters.extracted_through is distinct from (p_work.payload ->> 'from')::integer then return; end if;
   config := _memoir.config(p_work.user_id, session.settings);
-  select b.turns, b.through into turns, through
-  from _memoir.batch_to_read(counters, config, (p_work.payload ->> 'limit')::integer) b;
+  v_batch := _memoir.batch_to_read(counters, config, (p_work.payload ->> 'limit')::integer);
+  turns := v_batch.turns;
+  through := v_batch.through;
 end $$;
 
 create or replace function memoir.turns_context(p_work bigint, p_lease uuid, p_reading jsonb)

@@ -15,7 +15,7 @@ from calls import set_clock
 from catalog import describe, differences
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, all_routines, values_for
-from servers import apply, complete, connect, database, environment_of, fresh_server
+from servers import add_python, apply, complete, connect, database, environment_of, fresh_server
 
 LEAVES = """
     select c.relname, c.relpersistence::text, t.table_name::text, t.by_month, t.unlogged, c.reloptions
@@ -482,6 +482,7 @@ def parted(server_dsn: str) -> Iterator[str]:
     """Eight parts, and a year of months beside the one that is written to."""
     with database(server_dsn) as dsn:
         assert apply(dsn, 8) == ""
+        add_python(dsn)
         with connect(dsn) as db:
             set_clock(db, "2026-05-05T00:00:00Z")
             db.execute("call memoir.ensure_partitions(0)")

