@@ -71,6 +71,8 @@ def _branch(record: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 def _chatgpt_text(content: Any, path: str) -> str:
     """What a message says; pictures and files as a mark."""
+    if content is None:
+        return ""
     if not isinstance(content, dict):
         raise FieldError(f"{path}.content", f"is a {type(content).__name__}, an object is needed")
     kind = content.get("content_type")

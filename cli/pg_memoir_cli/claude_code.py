@@ -1,7 +1,8 @@
 """Transcripts of Claude Code (one JSON object a line, one file a session) → OpenAI messages.
 
 Blocks of one answer stand on lines of their own, with results of parallel calls between them: they are put together by
-the answer's id. What sub-agents said, notes of the program and thinking are left out.
+the answer's id. Each line names the one before it: where the person went back and wrote something else, only the way
+that was taken last is read. What sub-agents said, notes of the program, its summaries and thinking are left out.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 from pg_memoir.types import Message
 
 _NO_RESULT = "[no result was recorded]"
+# Marks of what neither the person nor the assistant said.
+_NOTES = ("isSidechain", "isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
 
 
 def is_entry(record: Any) -> bool:
@@ -20,14 +23,21 @@ def is_entry(record: Any) -> bool:
     return isinstance(record, dict) and "sessionId" in record and isinstance(record.get("type"), str)
 
 
+def is_note(record: Any) -> bool:
+    """Whether a line may stand in a transcript though it names no session: a snapshot of files, a title."""
+    return isinstance(record, dict) and isinstance(record.get("type"), str) and "messages" not in record
+
+
 def messages(entries: Iterable[dict[str, Any]]) -> list[Message]:
     """The messages of a transcript, each call followed by its result."""
+    entries = list(entries)
+    left = _abandoned(entries)
     said: list[Message] = []
     answers: dict[str, Message] = {}
     results: dict[str, str] = {}
     for entry in entries:
         message = entry.get("message")
-        if not isinstance(message, dict) or entry.get("isSidechain") or entry.get("isMeta"):
+        if not isinstance(message, dict) or any(entry.get(note) for note in _NOTES) or entry.get("uuid") in left:
             continue
         content = message.get("content")
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
@@ -55,6 +65,34 @@ def messages(entries: Iterable[dict[str, Any]]) -> list[Message]:
             for call in message.get("tool_calls", [])
         ]
     return out
+
+
+def _abandoned(entries: list[dict[str, Any]]) -> set[str]:
+    """The lines of ways that were left: of several things that the person typed after the same line, all but the last,
+    and what followed them."""
+    children: dict[str, list[dict[str, Any]]] = {}
+    for entry in entries:
+        if isinstance(entry.get("parentUuid"), str) and isinstance(entry.get("uuid"), str):
+            children.setdefault(entry["parentUuid"], []).append(entry)
+    left: set[str] = set()
+    for siblings in children.values():
+        todo = [entry["uuid"] for entry in siblings if _is_typed(entry)][:-1]
+        while todo:
+            one = todo.pop()
+            if one not in left:
+                left.add(one)
+                todo += [entry["uuid"] for entry in children.get(one, [])]
+    return left
+
+
+def _is_typed(entry: dict[str, Any]) -> bool:
+    message = entry.get("message")
+    if entry["type"] != "user" or not isinstance(message, dict) or any(entry.get(note) for note in _NOTES):
+        return False
+    content = message.get("content")
+    return isinstance(content, str) or any(
+        isinstance(block, dict) and block.get("type") != "tool_result" for block in content or []
+    )
 
 
 def _add_answer(answer: Message, blocks: list[dict[str, Any]]) -> None:

@@ -136,10 +136,17 @@ def _is_lines(path: Path) -> bool:
 
 
 def _is_transcript(lines: list[str]) -> bool:
-    try:
-        return claude_code.is_entry(json.loads(lines[0]))
-    except ValueError:
-        return False
+    """Of a transcript the first lines may be notes without a session."""
+    for line in lines[:50]:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            return False
+        if claude_code.is_entry(record):
+            return True
+        if not claude_code.is_note(record):
+            return False
+    return False
 
 
 def _transcript(lines: list[str], options: _Options) -> Conversation | ConversationError:
@@ -156,8 +163,8 @@ def _transcript(lines: list[str], options: _Options) -> Conversation | Conversat
     messages = claude_code.messages(entries)
     if not messages:
         return where.fail(None, "the transcript holds no message")
-    for place, message in enumerate(messages):
-        _stamp(message, _time(message.get("created_at"), where, f"messages[{place}].created_at"))
+    times = [_time(m.get("created_at"), where, f"messages[{n}].created_at") for n, m in enumerate(messages)]
+    _stamp(messages, times)
     return Conversation(options.name(None, options.stem), str(entries[0]["sessionId"]), messages, where)
 
 
@@ -245,6 +252,7 @@ def _openai(record: Any, number: int, where: Where, options: _Options) -> Conver
         raise where.fail("messages", "a list of messages is needed")
     start = _time(outer.get("created_at", outer.get("create_time")), where, "created_at")
     messages: list[Message] = []
+    times: list[datetime | None] = []
     function_calls = 0
     for place, given in enumerate(outer["messages"]):
         path = f"messages[{place}]"
@@ -261,9 +269,9 @@ def _openai(record: Any, number: int, where: Where, options: _Options) -> Conver
             message["tool_calls"] = [call]
         elif given["role"] == "function":
             message = {"role": "tool", "tool_call_id": f"call_{function_calls}", "content": given.get("content")}
-        own = _time(given.get("created_at", given.get("create_time")), where, f"{path}.created_at")
-        _stamp(message, own or (start + timedelta(seconds=place * TURN_SECONDS) if start else None))
+        times.append(_time(given.get("created_at", given.get("create_time")), where, f"{path}.created_at"))
         messages.append(message)
+    _stamp(messages, times, start)
     prompt, messages = _leading_prompt(messages)
     names = [outer[key] for key in ("session", "session_id", "id") if outer.get(key) not in (None, "")]
     session = str(names[0]) if names else f"conversation-{number}"
@@ -299,10 +307,21 @@ def _time(value: Any, where: Where, path: str) -> datetime | None:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _stamp(message: Message, time: datetime | None) -> None:
-    message.pop("created_at", None)
-    if time is not None:
-        message["created_at"] = time.isoformat()
+def _stamp(messages: list[Message], times: list[datetime | None], start: datetime | None = None) -> None:
+    """Sets each message's time. One without a time follows the message before it, or the conversation's start, and is
+    never later than the next one with a time."""
+    later: list[datetime | None] = []
+    for time in reversed(times):
+        later.append(time or (later[-1] if later else None))
+    before: datetime | None = None
+    for message, own, limit in zip(messages, times, reversed(later), strict=True):
+        time = own or (before + timedelta(seconds=TURN_SECONDS) if before else start or limit)
+        if time and limit and not own:
+            time = min(time, limit)
+        message.pop("created_at", None)
+        if time:
+            message["created_at"] = time.isoformat()
+            before = time
 
 
 # --- ShareGPT: {"id", "conversations": [{"from", "value"}]} ---------------------------------------------------------
@@ -314,8 +333,7 @@ def _sharegpt(record: dict[str, Any], number: int, where: Where, options: _Optio
     except sharegpt.FieldError as error:
         raise where.fail(error.field, error.problem) from None
     start = _time(record.get("created_at"), where, "created_at")
-    for place, message in enumerate(messages):
-        _stamp(message, start + timedelta(seconds=place * TURN_SECONDS) if start else None)
+    _stamp(messages, [None] * len(messages), start)
     prompt, messages = _leading_prompt(messages)
     own_prompt = record.get("system") if isinstance(record.get("system"), str) else None
     session = record.get("id")
@@ -344,10 +362,10 @@ def _read_record(
         found = read(record)
     except sharegpt.FieldError as error:
         raise where.fail(error.field, error.problem) from None
-    messages = []
-    for place, (message, at) in enumerate(found):
-        _stamp(message, _time(at, where, f"messages[{place}]"))
-        messages.append(message)
+    messages = [message for message, _ in found]
+    times = [_time(at, where, f"messages[{place}]") for place, (_, at) in enumerate(found)]
+    start = record.get("create_time", record.get("created_at"))
+    _stamp(messages, times, _time(start, where, "create_time"))
     names = [record[key] for key in ("conversation_id", "id", "uuid") if record.get(key)]
     metadata = {"title": record[titled]} if isinstance(record.get(titled), str) and record[titled] else {}
     if messages:
@@ -380,11 +398,10 @@ def _locomo(record: dict[str, Any], where: Where, options: _Options) -> Iterator
         if not turns:
             continue
         start = _locomo_time(conversation.get(f"{name}_date_time"), where, f"{path}_date_time")
-        messages = []
-        for place, turn in enumerate(turns):
-            message = _locomo_message(turn, conversation, where, f"{path}[{place}]")
-            _stamp(message, start + timedelta(seconds=place * TURN_SECONDS) if start else None)
-            messages.append(message)
+        messages = [
+            _locomo_message(turn, conversation, where, f"{path}[{place}]") for place, turn in enumerate(turns)
+        ]
+        _stamp(messages, [None] * len(messages), start)
         yield Conversation(user, name, messages, where)
 
 

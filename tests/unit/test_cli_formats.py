@@ -1,6 +1,7 @@
 """Files of conversations are told apart by content, read whole, and refused with file, line and field."""
 
 import json
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -407,3 +408,57 @@ def test_transcripts_of_claude_code(tmp_path):
         ("assistant", None, ["t3"]),
         ("tool", "[no result was recorded]", []),
     ]
+
+
+def test_a_transcript_that_went_back(tmp_path):
+    """Of two things that the person typed at the same place the last one is read; summaries by the program are not."""
+    number = 0
+
+    def entry(kind, content, parent=None, **more):
+        nonlocal number
+        number += 1
+        message = {"role": kind, "content": content, "id": f"m{number}"}
+        return {
+            "type": kind, "sessionId": "s", "uuid": f"u{number}", "parentUuid": f"u{parent}" if parent else None,
+            "timestamp": f"2026-03-02T02:45:{number:02}Z", "message": message, **more,
+        }  # fmt: skip
+
+    use = [{"type": "tool_use", "id": "t", "name": "Read", "input": {}}]
+    _, found = read_lines(
+        tmp_path,
+        {"type": "file-history-snapshot", "messageId": "x", "snapshot": {}},
+        entry("user", "When do we deploy?"),
+        entry("assistant", "Tell me.", 1),
+        entry("user", "On Wednesdays.", 2),
+        entry("assistant", "Set to Wednesdays.", 3),
+        entry("user", "On Fridays.", 2),
+        entry("assistant", use, 5),
+        entry("user", [{"type": "tool_result", "tool_use_id": "t", "content": "ok"}], 6),
+        entry("user", "I like Django.", 7, isCompactSummary=True),
+        entry("assistant", "Set to Fridays.", 7),
+    )
+    said = [m["content"] for m in found[0].messages]
+    assert said == ["When do we deploy?", "Tell me.", "On Fridays.", None, "ok", "Set to Fridays."]
+
+
+@pytest.mark.parametrize(
+    ("start", "times", "stamped"),
+    [
+        (1000.0, [None, None], [1000, 1010]),
+        (1000.0, [None, None, 1005.0, None], [1000, 1005, 1005, 1015]),
+        (None, [None, 2000.0], [2000, 2000]),
+        (None, [None, None], [None, None]),
+    ],
+)
+def test_messages_without_a_time(tmp_path, start, times, stamped):
+    """They follow the message before, or the conversation's start, and are never later than the next with a time."""
+    nodes, parent = {}, "root"
+    for place, time in enumerate(times):
+        nodes[f"n{place}"] = _node(parent, "user", f"message {place}", time)
+        parent = f"n{place}"
+    nodes["last"] = {"parent": parent, "message": {"author": {"role": "system"}, "content": None}}
+    path = tmp_path / "conversations.json"
+    path.write_text(json.dumps([_chatgpt(**nodes) | {"create_time": start}]))
+    [conversation] = read_conversations(path).conversations
+    read = [m.get("created_at") for m in conversation.messages]
+    assert [time and datetime.fromisoformat(time).timestamp() for time in read] == stamped
