@@ -122,6 +122,7 @@
 
 -- work: what runs unattended
 \ir work/embedding.sql                 -- items without a vector: claim, store, fail; backfill; the shared embedder
+\ir work/stretches.sql                -- stretches of conversation that a language model reads: what it is shown, what it says
 \ir work/llm.sql                       -- work for a language model: what each kind asks and stores; claim, store, fail, costs
 \ir work/maintenance.sql               -- the jobs merge and flush; what ends by age; backfill; hygiene counts
 \ir work/runs.sql                      -- run_job: the step of each job, its lease and batches, one row per run

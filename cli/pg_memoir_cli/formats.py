@@ -398,9 +398,7 @@ def _locomo(record: dict[str, Any], where: Where, options: _Options) -> Iterator
         if not turns:
             continue
         start = _locomo_time(conversation.get(f"{name}_date_time"), where, f"{path}_date_time")
-        messages = [
-            _locomo_message(turn, conversation, where, f"{path}[{place}]") for place, turn in enumerate(turns)
-        ]
+        messages = [_locomo_message(turn, conversation, where, f"{path}[{place}]") for place, turn in enumerate(turns)]
         _stamp(messages, [None] * len(messages), start)
         yield Conversation(user, name, messages, where)
 

@@ -32,11 +32,6 @@ class Form:
     is_barred: bool = False
 
     @property
-    def is_sure(self) -> bool:
-        """Whether it leaves no room for two: a slot, an update request, an old value by its name."""
-        return self.strength >= 0.95
-
-    @property
     def is_strong(self) -> bool:
         return self.strength >= 0.8
 
@@ -147,7 +142,7 @@ def _value(unit: Statement, statement: Statement, message: str) -> Form | None:
         if cue and cover >= 0.5:
             return Form("value", 0.85, olds)
         if cover >= 0.95 and back >= 0.5:
-            return Form("value", 0.8, olds)
+            return Form("same subject", 0.8, olds)
         if cue and cover >= 0.3:
             return Form("value", 0.6, olds)
     gone, come = theirs.names - mine.names, mine.names - theirs.names
@@ -174,6 +169,9 @@ def _ended(unit: Statement, statement: Statement, message: str) -> Form | None:
     if goes_on and search(rf"\m(?:{goes_on})\M", message.lower(), False):
         return None
     denies = denials is not None and search(rf"\m(?:{denials})\M|n't\M", statement.plain)
+    # "I quit smoking", "no cigarettes for me any more": it says the same again.
+    if over is not None and search(rf"^(?:i|we) (?:[[:alpha:]']+ ){{0,2}}?(?:{over}|sworn off)", unit.plain):
+        return None
     denied_before = denials is not None and search(rf"\m(?:{denials})\M|n't\M", unit.plain)
     cover, back = _covers(unit.content, statement.content)
     if not unit.content.stems & statement.content.stems:
@@ -186,6 +184,14 @@ def _ended(unit: Statement, statement: Statement, message: str) -> Form | None:
         back = 0.5
     if says_over and max(cover, back) >= 0.5:
         return Form("ended", 0.8 if cover >= 0.5 else 0.6)
+    # "Never use emojis", "you can use emojis again".
+    if (
+        denied_before
+        and not denies
+        and cover >= 0.5
+        and search(r"^(?:you (?:can|may)|feel free to)\M.*\magain\M", statement.plain)
+    ):
+        return Form("permitted", 0.9)
     if denies != denied_before and max(cover, back) >= 0.5:
         return Form("denied", 0.8 if max(cover, back) >= 0.9 else 0.6)
     return None
@@ -292,9 +298,14 @@ def _is_of_another(unit: Statement, statement: Statement, language: str) -> bool
     if language == "english":
         if theirs == "self" and search("^(?:she|he|they|her|his|their)\\M", statement.plain):
             return True
-        owner = first_group("^([[:upper:]][[:alpha:]]+)'s ", statement.plain, False)
-        if owner and not has_words(unit.said, owner) and search("^(?:i|we|my|our)\\M", unit.plain):
-            return True
+        # "Priya's flat is", "Callum left giffgaff", "Data team moved to".
+        owner = first_group(
+            "^([[:upper:]][[:alpha:]]+)(?:'s | (?:team )?(?:[[:alpha:]]+ed|left|quit|got|went|sold|gave) )",
+            statement.plain,
+            False,
+        )
+        if owner and stem(owner.lower(), language) in statement.content.stems:
+            return not has_words(unit.said, owner) and search("^(?:i|we|my|our)\\M", unit.plain)
     return False
 
 

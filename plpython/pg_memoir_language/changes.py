@@ -37,17 +37,23 @@ class Judge(Protocol):
 LONGEST_TEXT = 4000
 SHORT_MESSAGE, SHORT_ANSWER = 240, 80
 MOST_UNITS = 10
-# Chances from which on the judge bears witness: beside a strong form, a weak one, alone. research/judge prints what
-# they are worth.
-BESIDE_SURE, BESIDE_STRONG, BESIDE_WEAK, BESIDE_CUE, ALONE = 0.2, 0.33, 0.8, 0.95, 0.9
+# Chances from which on the judge bears witness beside a form, and alone: of what writers it has not read say, nine in ten
+# are right from there on (research/judge/exam.py). An update request and a slot leave little room for doubt.
+BESIDE = {
+    "update": 0.2, "slot": 0.2, "answer": 0.33, "permitted": 0.5, "liking": 0.6, "named": 0.8, "ended": 0.8,
+    "same subject": 0.8, "name": 0.8, "denied": 0.9, "value": 0.93, "cue": 0.97,
+}  # fmt: skip
+ALONE = 0.9
+# From here on it says that a memory's slot is free for another value.
+FREES_SLOT = 0.33
 # Of two matters that a message may end the better one is meant where it is better by so much.
 MARGIN = 0.2
 # The chance from which on a sentence counts as a statement.
 STATES = 0.2
 # Forms that don't say which item of a list they change.
-LOOSE = frozenset({"cue", "value", "name"})
+LOOSE = frozenset({"cue", "value", "same subject", "name"})
 # Forms that end an item of a list and leave the rest.
-ENDING = frozenset({"ended", "denied", "named", "liking"})
+ENDING = frozenset({"ended", "denied", "permitted", "named", "liking"})
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,18 @@ class Earlier:
     said_at: datetime
     turns_before: int | None = None
     is_near: bool = False
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message to read. `asked`: the question that it answers, which says what a short answer is about; `name`: of who
+    says it, where several speak."""
+
+    text: str
+    said_at: datetime
+    language: str
+    asked: str = ""
+    name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -107,18 +125,9 @@ class Candidate:
             return "likely" if form and form.is_strong else None
         if form and form.name in LOOSE and find_remainder(self.unit.said, self.statement.said, self.unit.language):
             return "likely" if chance >= ALONE else None
-        if form and not form.is_barred and chance >= _needed(form):
+        if form and not form.is_barred and chance >= BESIDE[form.name]:
             return "certain"
         return "likely" if chance >= ALONE and not (form and form.is_barred) else None
-
-
-def _needed(form: Form) -> float:
-    """Return the chance that the judge must see beside a form."""
-    if form.is_sure:
-        return BESIDE_SURE
-    if form.is_strong:
-        return BESIDE_STRONG
-    return BESIDE_CUE if form.name == "cue" else BESIDE_WEAK
 
 
 def may_change(text: str, language: str) -> bool:
@@ -127,14 +136,14 @@ def may_change(text: str, language: str) -> bool:
 
 
 def find_changes(
-    text: str, said_at: datetime, language: str, earlier: Sequence[Earlier], judge: Judge | None, asked: str = "",
-    memo: Memo | None = None,
-) -> list[Change]:  # fmt: skip
-    """Return what a message changes of earlier texts in its language, certain ones first. `asked`: the question that it
-    answers, which says what a short answer is about. `memo`: statements of earlier texts, kept from message to message.
+    message: Message, earlier: Sequence[Earlier], judge: Judge | None, memo: Memo | None = None
+) -> list[Change]:
+    """Return what a message changes of earlier texts of its speaker in its language, certain ones first.
 
-    `judge`: None where there is none for the language; then nothing is certain.
+    `judge`: None where there is none for the language; then nothing is certain. `memo`: statements of earlier texts,
+    kept from message to message.
     """
+    text, language = message.text, message.language
     if len(text) > LONGEST_TEXT:
         return []
     memo = {} if memo is None else memo
@@ -149,9 +158,9 @@ def find_changes(
     if not units:
         return []
     changes: list[Change] = []
-    for window in _windows(text, language, asked if len(text) <= SHORT_ANSWER else ""):
+    for window in _windows(text, language, message.asked if len(text) <= SHORT_ANSWER else ""):
         found = _judged(window, units, earlier, judge)
-        changes += _chosen(found, earlier, said_at, window)
+        changes += _chosen(found, earlier, message, window)
     return _once(changes)
 
 
@@ -160,7 +169,7 @@ def find_ended(text: str, memories: Sequence[str], judge: Judge | None) -> list[
     if judge is None or not memories:
         return list(range(len(memories)))
     chances = judge.over([(in_first_person(memory), text[:LONGEST_TEXT]) for memory in memories])
-    return [number for number, chance in enumerate(chances) if chance >= BESIDE_STRONG]
+    return [number for number, chance in enumerate(chances) if chance >= FREES_SLOT]
 
 
 def _windows(text: str, language: str, asked: str = "") -> list[Window]:
@@ -219,19 +228,19 @@ def _strength(candidate: Candidate) -> tuple[float, ...]:
     return (form.strength if form else 0.0, shared)
 
 
-def _chosen(found: Sequence[Candidate], earlier: Sequence[Earlier], said_at: datetime, window: Window) -> list[Change]:
+def _chosen(found: Sequence[Candidate], earlier: Sequence[Earlier], message: Message, window: Window) -> list[Change]:
     """Return changes of one matter: what is certain of several that differ is likely only."""
     certain = [c for c in found if c.grade == "certain"]
     if not certain:
-        return [_change(c, "likely", earlier, said_at, window) for c in found]
+        return [_change(c, "likely", earlier, message, window) for c in found]
     best = max(certain, key=lambda c: (_strength(c), c.chance or 0))
     same = [c for c in certain if c is best or _is_one_matter(c, best)]
     others = [c for c in certain if c not in same]
     rivals = [c for c in others if _strength(c)[0] > _strength(best)[0] - MARGIN and c.of != best.of]
     # What names its old value is meant, whatever else is near.
     if rivals and not (best.form and best.form.name in ("named", "update", "slot")):
-        return [_change(c, "likely", earlier, said_at, window) for c in certain]
-    return [_change(c, "certain", earlier, said_at, window) for c in same]
+        return [_change(c, "likely", earlier, message, window) for c in certain]
+    return [_change(c, "certain", earlier, message, window) for c in same]
 
 
 def _is_one_matter(one: Candidate, other: Candidate) -> bool:
@@ -249,7 +258,7 @@ def _is_one_matter(one: Candidate, other: Candidate) -> bool:
     )
 
 
-def _change(candidate: Candidate, grade: str, earlier: Sequence[Earlier], said_at: datetime, window: Window) -> Change:
+def _change(candidate: Candidate, grade: str, earlier: Sequence[Earlier], message: Message, window: Window) -> Change:
     unit, form = candidate.unit, candidate.form
     rest: Remainder | None = None
     if form and grade == "certain" and form.name in ENDING:
@@ -264,13 +273,14 @@ def _change(candidate: Candidate, grade: str, earlier: Sequence[Earlier], said_a
     return Change(
         candidate.of, start, length, first, last - first, grade,
         form.name if form else None, candidate.chance, form.olds if form else (),
-        _worded(rest.text, earlier[candidate.of].said_at) if rest else None,
-        _worded(without_preamble(candidate.statement.said, unit.language), said_at, candidate.statement.asked),
+        _worded(rest.text, earlier[candidate.of].said_at, message.name) if rest else None,
+        _worded(without_preamble(candidate.statement.said, unit.language), message.said_at, message.name,
+            candidate.statement.asked),
     )  # fmt: skip
 
 
-def _worded(text: str, said_at: datetime, asked: str = "") -> str:
-    """Return a statement of the user as a memory says it, an answer with what was asked."""
+def _worded(text: str, said_at: datetime, name: str | None, asked: str = "") -> str:
+    """Return a statement as a memory says it, of who has a name by it; an answer with what was asked."""
     if asked:
         text = f'{text} (asked "{asked}")'
     rule = {
@@ -281,7 +291,8 @@ def _worded(text: str, said_at: datetime, asked: str = "") -> str:
         "importance": "normal",
         "utility": 0.9,
     }
-    return word_memory(Sentence(1, len(text), text), 1, bare(text), 0, "User", False, said_at, rule).content
+    sentence = Sentence(1, len(text), text)
+    return word_memory(sentence, 1, bare(text), 0, name or "User", name is not None, said_at, rule).content
 
 
 def _once(changes: Sequence[Change]) -> list[Change]:

@@ -168,9 +168,9 @@ def read_turns(turns: Sequence[Turn]) -> Reading:
     languages = [turn.language for turn in turns]
     clauses, requests = [], []
     for number, turn in enumerate(turns, 1):
-        if turn.is_own:
+        if turn.role == "user":
             said = read_clauses(turn.text, turn.language, number)
-            clauses += said
+            clauses += said if turn.name is None else []
             if len(turn.text) <= LONGEST_ASKING:
                 requests += find_requests(said, turn.language)
     asked = [(r.text_no, r.span_start, r.span_start + r.span_length) for r in requests]

@@ -47,7 +47,7 @@ class Extracted:
 @dataclass(frozen=True)
 class Turn:
     """A turn to read: who speaks in which role ("user", "assistant", "tool"; "agent" for an agent in the user's place),
-    when, in which language."""
+    when by their clock, in which language."""
 
     text: str
     role: str
@@ -55,11 +55,6 @@ class Turn:
     said_at: datetime
     language: str
     tool: str | None = None
-
-    @property
-    def is_own(self) -> bool:
-        """Whether a person without a name says it."""
-        return self.role == "user" and self.name is None
 
 
 AHEAD = (
@@ -84,9 +79,7 @@ def word_memory(
     text = without_opening(replace_first("^(no|nope)[,.!;]+ +", "", said))
     is_past = kind != "plan" and not search(AHEAD, form, False)
     # A birthday comes every year.
-    dates = (
-        Resolved(text) if "birthday" in rule["name"] else resolve_dates(text, said_at.astimezone(UTC).date(), is_past)
-    )
+    dates = Resolved(text) if "birthday" in rule["name"] else resolve_dates(text, said_at.date(), is_past)
     text = dates.text[:1].upper() + dates.text[1:]
     # "Went to Ulm": the speaker did.
     if rule["name"] == "did, without saying who":

@@ -54,7 +54,7 @@ def judge(language: str) -> Any:
 
 
 def read_turns(given: str) -> Json:
-    """{"turns": [{"text", "role", "name", "said_at", "tool"}, …]} → {"languages": […], "found": [Extracted, …],
+    """{"turns": [{"text", "role", "name", "said_at", "utc_offset", "tool"}, …]} → {"languages": […], "found": [Extracted, …],
     "requests": [Request, …], "stating": [turn, …]}. Turns count from 1; nothing is found in what a request to forget
     says."""
     turns = [
@@ -62,7 +62,7 @@ def read_turns(given: str) -> Json:
             turn["text"],
             turn["role"],
             turn["name"],
-            datetime.fromisoformat(turn["said_at"]),
+            _said_at(turn),
             spoken_language(turn["text"]),
             turn["tool"],
         )
@@ -77,9 +77,19 @@ def read_turns(given: str) -> Json:
         "stating": [
             number
             for number, turn in enumerate(turns, 1)
-            if turn.is_own and number not in asking and changes.may_change(turn.text, turn.language)
+            if turn.role == "user" and number not in asking and changes.may_change(turn.text, turn.language)
         ],
     }
+
+
+def _said_at(turn: Json) -> datetime:
+    """Return when a turn was said, by its sender's clock where an offset ("+09:00") came with it, else in UTC."""
+    said_at = datetime.fromisoformat(turn["said_at"])
+    try:
+        zone = datetime.strptime((turn["utc_offset"] or "+00").ljust(5, "0"), "%z").tzinfo
+    except ValueError:
+        zone = UTC
+    return said_at.astimezone(zone)
 
 
 def _plain(row: Json) -> Json:
@@ -89,7 +99,8 @@ def _plain(row: Json) -> Json:
 def read_context(given: str) -> Json:
     """What turns change, and what requests mean, beside what was said earlier.
 
-    {"turns": [{"no", "text", "asked", "said_at", "language", "earlier": [{"text", "said_at", "turns_before", "is_near",
+    {"turns": [{"no", "text", "name", "asked", "said_at", "utc_offset",
+    "language", "earlier": [{"text", "said_at", "turns_before", "is_near",
     "unit"}, …], "memories": [{"id", "content"}, …]}, …], "requests": [{"no", "names", "said", "is_all", "language",
     "text", "earlier": [{"text", "role", "unit"}, …], "memories": [{"id", "content", "slot", "slot_value"}, …]}, …]} →
     {"turns": [{"no", "is_judged", "changes": [Change with "unit", …], "ended": [id, …]}, …], "requests": [{"no",
@@ -117,8 +128,9 @@ def _read_changes(turn: Json, memo: changes.Memo) -> Json:
         )
         for one in given
     ]
-    said_at = datetime.fromisoformat(turn["said_at"])
-    found = changes.find_changes(turn["text"], said_at, turn["language"], earlier, told, turn["asked"] or "", memo)
+    said_at = _said_at(turn)
+    message = changes.Message(turn["text"], said_at, turn["language"], turn["asked"] or "", turn["name"])
+    found = changes.find_changes(message, earlier, told, memo)
     memories_given = turn["memories"] or []
     ended = changes.find_ended(turn["text"], [one["content"] for one in memories_given], told)
     return {

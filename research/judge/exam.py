@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("writer", nargs="+", help="a folder of research/judge/texts")
     parser.add_argument("--list", action="store_true", help="print what is wrongly certain")
     options = parser.parse_args()
-    from pg_memoir_language.changes import Earlier, find_changes
+    from pg_memoir_language.changes import Earlier, Message, find_changes
     from pg_memoir_server.judge import Judge
 
     judge = Judge()
@@ -46,7 +46,10 @@ def main() -> None:
         found: Counter[tuple[str, bool]] = Counter()
         for (old, text, _), is_over in zip(pairs, truth, strict=True):
             grades = {
-                c.grade for c in find_changes(text, SAID, "english", [Earlier(old, "english", SAID, None, True)], judge)
+                c.grade
+                for c in find_changes(
+                    Message(text, SAID, "english"), [Earlier(old, "english", SAID, None, True)], judge
+                )
             }
             grade = "certain" if "certain" in grades else "likely" if grades else "none"
             found[grade, bool(is_over)] += 1

@@ -47,8 +47,8 @@ begin
     and i.item_no = any (items));
 end $$;
 
--- Texts of items as the reader takes them, with what finds their place again (unit). p_near: messages near in meaning.
--- p_with_changed: with what a later turn changed, else that is blanked out.
+-- Texts of items as the reader takes them, of the turn's own speaker and of assistants, with what finds their place
+-- again (unit). p_near: messages near in meaning. p_with_changed: with what a later turn changed, else that is blanked out.
 create or replace function _memoir.texts_as_read(p_turn _memoir.conversation_history,
   p_locators _memoir.item_locator[], p_near uuid[], p_most integer, p_with_changed boolean)
 returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
@@ -58,7 +58,8 @@ begin
     from (
       select l.session_id = p_turn.session_id as is_here, i.created_at, l.item_no, jsonb_build_object('text', case
         when p_with_changed then t.body else _memoir.without_spans(t.body, array(
-          select int4range(greatest(1, x.span_start - l.span_start + 1), x.span_start + x.span_length - l.span_start + 1)
+          select int4range(greatest(1, x.span_start - l.span_start + 1),
+            x.span_start + x.span_length - l.span_start + 1)
           from _memoir.recall_exclusions x where x.user_id = p_turn.user_id and x.session_id = l.session_id
             and x.turn_index = l.turn_index and x.lifted_at is null and not x.is_doubt
             and x.span_start < l.span_start + l.span_length and l.span_start < x.span_start + x.span_length)) end,
@@ -70,6 +71,7 @@ begin
       join unnest(p_locators) l on l.item_no = t.item_no
       join _memoir.search_items i on i.user_id = p_turn.user_id and i.item_no = l.item_no
       where length(t.body) <= 4000
+        and (i.role <> 'user' or nullif(btrim(t.name), '') is not distinct from nullif(btrim(p_turn.name), ''))
       order by 1 desc, 2 desc, 3 limit p_most) x);
 end $$;
 
@@ -112,7 +114,8 @@ returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as
 declare
   v_text text := left(p_turn.content, 1000); v_near record := _memoir.near_text(p_turn.user_id, v_text, p_config);
 begin
-  return jsonb_build_object('no', p_no, 'text', p_turn.content, 'said_at', p_turn.created_at, 'language', p_language,
+  return jsonb_build_object('no', p_no, 'text', p_turn.content, 'name', nullif(btrim(p_turn.name), ''),
+    'said_at', p_turn.created_at, 'utc_offset', p_turn.metadata #>> '{sent,utc_offset}', 'language', p_language,
     'asked', _memoir.asked_before(p_turn),
     'earlier', _memoir.texts_as_read(p_turn, _memoir.items_before(p_turn, _memoir.query_terms(p_language::regconfig,
       v_text), '{user}', 12, coalesce(v_near.items, '{}')), v_near.messages, 60, false),

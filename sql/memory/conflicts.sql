@@ -333,7 +333,7 @@ begin
   select user_id, item_kind, p_winner, source_kind, source_id, session_id, turn_index, span_start, span_length, 'merged'
   from _memoir.memory_sources where user_id = p_user_id and item_kind = 'memory' and item_id = p_loser
   on conflict do nothing;
-  perform _memoir.take_aliases(p_user_id, p_winner, aliases) from _memoir.memory_store
+  perform _memoir.take_labels(p_user_id, p_winner, tags, aliases) from _memoir.memory_store
   where user_id = p_user_id and memory_id = p_loser;
 end $$;
 
@@ -450,7 +450,7 @@ begin
     perform _memoir.leave_profile(p_old.user_id, array[p_old.memory_id]);
   end if;
   if p_new.tier > p_old.tier then perform _memoir.stale_profile(p_old.user_id); end if;
-  perform _memoir.take_aliases(p_old.user_id, p_old.memory_id, p_new.aliases);
+  perform _memoir.take_labels(p_old.user_id, p_old.memory_id, p_new.tags, p_new.aliases);
   if p_old.embeddable and not p_new.embeddable then
     delete from _memoir.embeddings e using _memoir.search_items i
     where i.user_id = p_old.user_id and i.ref_id = p_old.memory_id and e.user_id = p_old.user_id

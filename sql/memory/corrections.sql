@@ -177,7 +177,7 @@ declare
   v_old _memoir.memory_store := _memoir.current(p_correction.old); v_made jsonb; v_id uuid;
 begin
   p_correction.old := v_old;
-  v_made := _memoir.say_instead(p_correction, '{}');
+  v_made := _memoir.say_instead(p_correction, null);
   v_id := (v_made ->> 'memory_id')::uuid;
   if v_id <> v_old.memory_id then
     perform _memoir.note_judgement(v_old.user_id, v_id, v_old.memory_id, 'person', 'contradiction', null, null,
@@ -190,8 +190,8 @@ begin
       0);
 end $$;
 
--- Remembers the right value, with the kind and place of the old memory.
-create or replace function _memoir.say_instead(p_correction _memoir.correction, p_tags text[])
+-- Remembers the right value, with the kind and place of the old memory, and the labels of one that it replaces.
+create or replace function _memoir.say_instead(p_correction _memoir.correction, p_replaced _memoir.memory_store)
 returns jsonb language plpgsql as $$
 declare
   v_old _memoir.memory_store := p_correction.old;
@@ -200,7 +200,11 @@ begin
     v_old.category, v_old.importance,
     v_old.project, p_correction.stated_actor, 'correction', p_valid_from => p_correction.valid_from,
       p_valid_to => p_correction.valid_to,
-    p_tags => p_tags, p_slot => case when p_correction.has_slot then v_old.slot end,
+    p_tags => p_replaced.tags, p_aliases => p_replaced.aliases,
+    -- But for what extraction and remember() note there.
+    p_metadata => p_replaced.metadata - '{extracted_by,rule,utility,standing,said_at,event_from,event_to,remainder_of,
+      consolidated,by}'::text[],
+    p_slot => case when p_correction.has_slot then v_old.slot end,
       p_slot_value => p_correction.slot_value,
     p_sensitivity => v_old.sensitivity::text, p_source_turns => p_correction.source_turns,
       p_embedding => p_correction.embedding);
@@ -220,7 +224,7 @@ begin
   p_correction.old := v_old;
   perform _memoir.set_state(v_user, v_ids, 'superseded', v_caller.login, v_reason, null, v_now, v_standing.actor);
   v_kept := _memoir.keep_outside(p_correction);
-  v_made := _memoir.say_instead(p_correction, v_old.tags);
+  v_made := _memoir.say_instead(p_correction, v_old);
   v_new := (v_made ->> 'memory_id')::uuid;
   if v_new is null then
     perform _memoir.fail('PM040', format('a tombstone refuses %s', _memoir.shown(p_correction.content)),

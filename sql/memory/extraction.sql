@@ -104,7 +104,7 @@ begin
   return case when not _memoir.is_memory_tool(v_tool) then coalesce(v_tool, p_turn.name, '') end;
 end $$;
 
--- Returns turns as the package reads them: {"turns": [{"text", "role", "name", "said_at", "tool"}, …]}.
+-- Returns turns as the package reads them: {"turns": [{"text", "role", "name", "said_at", "utc_offset", "tool"}, …]}.
 create or replace function _memoir.turns_as_read(p_turns _memoir.conversation_history[])
 returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
@@ -114,8 +114,8 @@ begin
       -- An agent or a tool may send in the person's place.
       'role', case when t.role = 'tool' then 'tool' when t.role = 'user' and t.actor = 'person' then 'user'
         else 'assistant' end,
-      'name', nullif(btrim(t.name), ''), 'said_at', t.created_at, 'tool', nullif(x.tool, '')) order by t.ordinality),
-      '[]')
+      'name', nullif(btrim(t.name), ''), 'said_at', t.created_at, 'utc_offset', t.metadata #>> '{sent,utc_offset}',
+      'tool', nullif(x.tool, '')) order by t.ordinality), '[]')
     from unnest(p_turns) with ordinality t
     left join lateral (select case when t.role = 'tool'
       then _memoir.tool_of_result(p_turns[t.ordinality]) end) x(tool) on true));
@@ -184,10 +184,14 @@ begin
     v_memory.written_by := p_by;
     v_memory.aliases := '{}'; v_memory.tags := '{}';
     v_memory.metadata := jsonb_strip_nulls(jsonb_build_object('extracted_by', p_made_by, 'rule', v_found.rule,
-      'utility', round(v_found.utility::numeric, 2), 'standing', nullif(coalesce(v_found.standing, false), false),
+      'utility', round(v_found.utility::numeric, 2),
+      -- In other words it goes on standing.
+      'standing', nullif(coalesce(v_found.standing, false) or exists (select from _memoir.memory_store m
+        where m.user_id = v_turn.user_id and m.memory_id = any (v_before)
+          and (m.metadata ->> 'standing')::boolean), false),
       'said_at', v_turn.created_at, 'event_from', v_found.event_from, 'event_to', v_found.event_to));
     -- One who has left is nowhere: the slot is emptied only if it holds what is left.
-    if v_found.rule = 'no longer' then
+    if v_found.rule = 'no longer' and p_config ->> 'llm_provider' = 'none' then
       v_gone := regexp_match(substr(v_turn.content, v_found.span_start, v_found.span_length),
         '\m(live|living|work|working|left|quit)(?: +(?:in|at|for))? +([[:upper:]][[:alnum:]''-]+(?: '
           '[[:upper:]][[:alnum:]''-]+){0,3})');

@@ -55,7 +55,9 @@ create or replace function _memoir.store_reading(p_session _memoir.sessions, p_c
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_session.user_id; v_locked _memoir.session_counters; v_counts jsonb := '{}';
-  v_read _memoir.turn_changes[] := _memoir.changes_read(p_results); v_found _memoir.extracted[]; i integer;
+  v_has_model boolean := p_config ->> 'llm_provider' <> 'none'; v_found _memoir.extracted[]; i integer;
+  -- Where a model reads what was said, rules end nothing: what they find is provisional.
+  v_read _memoir.turn_changes[] := case when v_has_model then '{}' else _memoir.changes_read(p_results) end;
 begin
   perform _memoir.ensure_month(v_user, memoir.now());
   -- The session's counters, then the user's, as everywhere.
@@ -73,7 +75,8 @@ begin
     elsif not _memoir.try_lock(v_user) then
       return null;
     end if;
-    v_found := array(select jsonb_populate_record(null::_memoir.extracted, e.one)
+    v_found := array(select jsonb_populate_record(null::_memoir.extracted, case when v_has_model
+        then e.one - 'slot' - 'slot_value' else e.one end)
       from jsonb_array_elements(p_reading -> 'found') with ordinality e(one, o) order by e.o);
     v_counts := _memoir.enter_found(p_session, p_turns, v_found, p_by, 'rules 1', false, p_config, v_read);
     -- Few turns ask for anything or change anything.
@@ -89,8 +92,7 @@ begin
   end if;
   update _memoir.session_counters set extracted_through = p_through
   where user_id = v_user and session_id = p_session.session_id and extracted_through <> p_through;
-  -- A model may find more, and say it better.
-  if p_config ->> 'llm_provider' <> 'none' and p_turns <> '{}' then
+  if v_has_model and p_turns <> '{}' then
     perform _memoir.enqueue('extract', v_user, format('%s:%s', p_session.session_id, p_counters.extracted_through),
       jsonb_build_object('session_id', p_session.session_id, 'from', p_counters.extracted_through, 'to', p_through));
   end if;

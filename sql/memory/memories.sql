@@ -263,7 +263,7 @@ begin
   v_memory.local_to := case when not v_global then coalesce(p_session.session_id, _memoir.no_session()) end;
   v_memory.scope := case when v_global then 'global' else 'local' end;
   -- What was remembered without a slot has the one that its words tell.
-  if v_memory.slot is null and v_global and coalesce(v_memory.metadata ->> 'extracted_by', '') not like 'rules %'
+  if v_memory.slot is null and v_global and not v_memory.metadata ? 'extracted_by'
     and v_memory.type in ('fact', 'preference', 'instruction', 'profile') then
     select * into v_slot from _memoir.read_statement(v_memory.content, p_config);
     v_memory.slot := v_slot.slot;

@@ -443,14 +443,17 @@ begin
   return v_first;
 end $$;
 
--- A memory that was stated again takes on the names that were given then: it is indexed anew. Its vectors, of the
--- content alone, stay.
-create or replace function _memoir.take_aliases(p_user_id uuid, p_memory_id uuid, p_aliases text[])
+-- A memory that was stated again takes on the tags and the other names that were given then. With another name it is
+-- indexed anew; its vectors, of the content alone, stay.
+create or replace function _memoir.take_labels(p_user_id uuid, p_memory_id uuid, p_tags text[], p_aliases text[])
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_memory _memoir.memory_store; v_old _memoir.search_items[]; v_vectors _memoir.embeddings[]; v_numbers integer[];
   v_first integer;
 begin
+  update _memoir.memory_store m set tags = m.tags || array(select distinct t from unnest(p_tags) t
+    where t <> all (m.tags) order by t)
+  where m.user_id = p_user_id and m.memory_id = p_memory_id and not p_tags <@ m.tags;
   update _memoir.memory_store m set aliases = m.aliases || array(select distinct a from unnest(p_aliases) a
     where a <> all (m.aliases) order by a)
   where m.user_id = p_user_id and m.memory_id = p_memory_id and not p_aliases <@ m.aliases returning * into v_memory;

@@ -164,6 +164,11 @@ begin
       'logprobs')
     and value is distinct from v_rebuilt -> key
     and not (key = 'content' and v_message.role = 'user');
+  -- "Yesterday" is meant by the sender's clock.
+  if v_message.created_at is not null and p_json ->> 'created_at' ~ '.{10}[-+][0-9:]*[1-9][0-9:]*$' then
+    v_message.extra := coalesce(v_message.extra, '{}')
+      || jsonb_build_object('utc_offset', substring(p_json ->> 'created_at' from '.{10}([-+][0-9:]+)$'));
+  end if;
   -- Log probabilities are many times the text: what they tell is kept.
   if p_json ? 'logprobs' then
     v_message.extra := nullif(coalesce(v_message.extra, '{}') || _memoir.noted_entropy(p_where || '.logprobs',

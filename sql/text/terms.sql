@@ -20,6 +20,21 @@ begin
     'g') m;
 end $$;
 
+-- Codes with a hyphen and a digit, which people also write without it or by a part: E-2047 as e2047, HRN-7731 and
+-- 555-0142 also as 7731 and 0142 (p_with_parts: three digits or more). Days, and ranges of small numbers, are none.
+create or replace function _memoir.code_words(p_text text, p_with_parts boolean)
+returns text[] language plpgsql immutable as $$
+begin
+  return array(
+    select distinct w from (
+      select lower(m[1]) as code from regexp_matches(p_text,
+        '(?<![[:alnum:]-])([[:alnum:]]+(?:-[[:alnum:]]+)+)(?![[:alnum:]-])', 'g') m) c
+    cross join lateral (
+      select replace(code, '-', '') union all
+      select part from unnest(string_to_array(code, '-')) part where p_with_parts and part ~ '^\d{3,}$') x(w)
+    where code ~ '\d' and code !~ '^\d{4}-\d\d(-\d\d)?$|^\d{1,2}(-\d{1,2})+$' and length(w) between 3 and 40);
+end $$;
+
 -- A text of a language without a stemmer, its words cut to what they have in common in most of their forms.
 create or replace function _memoir.stemmed(p_text text, p_language smallint)
 returns text language plpgsql immutable as $$
@@ -42,6 +57,9 @@ begin
     v_words := v_words || strip(to_tsvector(v_config, coalesce(v_parts, '')))
       || array_to_tsvector(array(select distinct left(w, 200)
         from unnest(string_to_array(lower(coalesce(v_wholes, '')), ' ')) w where w <> ''));
+  end if;
+  if p_text ~ '[[:alnum:]]-\d|\d-[[:alnum:]]' then
+    v_words := v_words || array_to_tsvector(_memoir.code_words(p_text, true));
   end if;
   -- Without a stemmer they are plain already.
   if v_config <> p_config and (v_config <> 'pg_catalog.simple'::regconfig
@@ -77,6 +95,9 @@ begin
     v_own := v_own || to_tsvector(config, coalesce(v_parts, ''));
   end if;
   terms := coalesce(tsvector_to_array(v_own), '{}') || coalesce(string_to_array(lower(v_wholes), ' '), '{}');
+  if v_query ~ '[[:alnum:]]-\d|\d-[[:alnum:]]' then
+    terms := terms || array(select w from unnest(_memoir.code_words(v_query, false)) w where w <> all (terms));
+  end if;
   common := '{}';
   forms := '{}';
   of := '{}';

@@ -134,91 +134,8 @@ begin
   return 1;
 end $$;
 
--- extract: turns that rules have been over already. dedup_key is session and first turn, payload {"session_id",
--- "from", "to"}.
-
-create or replace function _memoir.turns_of_work(p_work _memoir.work_items)
-returns _memoir.conversation_history[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_counters _memoir.session_counters; v_from integer := (p_work.payload ->> 'from')::integer;
-  v_user uuid := p_work.user_id;
-  v_session uuid := (p_work.payload ->> 'session_id')::uuid; v_marks jsonb := _memoir.marks(v_user, v_session);
-begin
-  select * into v_counters from _memoir.session_counters where user_id = v_user and session_id = v_session;
-  if not found then return '{}'; end if;
-  -- A span that is out of recall takes its whole turn with it, and what is private is not sent out.
-  return array(select t from unnest(_memoir.turns_to_extract(v_counters, v_from,
-    (p_work.payload ->> 'to')::integer - v_from)) t
-    where _memoir.sensitivity_now(t.sensitivity, t.turn_index, v_marks) = 'normal'
-      and not exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = v_session
-      and x.turn_index = t.turn_index and x.lifted_at is null and not x.is_doubt)
-    order by t.turn_index);
-end $$;
-
-create or replace function _memoir.extract_input(p_work _memoir.work_items)
-returns jsonb language plpgsql as $$
-begin
-  return (select jsonb_build_object('turns',
-    jsonb_agg(jsonb_build_object('turn', t.turn_index, 'role', t.role, 'who', coalesce(t.name, t.role::text),
-      'date', to_char(t.created_at at time zone 'UTC', 'YYYY-MM-DD, Day'), 'text', left(t.content, 6000))
-        order by t.turn_index))
-    from unnest(_memoir.turns_of_work(p_work)) t having count(*) > 0);
-end $$;
-
--- Each candidate is checked against the turn it quotes: no quote, no memory; and a person's word only where the
--- person's turn says it.
-create or replace function _memoir.extract_store(p_work _memoir.work_items, p_output jsonb, p_made_by text)
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
-declare
-  v_session _memoir.sessions; v_turns _memoir.conversation_history[]; v_turn _memoir.conversation_history; v_item jsonb;
-  v_found _memoir.extracted; v_all _memoir.extracted[] := '{}';
-  v_text_no integer; v_config jsonb; v_counts jsonb; v_from date; v_until date;
-begin
-  perform _memoir.ensure_month(p_work.user_id, memoir.now());
-  select * into v_session from _memoir.sessions where user_id = p_work.user_id
-    and session_id = (p_work.payload ->> 'session_id')::uuid;
-  perform from _memoir.session_counters where user_id = p_work.user_id and session_id = v_session.session_id for update;
-  if not found then return 0; end if;
-  perform from _memoir.user_counters where user_id = p_work.user_id for update;
-  -- Read under the locks: what was forgotten while the model was at it is not among them.
-  v_turns := _memoir.turns_of_work(p_work);
-  v_config := _memoir.config(p_work.user_id, v_session.settings);
-  for v_item in select * from jsonb_array_elements(p_output -> 'memories') loop
-    v_text_no := (select t.ordinality from unnest(v_turns) with ordinality t
-      where t.turn_index = (v_item ->> 'turn')::integer);
-    v_turn := v_turns[v_text_no];
-    v_found := null;
-    v_found.text_no := v_text_no;
-    v_found.span_start := strpos(v_turn.content, v_item ->> 'quote');
-    continue when v_text_no is null or v_found.span_start = 0 or btrim(v_item ->> 'content') = '';
-    v_found.span_length := length(v_item ->> 'quote');
-    v_found.rule := 'model';
-    v_found.content := btrim(v_item ->> 'content');
-    v_found.type := case when v_item ->> 'type' = any (_memoir.known_types()) then v_item ->> 'type' else 'fact' end;
-    v_found.category := case when v_item ->> 'provenance' = 'correction' then 'correction' else v_found.type end;
-    v_found.provenance := case when v_turn.role = 'tool' then 'tool_output' when v_turn.role <> 'user'
-      or v_turn.actor <> 'person' then 'system_inferred'
-      when not _memoir.is_backed(v_found.content, v_turn.content) or v_item ->> 'provenance' in ('tool_output', 'fact')
-        then 'system_inferred'
-      else v_item ->> 'provenance' end;
-    v_found.utility := (v_item ->> 'importance')::real;
-    v_found.importance := case when v_found.utility >= 0.9 then 'critical' when v_found.utility >= 0.7 then 'important'
-      when v_found.utility >= 0.3 then 'normal' else 'minor' end;
-    v_from := (v_item ->> 'valid_from')::date;
-    v_until := (v_item ->> 'valid_until')::date + 1;
-    -- Known from when it was said, even where it is about the future.
-    v_found.valid_from := least(v_turn.created_at, v_from::timestamp at time zone 'UTC');
-    v_found.valid_to := case when v_until::timestamp at time zone 'UTC' > v_found.valid_from
-      then v_until::timestamp at time zone 'UTC' end;
-    v_found.event_from := v_from;
-    v_all := v_all || v_found;
-  end loop;
-  v_counts := _memoir.enter_found(v_session, v_turns, v_all, _memoir.login(), p_made_by, true, v_config);
-  return coalesce((v_counts ->> 'stored')::integer, 0);
-end $$;
-
--- Work that a language model does, where one is configured: claim → commit → call → store. What is handed out are texts
--- without secrets; what comes back is checked against the kind's schema before it is stored, and says which model and
+-- Work that a language model does, where one is configured: claim → commit → call → store. Texts without secrets
+-- are handed out; what comes back is checked against the kind's schema before it is stored, and says which model and
 -- prompt made it.
 
 create or replace function memoir.llm_config()
@@ -319,8 +236,9 @@ begin
   begin
     v_stored := _memoir.llm_store(v_work, p_output, left(p_made_by, 200));
   exception when others then
-    -- Paid for all the same. An answer that can't be used is asked for once more.
-    v_refused := sqlstate = 'PM014';
+    -- Paid for all the same. An answer that can't be used is asked for once more; what stands in a lock's way comes
+    -- back as often as it takes.
+    v_refused := sqlstate not in ('55P03', '40P01', '40001', '57014');
     v_state := _memoir.give_back(v_work, sqlstate || ' ' || sqlerrm, p_final => v_refused
       and v_work.payload ? 'refused');
     if v_refused and v_state = 'ready' then
@@ -333,7 +251,8 @@ begin
   return jsonb_build_object('stored', coalesce(v_stored, 0)) || _memoir.account_call(v_work, p_usage);
 end $$;
 comment on function memoir.store_model_result(bigint, uuid, jsonb, text, jsonb) is
-  'Stores what a model answered for a claimed piece of work, with who made it (model and prompt) and its tokens
+  'Stores what a model answered for a claimed piece of work (of kind extract with the places of its quotes, as located()
+of pg_memoir_server.llm.stretches gives them), with who made it (model and prompt) and its tokens
 ({"prompt_tokens", "completion_tokens"}), and ends the work. Returns {"stored", "tokens", "cost"}, {"failed", "error"}
 when it could not be stored, {"lost"} when the lease had run out. Service, jobs and admin logins only. Raises PM001,
 PM014.';
@@ -348,6 +267,12 @@ begin
   perform _memoir.authorise_worker();
   v_work := _memoir.leased(p_work, p_lease);
   if v_work.work_id is null then return jsonb_build_object('lost', 1); end if;
+  -- What a model can't answer in one piece it can in two: it was cut off, or one turn makes it refuse.
+  if coalesce(p_final, false) and v_work.kind = 'extract' and strpos(p_error, 'cut off') > 0
+     and _memoir.split_stretch(v_work) then
+    return jsonb_build_object('failed', 1, 'error', left(p_error, 1000), 'state', 'split')
+      || _memoir.account_call(v_work, p_usage);
+  end if;
   return jsonb_build_object('failed', 1, 'error', left(p_error, 1000),
       'state', _memoir.give_back(v_work, p_error, least(greatest(p_retry_seconds, 0), 86400), coalesce(p_final, false)))
     || _memoir.account_call(v_work, p_usage);

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from calls import last_run, set_settings
+from pg_memoir_server.llm.stretches import located
 from psycopg.types.json import Jsonb
 from servers import connect
 
@@ -487,7 +488,6 @@ def candidate(turn: int, quote: str, content: str, **more: Any) -> dict[str, Any
         "quote": quote,
         "content": content,
         "type": "fact",
-        "provenance": "user_stated",
         "importance": 0.8,
     } | more
 
@@ -497,7 +497,8 @@ def answered(db: psycopg.Connection, *found: dict[str, Any]) -> dict[str, Any]:
     ((job, lease, kind, given),) = db.execute("select * from memoir.claim_model_calls(10)").fetchall()
     assert kind == "extract"
     done = db.execute(
-        "select memoir.store_model_result(%s, %s, %s, 'm extract.v1')", [job, lease, Jsonb({"memories": list(found)})]
+        "select memoir.store_model_result(%s, %s, %s, 'm extract.v2')",
+        [job, lease, Jsonb(located(given, {"new": list(found)}))],
     ).fetchone()[0]
     assert "failed" not in done, done
     return given | {"stored": done["stored"]}
@@ -529,7 +530,7 @@ def test_a_model_says_better_what_rules_found(db: psycopg.Connection, user: str,
         db, user, "m.content", "m.state::text", "tier", "provenance::text", "m.metadata ->> 'extracted_by'"
     ) == [
         ("User lives in Ulm, just by the minster.", "superseded", 3, "user_stated", "rules 1"),
-        ("The user lives in Ulm by the minster.", "active", 3, "user_stated", "m extract.v1"),
+        ("The user lives in Ulm by the minster.", "active", 3, "user_stated", "m extract.v2"),
     ]
     assert memories(db, user, "valid_from::date", "valid_to::date", where="m.state = 'active'") == [
         (date(2020, 1, 1), date(2100, 1, 1))
@@ -556,9 +557,7 @@ def test_a_model_claims_no_more_than_its_turns_allow(db: psycopg.Connection, use
         candidate(0, "the rent of 900 euros", "The user pays a rent of 900 euros on Mondays."),
         candidate(0, "Tom keeps the keys", "The user's PIN is 4711 and Tom keeps the keys."),  # a number nobody said
         candidate(0, "Tom keeps the keys", "The user secretly hates everybody in Paris."),  # not what the turn says
-        candidate(
-            1, "own a yacht in Monaco", "The user owns a yacht in Monaco.", provenance="correction"
-        ),  # the assistant's word
+        candidate(1, "own a yacht in Monaco", "The user owns a yacht in Monaco."),  # the assistant's word
         candidate(0, "I never said this", "The user likes gold."),
         candidate(7, "rent", "The user pays rent elsewhere."),
     )
@@ -569,7 +568,7 @@ def test_a_model_claims_no_more_than_its_turns_allow(db: psycopg.Connection, use
             db, user, "m.content", "provenance::text", "scope::text", "tier", where="m.metadata ->> 'rule' = 'model'"
         )
     }
-    assert got.pop("The user pays a rent of 900 euros on Mondays.") == ("user_stated", "global", 2)
+    assert got.pop("The user pays a rent of 900 euros on Mondays.") == ("user_stated", "global", 3)
     assert len(got) == 3 and set(got.values()) == {("system_inferred", "local", 1)}
 
 
@@ -591,7 +590,8 @@ def test_model_gets_no_private_text(db: psycopg.Connection, user: str, model: No
     ]
     assert (
         db.execute(
-            "select memoir.store_model_result(%s, %s, %s, 'm extract.v1')", [job, lease, Jsonb({"memories": found})]
+            "select memoir.store_model_result(%s, %s, %s, 'm extract.v2')",
+            [job, lease, Jsonb(located(given, {"new": found}))],
         ).fetchone()[0]["stored"]
         == 1
     )

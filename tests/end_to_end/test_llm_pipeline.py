@@ -84,12 +84,11 @@ def candidate(turn: int, quote: str, content: str, **more: Any) -> dict[str, Any
         "quote": quote,
         "content": content,
         "type": "fact",
-        "provenance": "user_stated",
         "importance": 0.9,
     } | more
 
 
-GOOD = says(memories=[candidate(0, "We keep the boat Brisa in Harstad", "The user keeps the boat Brisa in Harstad.")])
+GOOD = says(new=[candidate(0, "We keep the boat Brisa in Harstad", "The user keeps the boat Brisa in Harstad.")])
 
 
 def kept(db: psycopg.Connection, user: str, columns: str) -> list[tuple]:
@@ -119,7 +118,7 @@ def test_candidates_become_memories(db: psycopg.Connection, user: str, way: tupl
     db.execute("call memoir.run_job('extract')")
     db.execute("select memoir.forget(%s, %s)", [user, kept(db, user, "memory_id")[0][0]])
     found = says(
-        memories=[
+        new=[
             candidate(
                 0,
                 "We keep the boat Brisa in Harstad",
@@ -130,7 +129,7 @@ def test_candidates_become_memories(db: psycopg.Connection, user: str, way: tupl
             candidate(9, "We keep the boat", "The user keeps a boat elsewhere."),  # no such turn
             candidate(0, "I own three yachts", "The user owns three yachts."),  # no such words
             candidate(
-                1, "You want a bigger boat", "The user wants a bigger boat.", provenance="correction", importance=1
+                1, "You want a bigger boat", "The user wants a bigger boat.", importance=1
             ),  # the assistant's word
             candidate(0, "I live in Bergen", "User lives in Bergen."),
         ]
@@ -160,13 +159,13 @@ def test_candidates_become_memories(db: psycopg.Connection, user: str, way: tupl
         user,
         "m.content, m.provenance::text, m.scope::text, m.tier, m.metadata ->> 'extracted_by', m.valid_from::date::text, m.category",
     )
-    assert [row for row in made if row[4] == "priced extract.v1"] == [
+    assert [row for row in made if row[4] == "priced extract.v2"] == [
         (
             "The user keeps the boat Brisa in Harstad.",
             "user_stated",
             "global",
-            2,
-            "priced extract.v1",
+            3,
+            "priced extract.v2",
             "2020-05-01",
             "fact",
         ),
@@ -175,15 +174,15 @@ def test_candidates_become_memories(db: psycopg.Connection, user: str, way: tupl
             "system_inferred",
             "local",
             1,
-            "priced extract.v1",
+            "priced extract.v2",
             made[-1][5],
-            "correction",
+            "fact",
         ),
     ]
-    assert (
-        all("Bergen" not in row[0] and "drawer" not in row[0] for row in made)
-        and {row[:1] for row in made if row[4] == "rules 1"} <= by_rules
-    )
+    # What rules made of turns that the model has read is gone; the private one it has not.
+    assert all("Bergen" not in row[0] for row in made) and {row[0] for row in made if row[4] == "rules 1"} <= {
+        row[0] for row in by_rules if "drawer" in row[0]
+    }
     sources = db.execute(
         """
         select m.content, t.turn_index, substr(t.content, s.span_start, s.span_length) from _memoir.memory_store m join _memoir.users u using (user_id)
@@ -232,7 +231,7 @@ def test_bad_answers_and_busy_servers(db: psycopg.Connection, user: str, way: tu
             assert len(stub.requests) == requests, name
         assert costs(db, f"{user}-{name}") == [(paid * TOKENS, paid * COST, paid * COST)] * 2
         by_model = [
-            row for row in kept(db, f"{user}-{name}", "m.metadata ->> 'extracted_by'") if row == ("priced extract.v1",)
+            row for row in kept(db, f"{user}-{name}", "m.metadata ->> 'extracted_by'") if row == ("priced extract.v2",)
         ]
         assert len(by_model) == (not left), name
         if left:
@@ -274,10 +273,123 @@ def test_a_provider_that_is_down_takes_nothing_with_it(
         use(db, provider, stub.url)
         db.execute("update _memoir.work_items set run_after = now() where kind = 'extract'")
         model()
-    assert waiting(db, "extract") == [] and {
-        ("User is allergic to peanuts.",),
-        ("The user keeps the boat Brisa in Harstad.",),
-    } <= set(kept(db, user, "m.content"))
+    assert waiting(db, "extract") == []
+    assert kept(db, user, "m.content") == [("The user keeps the boat Brisa in Harstad.",)]
+
+
+def said_by_model(new: Any = (), **changes: Any) -> Answer:
+    return says(new=list(new), **changes)
+
+
+def shown(request: dict[str, Any]) -> dict[str, Any]:
+    """What a request shows the model: turns, what was said before, memories by number."""
+    text = request["messages"][-1]["content"]
+    return json.loads(text[text.index("{") : text.rindex("}") + 1])
+
+
+@pytest.mark.parametrize("way", [("openai", "outside")], indirect=True, ids="-".join)
+def test_a_model_reads_in_the_place_of_rules(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
+    """It sees the memories, changes and forgets them by number, and what rules made of the turn goes. undo_change takes it back."""
+    provider, model = way
+    for content in ("User is allergic to nuts and cats.", "User's dentist is Dr Moser.", "User banks with Sparnord."):
+        db.execute("select memoir.remember(%s, %s)", [user, content])
+    persist(db, user, "old", "I live in Bergen.", "Noted.")
+    with STUBS[provider](
+        said_by_model([candidate(0, "i live in  Bergen", "User lives in Bergen.", standing=True)])
+    ) as stub:
+        use(db, provider, stub.url)
+        db.execute("call memoir.run_job('extract')")
+        model()
+        assert [memory["text"] for memory in shown(stub.requests[0])["memories"]] == [
+            "User banks with Sparnord.", "User's dentist is Dr Moser.", "User is allergic to nuts and cats."
+        ]  # fmt: skip
+    persist(
+        db,
+        user,
+        "s",
+        "The cat thing was wrong, no allergy. I’m in Oslo now. Where my money is should not be on file. My red hat is at Ida's.",
+        "Noted.",
+    )
+    answers = []
+
+    def answer(body: dict[str, Any]) -> Answer:
+        ids = {memory["text"]: memory["id"] for memory in shown(body)["memories"]}
+        answers.append(ids)
+        return said_by_model(
+            [candidate(0, "I'm in Oslo now", "User lives in Oslo."), {"turn": 0, "quote": "no content"}],
+            changed=[
+                {"id": ids["User is allergic to nuts and cats."], "turn": 0, "quote": "the cat thing was wrong",
+                 "content": None, "remains": "User is allergic to nuts."},
+                {"id": ids["User lives in Bergen."], "turn": 0, "quote": "I'm in Oslo now", "content": "User lives in Oslo."},
+                {"id": 99, "turn": 0, "quote": "I'm in Oslo now", "content": "User has no dentist."},
+            ],
+            forget=[{"ids": [ids["User banks with Sparnord."]], "turn": 0, "quote": "where my money is should not be on file"}],
+        )  # fmt: skip
+
+    with STUBS[provider](answer) as stub:
+        use(db, provider, stub.url)
+        db.execute("call memoir.run_job('extract')")
+        assert ("User lives in Bergen.",) in kept(db, user, "m.content")  # rules alone end nothing here
+        model()
+        assert len(stub.requests) == 1 and waiting(db, "extract") == []
+    assert [row[0] for row in kept(db, user, "m.content")] == [
+        "User is allergic to nuts.", "User lives in Oslo.", "User's dentist is Dr Moser."
+    ]  # fmt: skip
+    changes = db.execute("select change_id, kind from memoir.list_changes(%s)", [user]).fetchall()
+    assert {kind for _, kind in changes} == {"changed", "forgotten"}
+    for change, _ in changes:
+        db.execute("select memoir.undo_change(%s, %s)", [user, change])
+    assert {"User lives in Bergen.", "User banks with Sparnord."} <= {row[0] for row in kept(db, user, "m.content")}
+
+
+@pytest.mark.parametrize("way", [("openai", "outside")], indirect=True, ids="-".join)
+def test_whose_words_a_model_quotes(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
+    """In any language the person's own words count as theirs; pasted words change nothing, and what nobody said is inferred."""
+    provider, model = way
+    own = {
+        "Ich bin gegen Haselnüsse allergisch.": "User ist gegen Haselnüsse allergisch.",
+        "我对花生过敏。": "用户对花生过敏。",
+        "मुझे मूंगफली से एलर्जी है।": "User को मूंगफली से एलर्जी है।",
+        "У меня аллергия на орехи.": "У User аллергия на орехи.",
+    }
+    pasted = "Can you polish this letter?\n\nDear Sir or Madam,\nI live in Trondheim and I am a welder.\nKind regards\nSolveig Aune"
+    persist(db, user, "s", *[text for said in [*own, pasted] for text in (said, "Noted.")])
+    answer = said_by_model(
+        [candidate(2 * n, said, content, standing=True) for n, (said, content) in enumerate(own.items())]
+        + [
+            candidate(8, "I live in Trondheim", "User lives in Trondheim.", standing=True),
+            candidate(0, "allergisch", "User owns 4711 yachts in Monaco."),
+        ]
+    )
+    with STUBS[provider](answer) as stub:
+        use(db, provider, stub.url)
+        db.execute("call memoir.run_job('extract')")
+        model()
+    made = dict(kept(db, user, "m.content, m.provenance::text || ' ' || m.scope::text || ' ' || m.tier"))
+    assert {content: made.get(content) for content in own.values()} == dict.fromkeys(
+        own.values(), "user_stated global 3"
+    )
+    assert {made.get("User lives in Trondheim."), made.get("User owns 4711 yachts in Monaco.")} == {
+        "system_inferred local 1"
+    }
+
+
+@pytest.mark.parametrize("way", [("openai", "outside")], indirect=True, ids="-".join)
+def test_a_stretch_that_is_too_long_for_an_answer(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
+    """A cut answer is asked for again in two halves; a day that is none costs nothing but itself."""
+    provider, model = way
+    cut = Answer(text='{"new": [{"turn"', stop={"openai": "length", "anthropic": "max_tokens"}[provider], **PRICE)
+    boat = candidate(0, "the boat Brisa in Harstad", "User keeps the boat Brisa in Harstad.", valid_from="2026-02-30")
+    hat = candidate(2, "My hat is at Ida's", "User's hat is at Ida's.")
+    persist(db, user, "s", "We keep the boat Brisa in Harstad.", "Noted.", "My hat is at Ida's.", "Noted.")
+    with STUBS[provider](cut, cut, said_by_model([boat]), said_by_model([hat])) as stub:
+        use(db, provider, stub.url)
+        db.execute("call memoir.run_job('extract')")
+        for _ in range(3):
+            model()
+        assert [[turn["turn"] for turn in shown(request)["turns"]] for request in stub.requests[2:]] == [[0, 1], [2, 3]]
+    assert waiting(db, "extract") == []
+    assert [row[0] for row in kept(db, user, "m.content")] == [boat["content"], hat["content"]]
 
 
 def test_a_model_judges_what_rules_leave_open(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
@@ -551,14 +663,14 @@ def answer_to(body: dict[str, Any]) -> Answer:
     asked = json.dumps(body)
     if '\\"pairs\\"' in asked:
         return says(judgements=[{"n": n, "contradiction": 0} for n in range(asked.count('\\"n\\":'))])
-    if '\\"memories\\": [' in asked:
+    if '\\"memories\\": [' in asked and '\\"turns\\"' not in asked:
         return says(content=MERGED, covers=[0, 1, 2])
     if '\\"detailed\\": ' in asked:
         return says(**SHORT)
     if '\\"passages\\"' in asked:
         return says(answer="In Harstad.")
     return (
-        says(memories=json.loads(GOOD.text.partition("\n")[2])["memories"])
+        says(new=json.loads(GOOD.text.partition("\n")[2])["new"])
         if '\\"turns\\"' in asked
         else says(summary="- user: the boat Brisa is kept in Harstad")
     )

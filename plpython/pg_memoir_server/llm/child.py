@@ -43,7 +43,7 @@ def answer(
                     "usage": usage,
                 }
             except BadAnswer as error:
-                problem = str(error) if done.complete else f"it was cut off ({error}); answer with less"
+                problem = str(error) if done.complete else f"it was cut off or refused ({error}); answer with less"
                 if attempt == 2:
                     return {
                         "id": request["id"],

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from .parent import ModelUnavailable, run_requests
+from .stretches import located
 
 
 class Database(Protocol):
@@ -32,9 +33,9 @@ def run_batch(
         return counts
     config = json.loads(config) if isinstance(config, str) else config
     claims = {row["work_id"]: row for row in db("claim_model_calls", limit)}
-    requests = [{"id": work, "kind": row["kind"],
-                 "input": json.loads(row["input"]) if isinstance(row["input"], str) else row["input"]}
-                for work, row in claims.items()]  # fmt: skip
+    for claim in claims.values():
+        claim["input"] = json.loads(claim["input"]) if isinstance(claim["input"], str) else claim["input"]
+    requests = [{"id": work, "kind": row["kind"], "input": row["input"]} for work, row in claims.items()]
     if not requests:
         return counts
     try:
@@ -43,7 +44,10 @@ def run_batch(
             usage = result["usage"]
             if "output" in result:
                 made_by = f"{config['model']} {result['prompt']}"
-                [row] = db("store_model_result", claim["work_id"], claim["lease_id"], result["output"], made_by, usage)
+                output = result["output"]
+                if claim["kind"] == "extract":
+                    output = located(claim["input"], output)
+                [row] = db("store_model_result", claim["work_id"], claim["lease_id"], output, made_by, usage)
                 done = row["store_model_result"]
             elif result.get("unsent"):
                 db("release_work", claim["work_id"], claim["lease_id"])

@@ -40,5 +40,7 @@ def load(kind: str) -> Prompt:
     path = versions[max(versions)]
     schema = json.loads(path.with_suffix(".json").read_text("utf-8"))
     text = path.read_text("utf-8").strip()
-    system = f"{text}\n\nThe JSON Schema of your answer:\n{json.dumps(schema['answer'], separators=(',', ':'))}"
-    return Prompt(kind, path.stem, system, schema["answer"], schema["max_tokens"])
+    # A prompt that shows the shape itself needs no schema beside it.
+    if schema.get("is_shown", True):
+        text += f"\n\nThe JSON Schema of your answer:\n{json.dumps(schema['answer'], separators=(',', ':'))}"
+    return Prompt(kind, path.stem, text, schema["answer"], schema["max_tokens"])

@@ -28,7 +28,7 @@ class Completion:
     text: str
     prompt_tokens: int
     completion_tokens: int
-    complete: bool  # not cut off at max_tokens
+    complete: bool  # neither cut off at max_tokens nor refused
 
 
 def key_of(provider: str) -> str | None:
@@ -80,7 +80,7 @@ class Anthropic:
                 for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
             )
             text = "".join(block.text for block in answer.content if block.type == "text")
-            return Completion(text, read, usage.output_tokens or 0, answer.stop_reason != "max_tokens")
+            return Completion(text, read, usage.output_tokens or 0, answer.stop_reason not in ("max_tokens", "refusal"))
         except (TypeError, AttributeError) as error:
             raise CallFailed(f"no usable answer: {error}", again=True) from None
 
@@ -132,7 +132,8 @@ class OpenAI:
             choice, usage = answer["choices"][0], answer.get("usage") or {}
             text = choice["message"].get("content") or ""
             return Completion(str(text), int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0),
-                              choice.get("finish_reason") != "length")  # fmt: skip
+                              choice.get("finish_reason") not in ("length", "content_filter")
+                              and not choice["message"].get("refusal"))  # fmt: skip
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise CallFailed(f"no usable answer: {type(error).__name__} {error}", again=True) from None
 

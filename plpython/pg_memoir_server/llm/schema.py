@@ -1,4 +1,7 @@
-"""The JSON object in a model's answer, and the part of JSON Schema that our prompts use."""
+"""The JSON object in a model's answer, and the part of JSON Schema that our prompts use.
+
+With `"each": true` an array loses the items that are not as they should be, and stands without them.
+"""
 
 from __future__ import annotations
 
@@ -62,6 +65,8 @@ def check(value: Any, schema: dict[str, Any], where: str) -> str | None:
     elif isinstance(value, list):
         if len(value) > schema.get("maxItems", 1 << 30):
             return f"{where} has more than {schema['maxItems']} items"
+        if schema.get("each"):
+            value[:] = [item for item in value if check(item, schema.get("items", {}), where) is None]
         for index, item in enumerate(value):
             problem = check(item, schema.get("items", {}), f"{where}[{index}]")
             if problem:
