@@ -65,16 +65,16 @@ from pg_memoir_server import shim
 return shim.embedder_stats(p_socket, p_timeout_ms)
 $$;
 
--- The kinds of secrets in a text, sorted; null where the package is not found. The model server behind p_socket reads it,
--- or where none answers this process.
+-- The kinds of secrets in a text, sorted; null where the package is not found. The model server behind p_socket reads
+-- it, or where none answers this process.
 create or replace function _memoir.py_find_secrets(p_text text, p_socket text)
 returns text[] language plpython3u stable as $$
 from pg_memoir_server import shim
 return shim.read_language(plpy, "secret_kinds", p_text, p_socket)
 $$;
 
--- What a function of the package says of a text (pg_memoir_server.reading.FUNCTIONS); null where the package is not found
--- or has nothing to say.
+-- What a function of the package says of a text (pg_memoir_server.reading.FUNCTIONS); null where the package is not
+-- found or has nothing to say.
 create or replace function _memoir.py_read(p_function text, p_given text, p_socket text)
 returns jsonb language plpython3u stable as $$
 import json

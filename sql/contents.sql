@@ -3,9 +3,10 @@
 -- State (tables) is made once, by migrations/. Everything below is code: replaced on every install, in one transaction.
 -- Data is neither: tables (settings, built-in models, jobs, learnt weights) are in sql/data, rules and word lists by
 -- language in plpython/pg_memoir_language/data; each has a README.md. The build makes functions data_*(), word_list()
--- and any_word() of them, ahead of all code. An area is a folder; it calls only itself and areas above it (scripts/check_layers.py). Conventions: schema
--- memoir is the API, _memoir is internal; `p_` arguments, `v_` locals; every public function authorises its caller
--- first (base/identity.sql) and raises the SQLSTATEs listed in base/errors.sql.
+-- and any_word() of them, ahead of all code. An area is a folder; it calls only itself and areas above it
+-- (scripts/check_layers.py). Conventions: schema memoir is the API, _memoir is internal; `p_` arguments, `v_` locals;
+-- every public function authorises its caller first (base/identity.sql) and raises the SQLSTATEs listed in
+-- base/errors.sql.
 
 \ir preamble.sql                       -- a fit server, the roles, the schema, the extensions; then the migrations
 
@@ -19,7 +20,7 @@
 \ir base/settings.sql                  -- what an operator may turn: typed, range-checked, overridable
 \ir base/ranking_profiles.sql          -- learnt weights of the ranking: shipped, the install's, users'
 \ir base/models.sql                    -- chat models, embedding models
-\ir base/queue.sql                     -- work items: leases, heartbeats, backoff, dead letters; counts and cursors of jobs
+\ir base/queue.sql                     -- work items: leases, heartbeats, backoff, dead letters
 
 -- text: one text at a time: no user, no session
 \ir text/tokens.sql                    -- what a text costs: exact where possible, else the documented estimate
@@ -50,7 +51,7 @@
 \ir search/floor.sql                   -- what is recalled for nothing, where recall ends, when it is weak
 
 -- sessions: conversations
-\ir sessions/active.sql                -- recalls that are kept for a while; which compactions are live, and their summary
+\ir sessions/active.sql                -- recalls that are kept for a while; which compactions are live
 \ir sessions/sessions.sql              -- open, branch, close, inspect
 \ir sessions/restated.sql              -- turns of a model or tool that say again what was rejected
 \ir sessions/indexed.sql               -- what of a turn is searched, and when
@@ -73,7 +74,7 @@
 \ir memory/changes.sql                 -- what a turn changes of what was said before, and what it asks to forget
 \ir memory/exclusions.sql               -- spans taken out of recall, or marked there; the profile with what is in doubt
 \ir memory/extraction.sql              -- from turns to memories: rules, what they find, handed to the door
-\ir memory/change_effects.sql          -- what changes do: spans marked or taken out, memories that give way; undo_change, forget_about
+\ir memory/change_effects.sql          -- what changes do: spans marked or taken out, memories that give way
 \ir memory/extraction_runs.sql         -- extraction of sessions: asked for, or as a job
 \ir memory/lifecycle.sql               -- promotion, demotion, expiry
 
@@ -83,7 +84,7 @@
 \ir objects/renditions.sql             -- their shorter forms, with what each lacks
 \ir objects/render.sql                 -- the same in a language model's words; declared losses checked on samples
 \ir objects/faults.sql                 -- what a model needed and was not shown: passages, faults, doubts
-\ir objects/directives.sql            -- what a model says of its own window: drop, anchor, summarize, collapse, declare_losses
+\ir objects/directives.sql            -- what a model says of its own window: drop, anchor, summarize, collapse
 \ir objects/append.sql                 -- persist_turn, append_messages: turns, and the objects that come with them
 
 -- compile: the list to send to the model
@@ -100,30 +101,30 @@
 \ir compile/compile.sql                -- compile_context, context: the stages in their order; explain_context
 \ir compile/beside.sql                 -- recall for a list that somebody else keeps, and its messages known again
 \ir compile/recall.sql                 -- recall, match_memories: the same ranking, as rows
-\ir compile/pressure.sql               -- session_pressure, window_forms, list_objects: how full it is, what stands for what
+\ir compile/pressure.sql               -- session_pressure, window_forms, list_objects: how full it is
 \ir compile/answers.sql                -- questions that a language model answers: asked, stored, query_answer
 \ir compile/faults.sql                 -- memory_query, memory_restore, memory_release, list_faults
-\ir compile/browse.sql                 -- lists; hits on one line, what stands around one, whole rows; relations of a memory
-\ir compile/inspect.sql                 -- who there is; a user in numbers; compiles that were made: a window over time, one taken apart
+\ir compile/browse.sql                 -- lists; hits on one line, what stands around one, whole rows
+\ir compile/inspect.sql                 -- who there is; a user in numbers; compiles that were made: a window over time
 \ir compile/learning.sql               -- what was used of a recall; the ranking's weights learnt from it
 
 -- privacy: who sees what; taking out, putting back
-\ir privacy/marks.sql                  -- turns marked or taken back, and what was made of them; mark_turn, retract_turns
+\ir privacy/marks.sql                  -- turns marked or taken back, and what was made of them; mark_turn
 \ir privacy/scans.sql                  -- the middles of large outputs: looked through, indexed
-\ir privacy/erasure.sql                -- erase_user, erase_session, erase_turn, and the job that takes the bytes out of the files
+\ir privacy/erasure.sql                -- erase_user, erase_session, erase_turn
 \ir privacy/capture.sql                -- upstream calls, byte for byte
 \ir privacy/archive.sql                -- months of turns past retention: compacted, exported, taken out
 \ir privacy/export.sql                 -- export_user: everything of a user, as JSON lines
 \ir privacy/import.sql                 -- import_user: puts it back, but for what may not come back
 
 -- stores: what frameworks keep beside turns
-\ir stores/documents.sql               -- JSON under namespaces and keys, searched by words and vectors, ending by itself
+\ir stores/documents.sql               -- JSON under namespaces and keys, searched by words and vectors
 \ir stores/items.sql                   -- a framework's items as they came, with the turns that tell them; taken back
 
 -- work: what runs unattended
 \ir work/embedding.sql                 -- items without a vector: claim, store, fail; backfill; the shared embedder
-\ir work/stretches.sql                -- stretches of conversation that a language model reads: what it is shown, what it says
-\ir work/llm.sql                       -- work for a language model: what each kind asks and stores; claim, store, fail, costs
+\ir work/stretches.sql                -- stretches of conversation that a language model reads: what it is shown
+\ir work/llm.sql                       -- work for a language model: what each kind asks and stores; claim, store, fail
 \ir work/maintenance.sql               -- the jobs merge and flush; what ends by age; backfill; hygiene counts
 \ir work/runs.sql                      -- run_job: the step of each job, its lease and batches, one row per run
 \ir work/jobs.sql                      -- what pg_cron runs

@@ -103,7 +103,8 @@ begin
       if exists (select from pg_namespace n, aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a
                  where n.nspname = v_schema and a.privilege_type = 'CREATE' and a.grantee = 0) then
         raise exception 'extension % lies in schema %, where everybody may create objects', v_extension, v_schema
-          using hint = format('revoke create on schema %I from public; or alter extension %I set schema memoir_extensions',
+          using hint = format(
+            'revoke create on schema %I from public; or alter extension %I set schema memoir_extensions',
             v_schema, v_extension);
       end if;
       if not has_schema_privilege('memoir_owner', v_schema, 'usage') then
@@ -129,7 +130,8 @@ end $$;
 -- leads the path. It has the functions that change or ignore case, under a collation that treats each letter alone.
 do $$
 declare
-  v_upper text := 'ABCDEFGHIJKLMNOPQRSTUVWXYZÀÈÌÍĨĮÓÜÇŞĞΆΈЙ'; v_lower text := 'abcdefghijklmnopqrstuvwxyzàèìíĩįóüçşğάέй';
+  v_upper text := 'ABCDEFGHIJKLMNOPQRSTUVWXYZÀÈÌÍĨĮÓÜÇŞĞΆΈЙ';
+  v_lower text := 'abcdefghijklmnopqrstuvwxyzàèìíĩįóüçşğάέй';
   v_names name[] := '{pg_c_utf8,C.utf8,C.UTF-8,und-x-icu,en_US.utf8}';
   v_collation text; v_is_plain boolean; v_function record;
 begin
@@ -145,7 +147,8 @@ begin
     exit when v_is_plain;
   end loop;
   if v_is_plain is not true then
-    raise exception 'the locale of database % changes case in its own way, and the server has no collation to replace it',
+    raise exception
+      'the locale of database % changes case in its own way, and the server has no collation to replace it',
       current_database() using hint = 'create database ... template template0 locale ''C.UTF-8''';
   end if;
 

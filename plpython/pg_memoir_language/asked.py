@@ -14,7 +14,7 @@ LONGEST = 400
 
 @dataclass(frozen=True)
 class Asked:
-    """What a request asks to be kept. `start`: where it stands in the sentence, from 0; None where it is put together."""
+    """What a request asks to be kept. `start`: where it stands in the sentence, from 0; None where put together."""
 
     content: str
     start: int | None

@@ -44,9 +44,9 @@ def find_form(unit: Statement, statement: Statement, message: str, turns_before:
         for form in (
             _updates(unit, statement),
             _slot(unit, statement),
-            _named(unit, statement, message),
+            _name_over(unit, statement, message),
             _value(unit, statement, message),
-            _ended(unit, statement, message),
+            _end(unit, statement, message),
             _opposite(unit, statement),
             _answer(unit, statement.said if statement.asked else message, turns_before),
         )
@@ -96,16 +96,16 @@ def _slot(unit: Statement, statement: Statement) -> Form | None:
 
 
 @cache
-def _replaced(language: str, is_short: bool) -> tuple[Pattern[str], ...]:
+def _replacements(language: str, is_short: bool) -> tuple[Pattern[str], ...]:
     uses = ("replaced", "replaced_briefly") if is_short else ("replaced",)
     return tuple(compile_pattern(entry, longest=True) for use in uses for entry in data.entries(language, use))
 
 
-def ended_values(message: str, language: str, is_short: bool) -> list[str]:
+def values_over(message: str, language: str, is_short: bool) -> list[str]:
     """Return the values that a message says are over: "not Pepper but Pippa", "left Leipzig"."""
     text = message.translate(APOSTROPHES)
     found = []
-    for pattern in _replaced(language, is_short):
+    for pattern in _replacements(language, is_short):
         for match in pattern.finditer(text):
             value = (match[1] if match.re.groups else match[0] or "").strip(" .,;:\"'!?()")
             ends = choices(language, "value_ends")
@@ -116,9 +116,9 @@ def ended_values(message: str, language: str, is_short: bool) -> list[str]:
     return found
 
 
-def _named(unit: Statement, statement: Statement, message: str) -> Form | None:
+def _name_over(unit: Statement, statement: Statement, message: str) -> Form | None:
     """The old value is named as over."""
-    for old in ended_values(message, unit.language, len(message) <= SHORT):
+    for old in values_over(message, unit.language, len(message) <= SHORT):
         if not has_words(unit.said, old):
             continue
         if any(c.isupper() or c.isdigit() for c in old):
@@ -140,7 +140,9 @@ def _value(unit: Statement, statement: Statement, message: str) -> Form | None:
     olds = _differing(theirs, mine)
     if olds:
         if cue and cover >= 0.5:
-            return Form("value", 0.85, olds)
+            # "Our budget is 8,500 euros", "the budget is 11,000 euros now".
+            alike = _same_subject(unit, statement) or _units(unit.said) & _units(statement.said)
+            return Form("same subject" if alike else "value", 0.85, olds)
         if cover >= 0.95 and back >= 0.5:
             return Form("same subject", 0.8, olds)
         if cue and cover >= 0.3:
@@ -158,7 +160,12 @@ def _value(unit: Statement, statement: Statement, message: str) -> Form | None:
     return None
 
 
-def _ended(unit: Statement, statement: Statement, message: str) -> Form | None:
+def _units(text: str) -> set[str]:
+    """Return the words that follow numbers: "euros"."""
+    return set(compile_pattern(r"\d ([[:alpha:]]{2,})").findall(text.lower()))
+
+
+def _end(unit: Statement, statement: Statement, message: str) -> Form | None:
     """The same, denied or over."""
     language = unit.language
     over, denials = choices(language, "over_words"), choices(language, "negations")

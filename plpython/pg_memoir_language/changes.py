@@ -31,14 +31,14 @@ class Judge(Protocol):
         """Return the chance that an earlier statement (first) holds no longer after a message (second), for each."""
 
     def states(self, texts: Sequence[str]) -> Sequence[float]:
-        """Return the chance that a sentence states something that could hold: no thanks, question, play or hypothesis."""
+        """Return the chance that a sentence states something that could hold: no thanks, question or play."""
 
 
 LONGEST_TEXT = 4000
 SHORT_MESSAGE, SHORT_ANSWER = 240, 80
 MOST_UNITS = 10
-# Chances from which on the judge bears witness beside a form, and alone: of what writers it has not read say, nine in ten
-# are right from there on (research/judge/exam.py). An update request and a slot leave little room for doubt.
+# Chances from which on the judge bears witness beside a form, and alone: of what writers it has not read say, nine in
+# ten are right from there on (research/judge/exam.py). An update request and a slot leave little room for doubt.
 BESIDE = {
     "update": 0.2, "slot": 0.2, "answer": 0.33, "permitted": 0.5, "liking": 0.6, "named": 0.8, "ended": 0.8,
     "same subject": 0.8, "name": 0.8, "denied": 0.9, "value": 0.93, "cue": 0.97,
@@ -159,12 +159,12 @@ def find_changes(
         return []
     changes: list[Change] = []
     for window in _windows(text, language, message.asked if len(text) <= SHORT_ANSWER else ""):
-        found = _judged(window, units, earlier, judge)
+        found = _judge_units(window, units, earlier, judge)
         changes += _chosen(found, earlier, message, window)
     return _once(changes)
 
 
-def find_ended(text: str, memories: Sequence[str], judge: Judge | None) -> list[int]:
+def find_over(text: str, memories: Sequence[str], judge: Judge | None) -> list[int]:
     """Return which memories that hold a slot with another value than a message says hold no longer."""
     if judge is None or not memories:
         return list(range(len(memories)))
@@ -192,7 +192,7 @@ def _windows(text: str, language: str, asked: str = "") -> list[Window]:
     return windows
 
 
-def _judged(
+def _judge_units(
     window: Window, units: Sequence[tuple[int, Statement]], earlier: Sequence[Earlier], judge: Judge | None
 ) -> list[Candidate]:
     """Return the units that have to do with a window, with what both witnesses say of them."""
@@ -244,7 +244,7 @@ def _chosen(found: Sequence[Candidate], earlier: Sequence[Earlier], message: Mes
 
 
 def _is_one_matter(one: Candidate, other: Candidate) -> bool:
-    """Return whether two earlier statements say the same thing of the same matter, or name the same value that is over."""
+    """Return whether two earlier statements say the same of the same matter, or name the same value that is over."""
     mine, theirs = one.unit.content, other.unit.content
     if one.form and other.form and set(one.form.olds) & set(other.form.olds):
         return True
@@ -273,13 +273,13 @@ def _change(candidate: Candidate, grade: str, earlier: Sequence[Earlier], messag
     return Change(
         candidate.of, start, length, first, last - first, grade,
         form.name if form else None, candidate.chance, form.olds if form else (),
-        _worded(rest.text, earlier[candidate.of].said_at, message.name) if rest else None,
-        _worded(without_preamble(candidate.statement.said, unit.language), message.said_at, message.name,
+        _word(rest.text, earlier[candidate.of].said_at, message.name) if rest else None,
+        _word(without_preamble(candidate.statement.said, unit.language), message.said_at, message.name,
             candidate.statement.asked),
     )  # fmt: skip
 
 
-def _worded(text: str, said_at: datetime, name: str | None, asked: str = "") -> str:
+def _word(text: str, said_at: datetime, name: str | None, asked: str = "") -> str:
     """Return a statement as a memory says it, of who has a name by it; an answer with what was asked."""
     if asked:
         text = f'{text} (asked "{asked}")'

@@ -87,7 +87,7 @@ def extract_sentences(text: str, turn: Turn, text_no: int) -> list[Extracted]:
             continue
         specifics = _count_specifics(said, form)
         rule = _matching(rules, form, specifics, roles, True)
-        if rule is None and not _is_stopped(said, form, turn.language):
+        if rule is None and not _stops(said, form, turn.language):
             rule = _matching(rules, form, specifics, roles, False)
         if rule:
             speaker = turn.name or ("User" if turn.role == "user" else "Assistant")
@@ -105,7 +105,7 @@ def _matching(rules: Iterable[ExtractionRule], form: str, specifics: int, roles:
     return None
 
 
-def _is_stopped(said: str, form: str, language: str) -> bool:
+def _stops(said: str, form: str, language: str) -> bool:
     """Return whether a sentence says nothing of its speaker that lasts, whatever rule would fit it."""
     if any(search(stop, form, False) for stop in data.entries(language, "extraction_stops")):
         return True

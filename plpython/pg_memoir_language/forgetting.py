@@ -153,7 +153,7 @@ def find_targets(
         is_clear = not meant and len(told) == 1
         if not is_clear:
             return Targets("unclear" if meant or told else "nothing")
-    values = tuple(dict.fromkeys(raw for unit in meant for raw in _repeated(unit.content)))
+    values = tuple(dict.fromkeys(raw for unit in meant for raw in _repetitions(unit.content)))
     if not is_all and len(told) != 1:
         told = [n for n in told if any(has_words(memories[n].content, value) for value in values)]
     spans = [(unit.of, unit.start, unit.length) for unit in meant]
@@ -165,7 +165,7 @@ def find_targets(
 def find_mentions(
     values: Sequence[str], topics: frozenset[str], texts: Sequence[str], language: str
 ) -> list[tuple[int, int, int]]:
-    """Return the clauses of texts that hold one of some values, or speak of all of some topics: (text, start, length)."""
+    """Return the clauses that hold one of some values, or speak of all of some topics: (text, start, length)."""
     return [
         (number, unit.start, unit.length)
         for number, text in enumerate(texts)
@@ -174,7 +174,7 @@ def find_mentions(
     ]
 
 
-def speaks_of_named(names: str, text: str, language: str) -> bool:
+def speaks_of_name(names: str, text: str, language: str) -> bool:
     """Return whether a text speaks of what a request to forget names."""
     values = {value.key for value in read_content(plain(names, language), language).values}
     return _speaks_of(read_content(text, language), text, _topics(names, language), values, language)
@@ -205,12 +205,12 @@ def _speaks_of(content: Content, said: str, topics: frozenset[str], values: set[
         return False
     if not values <= {value.key for value in content.values}:
         return False
-    known = content.stems | _all_stems(said, language) | _told_by(content)
+    known = content.stems | _all_stems(said, language) | _by_speaker(content)
     share = len(topics & known) / len(topics) if topics else 1.0
     return share >= (0.66 if len(topics) >= 3 else 1.0)
 
 
-def _told_by(content: Content) -> set[str]:
+def _by_speaker(content: Content) -> set[str]:
     """Return what values tell without its name being said: "my ex is called Dorian" tells a name."""
     kinds = {value.kind for value in content.values}
     told = {"name"} if content.names else set()
@@ -256,13 +256,13 @@ def _by_words(
         if _rank(unit) == best
         and (unit.content.values or unit.content.names or (best == 3 and len(topics) >= 2) or not loose)
     }
-    meant += _told_on(meant, units)
+    meant += _by_day(meant, units)
     several = any(_holds_several(unit, names, topics, language) for unit in meant)
     return meant, best > 0 and (is_all or (len(things) == 1 and not several))
 
 
 def _holds_several(unit: Unit, names: str, topics: frozenset[str], language: str) -> bool:
-    """ "Meeting with Ines on the 9th, meeting with Raul on the 11th": two in one; "two driving lessons", of which one."""
+    """ "Meeting with Ines on the 9th, with Raul on the 11th": two in one; "two driving lessons", of which one."""
     if language != "english" or not topics:
         return False
     shortest = min(topics, key=len)
@@ -284,7 +284,7 @@ WHO = (
 )
 
 
-def _told_on(meant: Sequence[Unit], units: Sequence[Unit]) -> list[Unit]:
+def _by_day(meant: Sequence[Unit], units: Sequence[Unit]) -> list[Unit]:
     """Return what clauses of a sentence tell of the same: "…, it's at the corner bank", "I see Dr. Amsel, she's a
     therapist".
     """
@@ -328,7 +328,7 @@ def _by_judge(units: Sequence[Unit], said: str, judge: TargetJudge) -> list[Unit
     return chosen
 
 
-def _repeated(content: Content) -> list[str]:
+def _repetitions(content: Content) -> list[str]:
     """Return the values of a forgotten statement that are looked for elsewhere."""
     return [
         value.raw

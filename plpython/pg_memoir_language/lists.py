@@ -74,10 +74,10 @@ def find_remainder(said: str, message: str, language: str) -> Remainder | None:
     head, tail = said[: items[0].start], said[items[-1].end :]
     listed = ", ".join(item.text for item in kept[:-1])
     text = f"{head}{listed}{f' {word} ' if listed else ''}{kept[-1].text}{tail}"
-    return Remainder(ended.start + 1, ended.end - ended.start, _recounted(text, len(items), len(kept)))
+    return Remainder(ended.start + 1, ended.end - ended.start, _recount(text, len(items), len(kept)))
 
 
-def _recounted(text: str, before: int, after: int) -> str:
+def _recount(text: str, before: int, after: int) -> str:
     """Return "two cats, Miso" as "one cat, Miso"."""
     if before >= len(COUNTS):
         return text

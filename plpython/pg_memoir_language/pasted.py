@@ -47,11 +47,13 @@ def _patterns() -> dict[str, Pattern[str]]:
         ),
         "heading": compile_pattern(rf"^(?=.*\m(?:{material})\M)[^.?!\n]{{2,80}}:\s*$", True),
         "reported": compile_pattern(
-            rf"(?:(?<!\m(?:my|our|the|for|meine?|unsere?|mi|mon|ma|mio|mia|meu|minha) )\m(?:{material})\M|\m(?:{reports})(?: (?:me|us|mir|uns|me|nos|mi|ci))?)\s?: +(?=\S)",
+            rf"(?:(?<!\m(?:my|our|the|for|meine?|unsere?|mi|mon|ma|mio|mia|meu|minha) )\m(?:{material})\M"
+            rf"|\m(?:{reports})(?: (?:me|us|mir|uns|me|nos|mi|ci))?)\s?: +(?=\S)",
             True,
         ),
         "first": compile_pattern(
-            r"\m(?:i|i'm|i've|i'd|i'll|im|my|me|we|our|ich|mein\w*|wir|yo|mi|soy|vivo|je|j'\w+|mon|ma|io|sono|eu|meu|minha)\M",
+            r"\m(?:i|i'm|i've|i'd|i'll|im|my|me|we|our|ich|mein\w*|wir|yo|mi|soy|vivo|je|j'\w+|mon|ma|io|sono|eu|meu"
+            r"|minha)\M",
             True,
         ),
         "own": compile_pattern(r"\m(?:me|my|myself|mine|i|mir|mich|mein\w*|mi|moi|mon|ma|mio|mia|meu|minha)\M", True),
@@ -72,8 +74,8 @@ def without_pasted(text: str) -> str:
         return text
     lines = _lines(text)
     patterns = _patterns()
-    spans = _labelled(lines, patterns) + _letters(lines, patterns)
-    spans += _announced(lines, patterns) + _headed(lines, patterns) + _reported(lines, patterns)
+    spans = _label_lines(lines, patterns) + _letters(lines, patterns)
+    spans += _announcements(lines, patterns) + _headings(lines, patterns) + _reports(lines, patterns)
     if not spans:
         return text
     out = list(text)
@@ -82,7 +84,7 @@ def without_pasted(text: str) -> str:
     return "".join(out)
 
 
-def _labelled(lines: list[Line], patterns: dict[str, Pattern[str]]) -> list[tuple[int, int]]:
+def _label_lines(lines: list[Line], patterns: dict[str, Pattern[str]]) -> list[tuple[int, int]]:
     """Chat lines: a name and a colon before words in the first person, or a time before it."""
     ours = frozenset((choices(None, "own_labels") or "").split("|"))
     spans, labels, follows = [], 0, False
@@ -120,7 +122,7 @@ def _letters(lines: list[Line], patterns: dict[str, Pattern[str]]) -> list[tuple
     return spans
 
 
-def _announced(lines: list[Line], patterns: dict[str, Pattern[str]]) -> list[tuple[int, int]]:
+def _announcements(lines: list[Line], patterns: dict[str, Pattern[str]]) -> list[tuple[int, int]]:
     """Lines below "Can you shorten this testimonial?", or above it where it stands last."""
     filled = [n for n, line in enumerate(lines) if line.text.strip()]
     for place, number in enumerate(filled):
@@ -139,7 +141,7 @@ def _announced(lines: list[Line], patterns: dict[str, Pattern[str]]) -> list[tup
     return []
 
 
-def _headed(lines: list[Line], patterns: dict[str, Pattern[str]]) -> list[tuple[int, int]]:
+def _headings(lines: list[Line], patterns: dict[str, Pattern[str]]) -> list[tuple[int, int]]:
     """The block below "Patient record:", up to an empty line; not below "About me:"."""
     spans, inside = [], False
     for line in lines:
@@ -152,7 +154,7 @@ def _headed(lines: list[Line], patterns: dict[str, Pattern[str]]) -> list[tuple[
     return spans
 
 
-def _reported(lines: list[Line], patterns: dict[str, Pattern[str]]) -> list[tuple[int, int]]:
+def _reports(lines: list[Line], patterns: dict[str, Pattern[str]]) -> list[tuple[int, int]]:
     """The rest of a line behind "My landlord's message:", "My friend texted me:"."""
     spans = []
     for line in lines:

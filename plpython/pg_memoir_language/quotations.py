@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from . import data
-from .change_forms import ended_values
+from .change_forms import values_over
 from .data import choices
-from .forgetting import speaks_of_named
+from .forgetting import speaks_of_name
 from .languages import languages, spoken_language, text_language
 from .patterns import compile_pattern
 from .requests import Request, find_requests
@@ -71,7 +71,7 @@ class QuotedStatement:
     matched: tuple[int, ...]
 
 
-def quoted_spans(text: str, said: str) -> tuple[Span, ...]:
+def quotation_spans(text: str, said: str) -> tuple[Span, ...]:
     """Return where a quotation stands in a text, whole words each time; case, punctuation and quotation marks don't
     matter.
     """
@@ -92,10 +92,10 @@ def quoted_spans(text: str, said: str) -> tuple[Span, ...]:
     return tuple(found)
 
 
-def _quoted_turns(turns: Iterable[OwnTurn], said: str) -> Iterator[QuotedTurn]:
+def _turns_with_quotation(turns: Iterable[OwnTurn], said: str) -> Iterator[QuotedTurn]:
     for turn in turns:
         text = unicodedata.normalize("NFKC", turn.text[:LONGEST_TEXT])
-        spans = quoted_spans(text, unicodedata.normalize("NFKC", said))
+        spans = quotation_spans(text, unicodedata.normalize("NFKC", said))
         if spans:
             language, number = spoken_language(text), text_language(text)
             stems = languages()[number - 1].name if number > 6 else language
@@ -116,9 +116,11 @@ def parts_of(text: str) -> list[Clause]:
 # Requests ---------------------------------------------------------------------------------------------------------
 
 
-def quoted_request(turns: Sequence[OwnTurn], said: str, texts: Sequence[str], slot: str | None) -> QuotedRequest | None:
+def request_by_quotation(
+    turns: Sequence[OwnTurn], said: str, texts: Sequence[str], slot: str | None
+) -> QuotedRequest | None:
     """Return the newest request to forget that is quoted and names one of some texts."""
-    for turn in _quoted_turns(turns, said):
+    for turn in _turns_with_quotation(turns, said):
         for request in _turn_requests(turn):
             if not _overlaps(request.span_start, request.span_start + request.span_length, turn.spans):
                 continue
@@ -128,9 +130,9 @@ def quoted_request(turns: Sequence[OwnTurn], said: str, texts: Sequence[str], sl
             matched = tuple(
                 number
                 for number, text in enumerate(texts, 1)
-                if names_slot or speaks_of_named(request.names, text, turn.stems)
+                if names_slot or speaks_of_name(request.names, text, turn.stems)
             )
-            narrower = not matched and bool(texts) and speaks_of_named(texts[0], request.names, turn.stems)
+            narrower = not matched and bool(texts) and speaks_of_name(texts[0], request.names, turn.stems)
             if matched or narrower:
                 return QuotedRequest(
                     turn.index, request.names, request.is_all, request.span_start, request.span_length, matched,
@@ -174,8 +176,8 @@ def _same_claims() -> dict[str, str]:
     return dict(pair.split(">", 1) for pair in data.entries("english", "claim_same"))
 
 
-def told_words(text: str, language: str) -> list[Word]:
-    """Return the words of a text that tell something, in their order: each stem, and the word that stands for the same."""
+def telling_words(text: str, language: str) -> list[Word]:
+    """Return the words of a text that tell something, in order: each stem, and the word that stands for the same."""
     text = unicodedata.normalize("NFKC", text).lower()
     for mark in "’‘ʼ'\u00a0":
         text = text.replace(mark, " ")
@@ -201,8 +203,8 @@ def told_words(text: str, language: str) -> list[Word]:
     return found
 
 
-def told_forms(text: str, language: str) -> frozenset[str]:
-    return frozenset[str]().union(*(word.forms for word in told_words(text, language)))
+def telling_forms(text: str, language: str) -> frozenset[str]:
+    return frozenset[str]().union(*(word.forms for word in telling_words(text, language)))
 
 
 def denies(text: str) -> bool:
@@ -216,7 +218,7 @@ def denies(text: str) -> bool:
     return any(word in words for word in compile_pattern("[[:alnum:]]+").findall(lower))
 
 
-def _part_said(said: str, denied: bool, over: Sequence[str]) -> str | None:
+def _part_of_saying(said: str, denied: bool, over: Sequence[str]) -> str | None:
     """Return what of a clause can say a text that denies something, or one that does not: of "three cats, not two" each
     has its part. `over`: the values of which the clause says that others have their place."""
     parts = [
@@ -233,11 +235,11 @@ def says(said: str, sentence: str, content: str, old: str, turn: QuotedTurn) -> 
     language, stems = turn.language, turn.stems
     new = plain(content, language)
     denied = denies(new)
-    old_forms, content_forms = told_forms(old, stems), told_forms(new, stems)
+    old_forms, content_forms = telling_forms(old, stems), telling_forms(new, stems)
     changing = data.entry_set(language, "change_words") if old else frozenset[str]()
     # "Not Pepper but Pippa" says Pippa, and denies Pepper.
-    over = [value for value in ended_values(said, language, False) if told_forms(value, stems) <= old_forms]
-    part = _part_said(said, denied, over)
+    over = [value for value in values_over(said, language, False) if telling_forms(value, stems) <= old_forms]
+    part = _part_of_saying(said, denied, over)
     if part is None:
         return False
     openers = choices(language, "forget_openers")
@@ -245,12 +247,12 @@ def says(said: str, sentence: str, content: str, old: str, turn: QuotedTurn) -> 
     first = choices(language, "first_person")
     # Without rules for a language nobody knows how a clause begins.
     is_self = search(rf"^(?:{f'{first}|' if first else ''}we)\M", spoken) or stems != language
-    here = set(told_forms(spoken, stems)) | {value.key for value in read_content(spoken, language).values}
+    here = set(telling_forms(spoken, stems)) | {value.key for value in read_content(spoken, language).values}
     if over:
-        gone = told_forms(" ".join(over), stems)
+        gone = telling_forms(" ".join(over), stems)
         here = {form for form in here if (form in gone) == denied}
     wants = frozenset("want wants ask asks wish wishes".split())
-    for word in told_words(new, stems):
+    for word in telling_words(new, stems):
         if not word.forms & (here | old_forms) and not (is_self and word.word in wants):
             return False
     if not (denied and not denies(old) and content_forms & here) and not (content_forms & here) - old_forms:
@@ -265,7 +267,7 @@ def says(said: str, sentence: str, content: str, old: str, turn: QuotedTurn) -> 
         for word in compile_pattern(rf"\m({qualifiers})\M").findall(spoken.lower()):
             if not has_words(new, word) and word not in changing:
                 return False
-    if old and not told_forms(sentence, stems) & old_forms:
+    if old and not telling_forms(sentence, stems) & old_forms:
         return False
     return _is_mostly(spoken, content_forms | old_forms, changing, is_self, stems) and _keeps_order(spoken, new, stems)
 
@@ -273,7 +275,7 @@ def says(said: str, sentence: str, content: str, old: str, turn: QuotedTurn) -> 
 def _is_mostly(said: str, forms: frozenset[str], changing: frozenset[str], is_self: bool, stems: str) -> bool:
     """Return whether a clause speaks for the most part of some words, and of nobody else: it begins with one, or with
     its speaker."""
-    words = told_words(said, stems)
+    words = telling_words(said, stems)
     known = [bool(word.forms & forms) or word.word in changing for word in words]
     return 2 * known.count(False) < len(words) and (is_self or known[0])
 
@@ -283,9 +285,9 @@ def _keeps_order(said: str, content: str, stems: str) -> bool:
     ordered = search(r"\m(?:over|than|instead|versus|before|after)\M", said)
     starts = data.entry_set("english", "sentence_starts")
     names = {name.lower() for name in compile_pattern(r"\m([[:upper:]][[:alnum:]]*)").findall(said)} - starts
-    places = [(at, word.forms) for at, word in enumerate(told_words(said, stems)) if ordered or word.word in names]
+    places = [(at, word.forms) for at, word in enumerate(telling_words(said, stems)) if ordered or word.word in names]
     last = -1
-    for word in told_words(content, stems):
+    for word in telling_words(content, stems):
         at = next((place for place, forms in places if forms & word.forms), None)
         if at is not None:
             if at < last:
@@ -294,12 +296,12 @@ def _keeps_order(said: str, content: str, stems: str) -> bool:
     return True
 
 
-def quoted_statement(
+def statement_by_quotation(
     turns: Sequence[OwnTurn], said: str, content: str, olds: Sequence[str], slot: str | None
 ) -> QuotedStatement | None:
     """Return the newest turn of which a quoted clause says a text, beside one of some older texts where it corrects;
     questions, suppositions and reports state nothing."""
-    for turn in _quoted_turns(turns, said):
+    for turn in _turns_with_quotation(turns, said):
         conditions = choices(turn.language, "conditions")
         stated = [
             clause
@@ -345,10 +347,10 @@ def _says_slot(clauses: Sequence[Clause], content: str, old: str, slot: str | No
             continue
         if told and told["slot"] == here and str(told["value"]).lower() == str(rule["value"]).lower():
             return True
-        forms = told_forms(str(rule["value"]), turn.stems)
-        if old and forms <= told_forms(content, turn.stems) and not denies(content):
-            known = forms | told_forms(old, turn.stems)
+        forms = telling_forms(str(rule["value"]), turn.stems)
+        if old and forms <= telling_forms(content, turn.stems) and not denies(content):
+            known = forms | telling_forms(old, turn.stems)
             callings = frozenset("want wants like likes prefer prefers call called name named addressed".split())
-            if all(word.forms & known or word.word in callings for word in told_words(content, turn.stems)):
+            if all(word.forms & known or word.word in callings for word in telling_words(content, turn.stems)):
                 return True
     return False

@@ -21,7 +21,7 @@ IT = "^(?:it|that|this|them|those|him|her)(?: please)?$"
 
 @dataclass(frozen=True)
 class Request:
-    """A clause that asks to forget something, and what it names; `is_all`: everything about it; `said`: in plain form."""
+    """A clause that asks to forget something, and what it names; `is_all`: all about it; `said`: in plain form."""
 
     text_no: int
     span_start: int
@@ -67,7 +67,7 @@ def _may_ask(clause: Clause, language: str) -> bool:
 def _read_request(clause: Clause, text: Sequence[Clause], language: str) -> Request | None:
     openers = f"^(?:{choices(language, 'forget_openers') or '(?!)'})+"
     bare = replace_first(openers, "", clause.plain)
-    named = _named_in_front(clause, bare, language)
+    named = _name_in_front(clause, bare, language)
     is_in_front, is_whole = named is not None, False
     rest = None
     # Where a clause names nothing ("Vergiss bitte, was ich …"), what follows it does.
@@ -87,7 +87,7 @@ def _read_request(clause: Clause, text: Sequence[Clause], language: str) -> Requ
             is_whole = named is not None
     start, length = clause.span_start, clause.span_length
     if named is None or search(IT, named):
-        before = _named_before(clause, bare, named is not None, language, text)
+        before = _name_before(clause, bare, named is not None, language, text)
         if before is None:
             return None
         named, said_from = before
@@ -103,7 +103,7 @@ def _read_request(clause: Clause, text: Sequence[Clause], language: str) -> Requ
     return Request(clause.text_no, start, length, named, is_all, language, clause.plain)
 
 
-def _named_in_front(clause: Clause, bare: str, language: str) -> str | None:
+def _name_in_front(clause: Clause, bare: str, language: str) -> str | None:
     """Return what "delete it" names: what its sentence says before ("the salary I mentioned, please forget that")."""
     asks = choices(language, "forget_it")
     if clause.span_start == clause.sentence_start or not asks or not search(asks, bare):
@@ -117,7 +117,7 @@ def _named_in_front(clause: Clause, bare: str, language: str) -> str | None:
     return None
 
 
-def _named_before(
+def _name_before(
     clause: Clause, bare: str, is_it: bool, language: str, text: Iterable[Clause]
 ) -> tuple[str, int] | None:
     """Return what "Please delete it." names, and where that begins: what the sentence before says that is known."""

@@ -78,7 +78,7 @@ def _find_link(rest: str, language: str) -> tuple[str, str, str | None] | None:
     return link[2], value[0], end[0] if end else None
 
 
-def find_named(text: str) -> Iterator[Secret]:
+def find_by_name(text: str) -> Iterator[Secret]:
     lower = text.lower()
     marks = read_tables()["marks"]
     if any(mark in lower for mark in marks["passwords"]):

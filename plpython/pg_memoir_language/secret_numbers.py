@@ -31,7 +31,7 @@ def find_numbers(piece: str, lower: str) -> Iterator[Secret]:
             if not is_number_of(place.kind, found[1]):
                 continue
             at = found.start(1)
-            if not (place.deniable and _is_denied(piece[max(0, at - 40) : at])):
+            if not (place.deniable and _denies(piece[max(0, at - 40) : at])):
                 yield Secret(place.kind, found[1])
 
 
@@ -48,7 +48,7 @@ def _outline(piece: str) -> str:
     return text.translate(OUTLINE)
 
 
-def _is_denied(before: str) -> bool:
+def _denies(before: str) -> bool:
     """Return whether what stands before a number says that it is of another kind: a phone, an order, a serial number, a
     part of a longer one."""
     if compile_pattern(r"[0-9][.,]$|[+][0-9() -]*$|(?:^|[^0-9\\])0[0-9]+ $").search(before):

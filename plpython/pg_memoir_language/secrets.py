@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 
 from .patterns import compile_pattern
-from .secret_names import find_named
+from .secret_names import find_by_name
 from .secret_numbers import find_codes, find_numbers
 from .secret_tables import Secret, read_places, read_tables, read_token_shapes
 from .secret_values import is_about, is_sample, strip_value, value_strength
@@ -52,12 +52,12 @@ def _search(text: str, pieces: list[str]) -> Iterator[Secret]:
     yield from _find_tokens(text)
     for piece in pieces:
         lower = piece.lower()
-        yield from _find_placed(piece, lower)
+        yield from _find_in_places(piece, lower)
         if compile_pattern(r"[0-9][0-9A-Z .-]{0,2}[0-9]").search(piece):
             yield from find_numbers(piece, lower)
             yield from find_codes(piece, lower)
-    yield from find_named(text)
-    yield from _find_seed_phrases(text, pieces)
+    yield from find_by_name(text)
+    yield from _find_mnemonics(text, pieces)
 
 
 # Texts -------------------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def _find_tokens(text: str) -> Iterator[Secret]:
 # Values by their place ---------------------------------------------------------------------------------------------
 
 
-def _find_placed(piece: str, lower: str) -> Iterator[Secret]:
+def _find_in_places(piece: str, lower: str) -> Iterator[Secret]:
     """Values where a secret stands without a name for it, or is recognised by what is around it."""
     for place in read_places("places"):
         if not any(_holds(lower, marks) for marks in place.marks):
@@ -160,7 +160,7 @@ def _find_placed(piece: str, lower: str) -> Iterator[Secret]:
 # Seed phrases ------------------------------------------------------------------------------------------------------
 
 
-def _find_seed_phrases(text: str, pieces: list[str]) -> Iterator[Secret]:
+def _find_mnemonics(text: str, pieces: list[str]) -> Iterator[Secret]:
     """Twelve words or more of a wallet: alone on a line; beside a name, anywhere (BIP 39)."""
     lower = text.lower()
     is_named = any(mark in lower for mark in read_tables()["marks"]["seeds"]) and compile_pattern(

@@ -156,7 +156,8 @@ def is_supposed(text: str, language: str) -> bool:
 def without_month_of_may(text: str) -> str:
     """Return a text in which the month of May can't be taken for the verb."""
     return replace_all(
-        r"(\d(?:st|nd|rd|th)?(?: of)?|\m(?:of|in|early|mid|late|until|till|by|since|this|next|last)) May\M|\mMay(?= \d)",
+        r"(\d(?:st|nd|rd|th)?(?: of)?|\m(?:of|in|early|mid|late|until|till|by|since|this|next|last)) May\M"
+        r"|\mMay(?= \d)",
         r"\1 May_",
         text,
         False,

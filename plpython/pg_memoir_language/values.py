@@ -49,8 +49,9 @@ def _shapes(language: str) -> tuple[tuple[str, Pattern[str]], ...]:
         "time": r"\m(?:\d{1,2}[:.h]\d\d(?: ?[ap]m)?\M|\d{1,2} ?(?:am|pm|uhr|h|heures?|horas?)\M|noon\M|midnight\M"
         rf"|(?:half|quarter) (?:past|to) [[:alnum:]]+|(?:\d+|{counted}) (?:sharp\M|o'clock))",
         "weekday": rf"\m(?:{choices(None, 'days_of_week')})\M",
-        "often": rf"\m(?:every (?:other |second |third |\d+ |{counted} )?(?:day|week|month|year|hour|night|morning|evening)s?\M"
-        r"|(?:dai|week|month|year|fortnight|biweek)ly\M|(?:once|twice|\w+ times) (?:an?|per) (?:day|week|month|year)\M)",
+        "often": rf"\m(?:every (?:other |second |third |\d+ |{counted} )?"
+        r"(?:day|week|month|year|hour|night|morning|evening)s?\M|(?:dai|week|month|year|fortnight|biweek)ly\M"
+        r"|(?:once|twice|\w+ times) (?:an?|per) (?:day|week|month|year)\M)",
         "code": r"\m(?:\d[\d ()/+-]{6,}\d|[[:alpha:]]{1,4}-?\d{1,6}[[:alpha:]]?|\d{1,6}[[:alpha:]]{1,2})\M",
         "number": rf"[$€£]? ?\d[\d.,]*\d|\d|\m(?:{counted})\M",
         "month": rf"\m(?:(?:in|of|early|mid|late|until|till|to|by|next|this|from) (?:march|may)|{sure})\M",
@@ -104,7 +105,7 @@ def stems_of(word: str, language: str) -> list[str]:
 
 
 @cache
-def _passed_over(language: str) -> frozenset[str]:
+def _skips(language: str) -> frozenset[str]:
     """Return words that say nothing of a matter: function words, and those that only tell that something changed."""
     return frozenset(data.entries(language, "change_words") + data.entries(language, "function_words"))
 
@@ -132,7 +133,7 @@ def read_content(text: str, language: str) -> Content:
         name = match[1].strip()
         if name.lower() not in starts and name != "I" and not name.startswith("I'"):
             names.add(name.lower())
-    passed, same = _passed_over(language), _same_matter() if language == "english" else {}
+    passed, same = _skips(language), _same_matter() if language == "english" else {}
     stems = set()
     for word in compile_pattern("[[:alnum:]]+(?:['-][[:alnum:]]+)*").findall(rest.lower()):
         word = word.removesuffix("'s")

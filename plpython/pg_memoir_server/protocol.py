@@ -2,7 +2,8 @@
 
 A frame is a 12-byte prelude (magic, header bytes, body bytes, big-endian), a small JSON header and a body.
 Requests: {"op": "embed", "kind": "query"|"backlog", "model", "timeout_ms"} with a JSON array of texts as body,
-{"op": "read", "function"} with a JSON array of one text, or {"op": "ping"|"stats"}. Replies: {"ok": true, ...}, for embed
+{"op": "read", "function"} with a JSON array of one text, or {"op": "ping"|"stats"}. Replies: {"ok": true, ...}, for
+embed
 with rows × dimension float32 (little-endian) as body, for read with its answer as JSON, or {"error": kind, "message"}.
 """
 

@@ -54,9 +54,9 @@ def judge(language: str) -> Any:
 
 
 def read_turns(given: str) -> Json:
-    """{"turns": [{"text", "role", "name", "said_at", "utc_offset", "tool"}, …]} → {"languages": […], "found": [Extracted, …],
-    "requests": [Request, …], "stating": [turn, …]}. Turns count from 1; nothing is found in what a request to forget
-    says."""
+    """{"turns": [{"text", "role", "name", "said_at", "utc_offset", "tool"}, …]} → {"languages": […], "found":
+    [Extracted, …], "requests": [Request, …], "stating": [turn, …]}. Turns count from 1. Requests to forget
+    hold no memories."""
     turns = [
         memories.Turn(
             turn["text"],
@@ -132,7 +132,7 @@ def _read_changes(turn: Json, memo: changes.Memo) -> Json:
     message = changes.Message(turn["text"], said_at, turn["language"], turn["asked"] or "", turn["name"])
     found = changes.find_changes(message, earlier, told, memo)
     memories_given = turn["memories"] or []
-    ended = changes.find_ended(turn["text"], [one["content"] for one in memories_given], told)
+    ended = changes.find_over(turn["text"], [one["content"] for one in memories_given], told)
     return {
         "no": turn["no"],
         "is_judged": told is not None,
@@ -177,9 +177,9 @@ def quoted(given: str) -> Json | None:
     texts: Sequence[str] = [part.said for part in parts] if parts else asked["texts"] or []
     found: quotations.QuotedRequest | quotations.QuotedStatement | None
     if asked["kind"] == "request":
-        found = quotations.quoted_request(turns, asked["said"], texts, asked["slot"])
+        found = quotations.request_by_quotation(turns, asked["said"], texts, asked["slot"])
     else:
-        found = quotations.quoted_statement(turns, asked["said"], asked["content"], texts, asked["slot"])
+        found = quotations.statement_by_quotation(turns, asked["said"], asked["content"], texts, asked["slot"])
     if found is None:
         return None
     spans = [parts[number - 1] for number in found.matched] if parts else []

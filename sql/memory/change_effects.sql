@@ -19,7 +19,8 @@ begin
   return jsonb_build_object('forgotten', 1);
 end $$;
 
--- Applies the changes of a turn, under the user's lock: certain ones take effect, likely ones are noted. Returns counts.
+-- Applies the changes of a turn, under the user's lock: certain ones take effect, likely ones are noted. Returns
+-- counts.
 create or replace function _memoir.take_effect(p_session _memoir.sessions, p_turn _memoir.conversation_history,
   p_changes _memoir.found_change[], p_by text, p_config jsonb)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
@@ -108,7 +109,8 @@ begin
 end $$;
 
 -- What remains of a memory of which an item ended, as a memory that counts as the old one did.
-create or replace function _memoir.keep_rest(p_user_id uuid, p_old uuid, p_change _memoir.found_change, p_by_change uuid, p_by text,
+create or replace function _memoir.keep_rest(p_user_id uuid, p_old uuid, p_change _memoir.found_change,
+  p_by_change uuid, p_by text,
   p_config jsonb)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare

@@ -1,5 +1,5 @@
--- Extraction: from what was said to memories. The package pg_memoir_language reads, in the model server, this process or
--- the worker; here its findings are stored through the door of remember like everything else.
+-- Extraction: from what was said to memories. The package pg_memoir_language reads, in the model server, this process
+-- or the worker; here its findings are stored through the door of remember like everything else.
 
 -- Admission of memories
 

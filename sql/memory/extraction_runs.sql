@@ -266,9 +266,9 @@ begin
   return _memoir.reading_context(v_claimed.turns, p_reading, v_claimed.config);
 end $$;
 comment on function memoir.turns_context(bigint, uuid, jsonb) is
-  'Returns what was said before claimed turns that has to do with them, as read_context of pg_memoir_server.reading takes
-it; p_reading: what read_turns said of them. Null where the lease had run out. Service, jobs and admin logins only. Raises
-PM001, PM014.';
+  'Returns what was said before claimed turns that has to do with them, as read_context of pg_memoir_server.reading
+takes it; p_reading: what read_turns said of them. Null where the lease had run out. Service, jobs and admin logins
+only. Raises PM001, PM014.';
 
 create or replace function memoir.store_turns(p_work bigint, p_lease uuid, p_reading jsonb, p_results jsonb)
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
@@ -289,7 +289,7 @@ begin
   return v_counts - 'left';
 end $$;
 comment on function memoir.store_turns(bigint, uuid, jsonb, jsonb) is
-  'Stores what the worker read of claimed turns: memories, requests to forget, changes. p_results: what read_context said, null
-where nothing was asked. Returns counts as extract_session does, null where the lease had run out or another run was
-first. Writes memory_store and what belongs to it, recall_exclusions, session_counters. Service, jobs and admin logins
+  'Stores what the worker read of claimed turns: memories, requests to forget, changes. p_results: what read_context
+said, null where nothing was asked. Returns counts as extract_session does, null where the lease had run out or another
+run was first. Writes memory_store and what belongs to it, recall_exclusions, session_counters. Service, jobs and admin logins
 only. Raises PM001, PM014.';

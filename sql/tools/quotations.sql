@@ -22,10 +22,10 @@ begin
     where strpos(lower(normalize(t.content, nfkc)), v_word) > 0);
 end $$;
 
--- Finds the newest turn in which a quotation stands that asks to forget what one of some texts says (p_kind request), or
--- that says p_content, beside one of some older texts where it corrects (statement); matched: which of them. p_whole: a
--- turn, of which the clauses are the texts; parts: the spans that match. is_narrower: a request names less than the
--- text, which only has to do with it.
+-- Finds the newest turn in which a quotation stands that asks to forget what one of some texts says (p_kind request),
+-- or that says p_content, beside one of some older texts where it corrects (statement); matched: which of them.
+-- p_whole: a turn, of which the clauses are the texts; parts: the spans that match. is_narrower: a request names less
+-- than the text, which only has to do with it.
 create or replace function _memoir.quoted(p_session _memoir.sessions, p_kind text, p_said text, p_texts text[],
   p_whole text, p_content text, p_slot text, out turn_index integer, out names text, out is_all boolean,
   out span_start integer, out span_length integer, out matched integer[], out parts jsonb, out is_narrower boolean)

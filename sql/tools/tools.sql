@@ -448,7 +448,8 @@ begin
   case p_name
   when 'memory_remember' then
     return (_memoir.remember_with_tool(p_user, p_session, v_content, p_arguments ->> 'type',
-      (_memoir.quoted(p_session, 'statement', v_said, array[''], null, v_content, null)).turn_index, v_said, v_agent)).answer;
+      (_memoir.quoted(p_session, 'statement', v_said, array[''], null, v_content, null)).turn_index, v_said,
+      v_agent)).answer;
   when 'memory_correct' then
     return _memoir.correct_with_tool(p_caller, p_user, p_session, v_id, v_unit, p_arguments, v_agent);
   when 'memory_forget' then

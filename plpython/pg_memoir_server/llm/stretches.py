@@ -1,4 +1,4 @@
-"""What a model says of a stretch of conversation, held against the turns: where each quote stands, whose words it is."""
+"""What a model says of a stretch of conversation, held against the turns: where each quote stands, and whose it is."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
 
 
 def located(given: Json, answer: Json) -> Json:
-    """Return a model's answer with `start` and `length` of each quote in its turn, from 1, and `is_own`: the words are the
-    person's, and the conversation bears out what the model makes of them. An item whose quote does not stand there is
-    left out; a day that is none is null."""
+    """Return a model's answer with `start` and `length` of each quote in its turn, from 1, and `is_own`: the words are
+    the person's, and the conversation bears out what the model makes of them. An item whose quote does not stand there
+    is left out; a day that is none is null."""
     turns = {turn["turn"]: turn for turn in given["turns"]}
     said = " ".join([turn["text"] for turn in given["turns"]] + [turn["text"] for turn in given.get("before") or []])
     known = {memory["id"]: memory["text"] for memory in given.get("memories") or []}
