@@ -40,10 +40,12 @@ MOST_UNITS = 10
 # Chances from which on the judge bears witness beside a form, and alone: of what writers it has not read say, nine in
 # ten are right from there on (research/judge/exam.py). An update request and a slot leave little room for doubt.
 BESIDE = {
-    "update": 0.2, "slot": 0.2, "answer": 0.33, "permitted": 0.5, "liking": 0.6, "named": 0.8, "ended": 0.8,
+    "update": 0.2, "slot": 0.2, "answer": 0.33, "permitted": 0.5, "liking": 0.4, "named": 0.8, "ended": 0.8,
     "same subject": 0.8, "name": 0.8, "denied": 0.9, "value": 0.93, "cue": 0.97,
 }  # fmt: skip
 ALONE = 0.9
+# The same words about one item of a list leave less room for doubt.
+BESIDE_ITEM = 0.4
 # From here on it says that a memory's slot is free for another value.
 FREES_SLOT = 0.33
 # Of two matters that a message may end the better one is meant where it is better by so much.
@@ -117,6 +119,12 @@ class Candidate:
     chance: float | None
     near: float
 
+    def _needed(self, form: Form) -> float:
+        unit = self.unit
+        if form.name == "ended" and form.is_strong and find_remainder(unit.said, self.statement.said, unit.language):
+            return BESIDE_ITEM
+        return BESIDE[form.name]
+
     @property
     def grade(self) -> str | None:
         """`certain`, `likely` or None."""
@@ -125,7 +133,7 @@ class Candidate:
             return "likely" if form and form.is_strong else None
         if form and form.name in LOOSE and find_remainder(self.unit.said, self.statement.said, self.unit.language):
             return "likely" if chance >= ALONE else None
-        if form and not form.is_barred and chance >= BESIDE[form.name]:
+        if form and not form.is_barred and chance >= self._needed(form):
             return "certain"
         return "likely" if chance >= ALONE and not (form and form.is_barred) else None
 

@@ -1,6 +1,6 @@
 """Examines the shipped judge, and changes as the product finds them, on texts of a writer that it has not read.
 
-    .local/venv/bin/python -m research.judge.exam d [--list]
+    .local/venv/bin/python -m research.judge.exam j [--list]
 
 Each block's statement is read beside each of its later messages, alone. Prints how often the judge says rightly that a statement is over,
 what is found certain and likely by both witnesses, and how often it knows what a request to forget means. --list prints what is wrongly

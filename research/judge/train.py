@@ -6,7 +6,7 @@
 MIT): messages of them beside earlier ones are taken for unchanged. They are not part of the project.
 Prints, for the writers that are left out, how many of the sentences, pairs and targets are right, and of the pairs in which the
 earlier statement is over how many are told at one false alarm in a hundred. Needs torch (a CPU build), safetensors, tokenizers and
-the model's package; one core, some twenty minutes. Without --leave-out it learns of all and examines nothing.
+the model's package; one core, some forty minutes. Without --leave-out it learns of all and examines nothing.
 """
 
 from __future__ import annotations
