@@ -150,7 +150,14 @@ begin
         order by x.recorded_at desc limit 400) m));
 end $$;
 
--- What the package needs to know of what was said before a batch of turns: those that state something, and requests.
+-- Returns whether a language model reads what was said.
+create or replace function _memoir.has_model(p_config jsonb)
+returns boolean language sql immutable as $$
+  select p_config ->> 'llm_provider' <> 'none' and p_config ->> 'llm_model' <> ''
+$$;
+
+-- What the package needs to know of what was said before a batch of turns: requests, and what states something where no
+-- model reads it.
 create or replace function _memoir.reading_context(p_turns _memoir.conversation_history[], p_reading jsonb,
   p_config jsonb)
 returns jsonb language sql stable as $$
@@ -158,7 +165,8 @@ returns jsonb language sql stable as $$
     'turns', (select jsonb_agg(_memoir.stating_context(n, p_turns[n], p_reading -> 'languages' ->> (n - 1), array(
         select _memoir.normalise(f ->> 'slot') from jsonb_array_elements(p_reading -> 'found') f
         where (f ->> 'text_no')::integer = n and f ->> 'slot' is not null), p_config) order by n)
-      from (select s::integer as n from jsonb_array_elements_text(p_reading -> 'stating') s) x),
+      from (select s::integer as n from jsonb_array_elements_text(p_reading -> 'stating') s
+        where not _memoir.has_model(p_config)) x),
     'requests', (select jsonb_agg(_memoir.asking_context(p_turns[(r ->> 'text_no')::integer], r, p_config) order by o)
       from jsonb_array_elements(p_reading -> 'requests') with ordinality q(r, o)))
 $$;

@@ -191,7 +191,7 @@ begin
           and (m.metadata ->> 'standing')::boolean), false),
       'said_at', v_turn.created_at, 'event_from', v_found.event_from, 'event_to', v_found.event_to));
     -- One who has left is nowhere: the slot is emptied only if it holds what is left.
-    if v_found.rule = 'no longer' and p_config ->> 'llm_provider' = 'none' then
+    if v_found.rule = 'no longer' and not _memoir.has_model(p_config) then
       v_gone := regexp_match(substr(v_turn.content, v_found.span_start, v_found.span_length),
         '\m(live|living|work|working|left|quit)(?: +(?:in|at|for))? +([[:upper:]][[:alnum:]''-]+(?: '
           '[[:upper:]][[:alnum:]''-]+){0,3})');

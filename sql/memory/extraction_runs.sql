@@ -55,7 +55,7 @@ create or replace function _memoir.store_reading(p_session _memoir.sessions, p_c
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_session.user_id; v_locked _memoir.session_counters; v_counts jsonb := '{}';
-  v_has_model boolean := p_config ->> 'llm_provider' <> 'none'; v_found _memoir.extracted[]; i integer;
+  v_has_model boolean := _memoir.has_model(p_config); v_found _memoir.extracted[]; i integer;
   -- Where a model reads what was said, rules end nothing: what they find is provisional.
   v_read _memoir.turn_changes[] := case when v_has_model then '{}' else _memoir.changes_read(p_results) end;
 begin

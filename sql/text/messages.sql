@@ -120,7 +120,7 @@ create or replace function _memoir.parse_message(p_where text, p_json jsonb, p_c
 returns _memoir.message language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_message _memoir.message; v_role text := p_json ->> 'role';
-  v_limit integer := (p_config ->> 'text_bytes_max')::integer; v_rebuilt jsonb;
+  v_limit integer := (p_config ->> 'text_bytes_max')::integer; v_rebuilt jsonb; v_zone text;
 begin
   if jsonb_typeof(p_json) is distinct from 'object' then
     perform _memoir.bad_message(p_where, format('must be an object, not %s', _memoir.shown(p_json::text)));
@@ -166,8 +166,9 @@ begin
     and not (key = 'content' and v_message.role = 'user');
   -- "Yesterday" is meant by the sender's clock.
   if v_message.created_at is not null and p_json ->> 'created_at' ~ '.{10}[-+][0-9:]*[1-9][0-9:]*$' then
+    v_zone := replace(substring(p_json ->> 'created_at' from '.{10}([-+][0-9:]+)$'), ':', '');
     v_message.extra := coalesce(v_message.extra, '{}')
-      || jsonb_build_object('utc_offset', substring(p_json ->> 'created_at' from '.{10}([-+][0-9:]+)$'));
+      || jsonb_build_object('utc_offset', left(v_zone, 3) || ':' || rpad(substr(v_zone, 4, 2), 2, '0'));
   end if;
   -- Log probabilities are many times the text: what they tell is kept.
   if p_json ? 'logprobs' then

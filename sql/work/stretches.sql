@@ -19,11 +19,13 @@ end $$;
 -- A turn as the model sees it, what was forgotten or is over blanked out.
 create or replace function _memoir.turn_shown(p_turn _memoir.conversation_history, p_length integer)
 returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  -- Whoever sends messages may name an offset of their own.
+  v_zone text := substring(p_turn.metadata #>> '{sent,utc_offset}' from '^[-+](?:0\d|1[0-4]):[0-5]\d$');
 begin
   return jsonb_build_object('turn', p_turn.turn_index, 'role', case when p_turn.role = 'user' and p_turn.actor
       <> 'person' then 'assistant' else p_turn.role::text end, 'who', coalesce(p_turn.name, p_turn.role::text),
-    'date', to_char(p_turn.created_at at time zone 'UTC'
-      + coalesce(p_turn.metadata #>> '{sent,utc_offset}', '0')::interval, 'YYYY-MM-DD, Day'),
+    'date', to_char(p_turn.created_at at time zone 'UTC' + coalesce(v_zone, '00:00')::interval, 'YYYY-MM-DD, Day'),
     'text', left(_memoir.without_spans(p_turn.content, array(
       select int4range(coalesce(x.span_start, 1), coalesce(x.span_start + x.span_length, length(p_turn.content) + 1))
       from _memoir.recall_exclusions x where x.user_id = p_turn.user_id and x.session_id = p_turn.session_id

@@ -117,6 +117,21 @@ def test_replacement(db: psycopg.Connection, user: str) -> None:
     assert call(db, "correct", user, old, "Lives in Voss.", slot_value="Voss")["corrected"] == [new]
 
 
+def test_a_correction_keeps_the_labels(db: psycopg.Connection, user: str) -> None:
+    """Tags, other names and metadata stay; what a restated memory was tagged with comes to them."""
+    db.execute(
+        "select memoir.remember(%s, 'Deploy host is alder-3.', p_tags => '{host}', p_metadata => '{\"ticket\": 77}', p_aliases => '{prodbox}')",
+        [user],
+    )
+    again = "select memoir.remember(%s, 'Deploy host is alder-3.', p_tags => '{staging}') ->> 'memory_id'"
+    old = db.execute(again, [user]).fetchone()[0]
+    new = db.execute(
+        "select memoir.correct(%s, %s, 'Deploy host is birch-9.') ->> 'memory_id'", [user, old]
+    ).fetchone()[0]
+    kept = db.execute("select tags, metadata, aliases from _memoir.memory_store where memory_id = %s", [new]).fetchone()
+    assert kept == (["host", "staging"], {"ticket": 77}, ["prodbox"])
+
+
 def test_polarity(db: psycopg.Connection, user: str) -> None:
     old = remembered(db, user, "Likes tea.", embedding=VECTOR)
     new = call(db, "correct", user, old, "No longer likes tea.", embedding=VECTOR)["memory_id"]

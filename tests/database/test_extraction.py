@@ -470,6 +470,34 @@ def test_dates_are_those_of_the_turn_not_of_the_run(db: psycopg.Connection, user
     ]
 
 
+def test_yesterday_by_the_senders_clock(db: psycopg.Connection, user: str) -> None:
+    """At half past midnight in Tokyo it is still the day before in UTC."""
+    moments = {
+        "2026-03-20T00:30:00+09:00": ("+09:00", "19 March 2026"),
+        "2026-03-20 00:30+0530": ("+05:30", "19 March 2026"),
+        "2026-03-20T23:30:00-08": ("-08:00", "19 March 2026"),
+        "2026-03-20T00:30:00Z": (None, "19 March 2026"),
+    }
+    for place, (moment, (offset, day)) in enumerate(moments.items()):
+        session = f"s{place}"
+        say(db, user, {"role": "user", "content": "I flew home yesterday.", "created_at": moment}, session=session)
+        history = db.execute("select h from memoir.history(%s, %s) h", [user, session]).fetchall()
+        assert history[0][0].get("utc_offset") == offset, moment
+        extract(db, user, session)
+        [content] = memories(db, user, where="m.state = 'active'")[-1:]
+        assert day in content, moment
+
+
+def test_named_speakers_change_their_own_statements(db: psycopg.Connection, user: str) -> None:
+    for name in ("Mia", "Ida"):
+        say(db, user, {"role": "user", "name": name, "content": "I live in Kassel."}, session=name)
+        extract(db, user, session=name)
+    say(db, user, {"role": "user", "name": "Mia", "content": "I don't live in Kassel any more, I moved to Bonn."})
+    extract(db, user)
+    active = memories(db, user, where="m.state = 'active'")
+    assert "Ida lives in Kassel." in active and "Mia lives in Kassel." not in active
+
+
 # A model's candidates --------------------------------------------------------------------------------------------------------------
 
 
@@ -573,7 +601,8 @@ def test_a_model_claims_no_more_than_its_turns_allow(db: psycopg.Connection, use
 
 
 def test_model_gets_no_private_text(db: psycopg.Connection, user: str, model: None) -> None:
-    say(db, user, "Tom waters my three plants.", "My cat Ivy hides in the cupboard.", "Ann feeds the fish.")
+    fish = {"role": "user", "content": "Ann feeds the fish.", "utc_offset": "of my own"}
+    say(db, user, "Tom waters my three plants.", "My cat Ivy hides in the cupboard.", fish)
     db.execute("select memoir.mark_turn(%s, 's', 1, 'private')", [user])
     extract(db, user)
     ((job, lease, _, given),) = db.execute("select * from memoir.claim_model_calls(10)").fetchall()

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from calls import ANSWER, CALL, USER, call, history, store
+from psycopg.types.json import Jsonb
 
 TEXTS = {
     "thai": ("ฉันชอบดื่มชาเขียวทุกเช้าและเดินเล่นในสวนสาธารณะใกล้บ้าน", "ชาเขียว"),
@@ -180,3 +181,20 @@ def test_work_of_a_write_grows_with_its_size_not_faster(db: psycopg.Connection, 
     assert seconds("large", [USER | {"content": text * 4}]) < 8 * seconds("small", [USER | {"content": text}]) + 0.5
     many = [USER | {"content": text[:1500]}]
     assert seconds("many", many * 240) < 8 * seconds("few", many * 60) + 0.5
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("Error E-2047 came up when I started the dryer.", "E2047"),
+        ("Error E2047 came up when I started the dryer.", "E-2047"),
+        ("Ticket HRN-7731 is about the lift.", "7731"),
+        ("Ring the plumber on 555-0142.", "0142"),
+    ],
+)
+def test_codes_by_their_parts(db: psycopg.Connection, user: str, said: str, asked: str) -> None:
+    for text in ("The kitchen tap drips again.", said, "On 2026-05-04 the choir sings from 9-11."):
+        db.execute("select memoir.persist_turn(%s, 's', %s)", [user, Jsonb([{"role": "user", "content": text}])])
+    [found] = db.execute("select content from memoir.recall(%s, %s, p_limit => 1)", [user, asked]).fetchone()
+    assert found == said
+    assert db.execute("select _memoir.code_words('on 2026-05-04 from 9-11', true)").fetchone() == ([],)
