@@ -290,6 +290,6 @@ begin
 end $$;
 comment on function memoir.store_turns(bigint, uuid, jsonb, jsonb) is
   'Stores what the worker read of claimed turns: memories, requests to forget, changes. p_results: what read_context
-said, null where nothing was asked. Returns counts as extract_session does, null where the lease had run out or another
-run was first. Writes memory_store and what belongs to it, recall_exclusions, session_counters. Service, jobs and admin logins
-only. Raises PM001, PM014.';
+said, null where nothing was asked. Returns counts as extract_session does, null where the lease had run out or
+another run was first. Writes memory_store and what belongs to it, recall_exclusions, session_counters. Service, jobs
+and admin logins only. Raises PM001, PM014.';

@@ -430,9 +430,9 @@ end $$;
 comment on function memoir.history(text, text, integer, integer) is
   'The messages of a session as they were sent, oldest first, each with turn_index, message_id, tokens, tokenizer,
 created_at (with utc_offset where it came with another than UTC), the model of an assistant message, metadata of its
-call, its sensitivity where that is not normal, and "retracted" where it was taken back, its annotations; messages above the caller''s clearance are left out. Both ends
-are inclusive. What is archived is not here, which a warning says (session_info lists it, restore_month brings it
-back). Raises PM001, PM003.';
+call, its sensitivity where that is not normal, and "retracted" where it was taken back, its annotations; messages
+above the caller''s clearance are left out. Both ends are inclusive. What is archived is not here, which a warning
+says (session_info lists it, restore_month brings it back). Raises PM001, PM003.';
 
 -- A message as it was sent, with what history() adds to it.
 create or replace function _memoir.sent(p_turn _memoir.conversation_history)
