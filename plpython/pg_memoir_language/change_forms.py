@@ -121,11 +121,20 @@ def _name_over(unit: Statement, statement: Statement, message: str) -> Form | No
     for old in values_over(message, unit.language, len(message) <= SHORT):
         if not has_words(unit.said, old):
             continue
+        # "It's the 14th that we fly, not the 12th": of the same matter alone, with another value of the kind.
+        if _covers(unit.content, statement.content)[0] >= 0.99 and _has_another(unit, statement, old):
+            return Form("corrected", 1.0, (old,))
         if any(c.isupper() or c.isdigit() for c in old):
             return Form("named", 1.0, (old,))
         if _covers(unit.content, statement.content)[1] >= 0.3:
             return Form("named", 0.85, (old,))
     return None
+
+
+def _has_another(unit: Statement, statement: Statement, old: str) -> bool:
+    """Return whether a statement has another value of the kind that an old one is of."""
+    kinds = {value.kind for value in unit.content.values if has_words(value.raw, old)}
+    return any(value.kind in kinds and not has_words(value.raw, old) for value in statement.content.values)
 
 
 def _value(unit: Statement, statement: Statement, message: str) -> Form | None:
@@ -141,7 +150,7 @@ def _value(unit: Statement, statement: Statement, message: str) -> Form | None:
     if olds:
         if cue and cover >= 0.5:
             # "Our budget is 8,500 euros", "the budget is 11,000 euros now".
-            alike = _same_subject(unit, statement) or _units(unit.said) & _units(statement.said)
+            alike = statement.asked or _same_subject(unit, statement) or _units(unit.said) & _units(statement.said)
             return Form("same subject" if alike else "value", 0.85, olds)
         if cover >= 0.95 and back >= 0.5:
             return Form("same subject", 0.8, olds)
@@ -325,7 +334,7 @@ CONTRASTS = ({"old", "new"}, {"first", "second"}, {"last", "next"}, {"former", "
 
 def _is_of_another_sort(unit: Statement, statement: Statement, form: Form, message: str) -> bool:
     """Return whether both have another word before the same noun, which the other does not have."""
-    if form.name in ("update", "slot") or (form.name == "named" and form.strength == 1.0):
+    if form.name in ("update", "slot", "corrected") or (form.name == "named" and form.strength == 1.0):
         return False
     values = {
         word for text in (*form.olds, *(v.raw for v in statement.content.values)) for word in text.lower().split()

@@ -40,7 +40,7 @@ MOST_UNITS = 10
 # Chances from which on the judge bears witness beside a form, and alone: of what writers it has not read say, nine in
 # ten are right from there on (research/judge/exam.py). An update request and a slot leave little room for doubt.
 BESIDE = {
-    "update": 0.2, "slot": 0.2, "answer": 0.33, "permitted": 0.5, "liking": 0.4, "named": 0.8, "ended": 0.8,
+    "update": 0.2, "corrected": 0.05, "slot": 0.2, "answer": 0.33, "permitted": 0.5, "liking": 0.4, "named": 0.6, "ended": 0.8,
     "same subject": 0.8, "name": 0.8, "denied": 0.9, "value": 0.93, "cue": 0.97,
 }  # fmt: skip
 ALONE = 0.9
@@ -246,7 +246,7 @@ def _chosen(found: Sequence[Candidate], earlier: Sequence[Earlier], message: Mes
     others = [c for c in certain if c not in same]
     rivals = [c for c in others if _strength(c)[0] > _strength(best)[0] - MARGIN and c.of != best.of]
     # What names its old value is meant, whatever else is near.
-    if rivals and not (best.form and best.form.name in ("named", "update", "slot")):
+    if rivals and not (best.form and best.form.name in ("corrected", "named", "update", "slot")):
         return [_change(c, "likely", earlier, message, window) for c in certain]
     return [_change(c, "certain", earlier, message, window) for c in same]
 

@@ -86,7 +86,7 @@ def _said_at(turn: Json) -> datetime:
     """Return when a turn was said, by its sender's clock where an offset ("+09:00") came with it, else in UTC."""
     said_at = datetime.fromisoformat(turn["said_at"])
     try:
-        zone = datetime.strptime((turn["utc_offset"] or "+00").ljust(5, "0"), "%z").tzinfo
+        zone = datetime.strptime((turn.get("utc_offset") or "+00").ljust(5, "0"), "%z").tzinfo
     except ValueError:
         zone = UTC
     return said_at.astimezone(zone)
@@ -129,7 +129,7 @@ def _read_changes(turn: Json, memo: changes.Memo) -> Json:
         for one in given
     ]
     said_at = _said_at(turn)
-    message = changes.Message(turn["text"], said_at, turn["language"], turn["asked"] or "", turn["name"])
+    message = changes.Message(turn["text"], said_at, turn["language"], turn["asked"] or "", turn.get("name"))
     found = changes.find_changes(message, earlier, told, memo)
     memories_given = turn["memories"] or []
     ended = changes.find_over(turn["text"], [one["content"] for one in memories_given], told)

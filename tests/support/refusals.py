@@ -39,7 +39,7 @@ EXCHANGE: list[dict[str, Any]] = [
         "name": "bot",
     },
 ]
-ADDED = ("turn_index", "message_id", "tokens", "tokenizer", "model")
+ADDED = ("utc_offset", "turn_index", "message_id", "tokens", "tokenizer", "model")
 
 
 def as_sent(message: dict[str, Any]) -> dict[str, Any]:
