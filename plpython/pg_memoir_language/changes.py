@@ -37,11 +37,11 @@ class Judge(Protocol):
 LONGEST_TEXT = 4000
 SHORT_MESSAGE, SHORT_ANSWER = 240, 80
 MOST_UNITS = 10
-# Chances from which on the judge bears witness beside a form, and alone: of what writers it has not read say, nine in
-# ten are right from there on (research/judge/exam.py). An update request and a slot leave little room for doubt.
+# Chances from which on the judge bears witness beside a form, and alone. On texts of writers that it has not read nine
+# in ten are right from there on (research/judge/exam.py). An update request and a slot leave little room for doubt.
 BESIDE = {
-    "update": 0.2, "corrected": 0.05, "slot": 0.2, "answer": 0.33, "permitted": 0.5, "liking": 0.4, "named": 0.6, "ended": 0.8,
-    "same subject": 0.8, "name": 0.8, "denied": 0.9, "value": 0.93, "cue": 0.97,
+    "corrected": 0.05, "update": 0.2, "slot": 0.2, "answer": 0.33, "liking": 0.4, "permitted": 0.5, "named": 0.6,
+    "ended": 0.8, "same subject": 0.8, "name": 0.8, "denied": 0.9, "value": 0.93, "cue": 0.97,
 }  # fmt: skip
 ALONE = 0.9
 # The same words about one item of a list leave less room for doubt.
