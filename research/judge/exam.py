@@ -26,7 +26,7 @@ OVER = "!-~"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("writer", nargs="+", help="a folder of research/judge/texts")
+    parser.add_argument("writer", nargs="+", help="a file of research/judge/texts, without its ending")
     parser.add_argument("--list", action="store_true", help="print what is wrongly certain")
     options = parser.parse_args()
     from pg_memoir_language.changes import Earlier, Message, find_changes
@@ -34,7 +34,7 @@ def main() -> None:
 
     judge = Judge()
     for writer in options.writer:
-        blocks = [b for path in sorted((TEXTS / writer).glob("blocks*.txt")) for b in read_blocks(path, writer)]
+        blocks = list(read_blocks(TEXTS / f"{writer}.jsonl"))
         pairs = [(b.old, text, mark) for b in blocks for mark, text in b.later if mark in MARKS]
         over = np.array(judge.over([(old, text) for old, text, _ in pairs]))
         truth = np.array([mark in OVER for _, _, mark in pairs])

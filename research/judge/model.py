@@ -106,7 +106,7 @@ class Judge(nn.Module):
     def forward(self, ids: torch.Tensor, segments: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         x = self.words(ids) + self.positions.weight[: ids.shape[1]] + self.segments(segments)
         x = self.drop(self.norm(x))
-        wide = torch.zeros(mask.shape, dtype=x.dtype).masked_fill(mask == 0, -1e4)[:, None, None, :]
+        wide = torch.zeros(mask.shape, dtype=x.dtype, device=x.device).masked_fill(mask == 0, -1e4)[:, None, None, :]
         for layer in self.layers:
             x = layer(x, wide)
         shown = mask[:, :, None].to(x.dtype)
@@ -118,18 +118,19 @@ class Judge(nn.Module):
         for n, layer in enumerate(self.layers):
             for part, theirs in PARTS.items():
                 adapted = layer.parts[part]
-                out[f"encoder.layer.{n}.{theirs}.a"] = (adapted.a * SCALE).detach().numpy().astype(np.float16)
-                out[f"encoder.layer.{n}.{theirs}.b"] = adapted.b.detach().numpy().astype(np.float16)
+                out[f"encoder.layer.{n}.{theirs}.a"] = (adapted.a * SCALE).detach().cpu().numpy().astype(np.float16)
+                out[f"encoder.layer.{n}.{theirs}.b"] = adapted.b.detach().cpu().numpy().astype(np.float16)
         for task, head in self.heads.items():
-            out[f"{task}.weight"] = head.weight.detach().numpy().astype(np.float16)
-            out[f"{task}.bias"] = head.bias.detach().numpy().astype(np.float16)
+            out[f"{task}.weight"] = head.weight.detach().cpu().numpy().astype(np.float16)
+            out[f"{task}.bias"] = head.bias.detach().cpu().numpy().astype(np.float16)
         return out
 
 
 class Batcher:
     """Texts and pairs of texts as tensors."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, device: str = "cpu"):
+        self.device = device
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
@@ -149,7 +150,7 @@ class Batcher:
         rows = [self.ids(*pair) for pair in pairs]
         longest = max(len(ids) for ids, _ in rows)
         padded = [[part + [0] * (longest - len(part)) for part in (*row, [1] * len(row[0]))] for row in rows]
-        ids, segments, mask = (torch.tensor([row[k] for row in padded]) for k in range(3))
+        ids, segments, mask = (torch.tensor([row[k] for row in padded], device=self.device) for k in range(3))
         return ids, segments, mask
 
 
@@ -162,5 +163,5 @@ def predict(model: Judge, batcher: Batcher, task: str, pairs: list[tuple[str, st
         for at in range(0, len(order), size):
             part = order[at : at + size]
             logits = model.heads[task](model(*batcher([pairs[n] for n in part])))
-            out[part] = torch.softmax(logits, -1).numpy()
+            out[part] = torch.softmax(logits, -1).cpu().numpy()
     return out

@@ -1,11 +1,12 @@
-"""The written texts (texts/<writer>/*.txt) as examples to learn from.
+"""The written texts (texts/<writer>.jsonl) as examples to learn from. Each line is one object, of four kinds:
 
-`blocks_*.txt`: a line `> text` opens a block with an earlier statement of the user (`>p` a preference, `>i` an instruction, `>o` about
-somebody else). Below it stand later messages, each read beside it: `!` something else holds since, `-` it holds no longer, `~` a part
-of it (named after `||`) holds no longer, `+` adds to it, `=` says it again, `.` leaves it be, `x` asks to forget it, `X` asks to forget
-something near it. `sents_*.txt`: a line `#class language` opens sentences of a class.
-`chat_*.txt`: messages of friends by topic (`#`): of two of one topic neither makes the other untrue.
-`*.jsonl`: {"old": [earlier messages], "new": a message, "over": [indexes of what is untrue since]}.
+{"statement": an earlier statement of the user, "kind": "f" a fact | "p" a preference | "i" an instruction | "t" about others,
+ "later": [later messages, each read beside it, behind a mark and a blank]}. The marks: `!` something else holds since, `-` it
+ holds no longer, `~` a part of it (named after `||`) holds no longer, `+` adds to it, `=` says it again, `.` leaves it be, `x` asks
+ to forget it, `X` asks to forget something near it.
+{"class": one of CLASSES, "texts": [sentences of that class]}.
+{"topic": a word, "said": [messages of friends]}: of two of one topic neither makes the other untrue.
+{"earlier": [earlier messages], "message": a later one, "over": [indexes of what is untrue since]}.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 TEXTS = Path(__file__).parent / "texts"
 # Fact, preference, instruction, one-off, about others, request to forget, question, hypothetical, nothing.
@@ -46,27 +48,16 @@ class Block:
     later: list[tuple[str, str]] = field(default_factory=list)
 
 
-def read_blocks(path: Path, writer: str) -> Iterator[Block]:
-    block = None
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
     for line in path.read_text("utf-8").splitlines():
-        opened = re.match(r">([fpiot]?)\s+(.+)", line)
-        if opened:
-            if block:
-                yield block
-            block = Block(writer, {"o": "t"}.get(opened[1], opened[1] or "f"), opened[2].strip())
-        elif block and len(line) > 3 and line[0] in "!-~+=.xX" and line[1] == " ":
-            block.later.append((line[0], line[2:].split("||")[0].strip()))
-    if block:
-        yield block
+        yield json.loads(line)
 
 
-def read_sentences(path: Path, writer: str) -> Iterator[Example]:
-    kind = None
-    for line in path.read_text("utf-8").splitlines():
-        if line.startswith("#"):
-            kind = line[1:2]
-        elif line.strip() and kind in CLASSES:
-            yield Example("sentence", "", line.strip(), CLASSES.index(kind), writer)
+def read_blocks(path: Path) -> Iterator[Block]:
+    for row in read_rows(path):
+        if "statement" in row:
+            later = [(text[0], text[2:].split("||")[0].strip()) for text in row["later"]]
+            yield Block(path.stem, row["kind"], row["statement"], later)
 
 
 @dataclass
@@ -98,24 +89,19 @@ class Material:
 
 def load(folder: Path = TEXTS) -> Material:
     material = Material([], [], [])
-    for path in sorted(folder.glob("*/*")):
-        writer = path.parent.name
-        if path.name.startswith("blocks") and path.suffix == ".txt":
-            material.blocks += read_blocks(path, writer)
-        elif path.name.startswith("sents") and path.suffix == ".txt":
-            material.sentences += read_sentences(path, writer)
-        elif path.name.startswith("chat") and path.suffix == ".txt":
-            for line in path.read_text("utf-8").splitlines():
-                if line.startswith("#"):
-                    material.chat.append((writer, []))
-                elif line.strip():
-                    material.chat[-1][1].append(line.strip())
-        elif path.suffix == ".jsonl":
-            for line in path.read_text("utf-8").splitlines():
-                row = json.loads(line)
-                for number, old in enumerate(row.get("old") or []):
+    for path in sorted(folder.glob("*.jsonl")):
+        writer = path.stem
+        material.blocks += read_blocks(path)
+        for row in read_rows(path):
+            if "class" in row:
+                label = CLASSES.index(row["class"])
+                material.sentences += [Example("sentence", "", text, label, writer) for text in row["texts"]]
+            elif "topic" in row:
+                material.chat.append((writer, row["said"]))
+            elif "earlier" in row:
+                for number, old in enumerate(row["earlier"]):
                     over = number in row["over"]
-                    material.pairs.append(Example("pair", old, row["new"], 3 if over else 0, writer, 0.7))
+                    material.pairs.append(Example("pair", old, row["message"], 3 if over else 0, writer, 0.7))
     return material
 
 

@@ -6,7 +6,7 @@
 MIT): messages of them beside earlier ones are taken for unchanged. They are not part of the project.
 Prints, for the writers that are left out, how many of the sentences, pairs and targets are right, and of the pairs in which the
 earlier statement is over how many are told at one false alarm in a hundred. Needs torch (a CPU build), safetensors, tokenizers and
-the model's package; one core, some forty minutes. Without --leave-out it learns of all and examines nothing.
+the model's package; one core, some seventy minutes. Without --leave-out it learns of all and examines nothing.
 """
 
 from __future__ import annotations
@@ -99,14 +99,14 @@ def teach(
         for batch in batches:
             for group in optimizer.param_groups:
                 group["lr"] = group["base"] * min(1, done / (0.06 * steps)) * max(0.02, 1 - done / steps)
-            with torch.autocast("cpu", torch.bfloat16):
+            with torch.autocast(batcher.device, torch.bfloat16):
                 pooled = model(*batcher([(old, new) for _, old, new in batch])).float()
             losses = []
             for task in TASKS:
                 at = [n for n, (row, _, _) in enumerate(batch) if row.task == task]
                 if at:
-                    labels = torch.tensor([batch[n][0].label for n in at])
-                    weights = torch.tensor([batch[n][0].weight for n in at])
+                    labels = torch.tensor([batch[n][0].label for n in at], device=batcher.device)
+                    weights = torch.tensor([batch[n][0].weight for n in at], device=batcher.device)
                     losses.append((loss_of(model.heads[task](pooled[at]), labels) * weights).sum())
             loss = torch.stack(losses).sum() / len(batch)
             optimizer.zero_grad()
@@ -126,6 +126,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", default="cpu", help="a device of torch (cpu, cuda)")
     parser.add_argument("--write", action="store_true", help="write what was learnt")
     parser.add_argument("--out", type=Path, default=TARGET)
     options = parser.parse_args()
@@ -137,7 +138,7 @@ def main() -> None:
     assert folder, f"{DEFAULT_MODEL} is not on this machine"
     left = set(options.leave_out)
     print(f"{material.texts} texts by {', '.join(material.writers)}; left out: {', '.join(sorted(left)) or 'none'}")
-    model, batcher = Judge(folder, options.rank), Batcher(folder)
+    model, batcher = Judge(folder, options.rank).to(options.device), Batcher(folder, options.device)
     calm = [stretch for folder in options.calm for stretch in conversations(folder)]
     teach(model, batcher, material.of(set(material.writers) - left), calm, options.epochs, options.seed)
     for writer in sorted(left):
