@@ -20,6 +20,7 @@ from .values import SOFT_KINDS, Content, Value, stem
 
 SHORT = 160
 RECENT = 6
+ADJACENT = 2  # turns: the last exchange
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def find_form(unit: Statement, statement: Statement, message: str, turns_before:
         for form in (
             _updates(unit, statement),
             _slot(unit, statement),
-            _name_over(unit, statement, message),
+            _name_over(unit, statement, message, turns_before),
             _value(unit, statement, message),
             _end(unit, statement, message),
             _opposite(unit, statement),
@@ -116,13 +117,17 @@ def values_over(message: str, language: str, is_short: bool) -> list[str]:
     return found
 
 
-def _name_over(unit: Statement, statement: Statement, message: str) -> Form | None:
+def _name_over(unit: Statement, statement: Statement, message: str, turns_before: int | None) -> Form | None:
     """The old value is named as over."""
     for old in values_over(message, unit.language, len(message) <= SHORT):
         if not has_words(unit.said, old):
             continue
         # "It's the 14th that we fly, not the 12th": of the same matter alone, with another value of the kind.
         if _covers(unit.content, statement.content)[0] >= 0.99 and _has_another(unit, statement, old):
+            return Form("corrected", 1.0, (old,))
+        # "Wait, not beige, sand!" said of the last exchange: nothing is named but both values.
+        others = {value.key for value in statement.content.values} | statement.content.stems
+        if turns_before is not None and turns_before <= ADJACENT and len(others) == 2:
             return Form("corrected", 1.0, (old,))
         if any(c.isupper() or c.isdigit() for c in old):
             return Form("named", 1.0, (old,))
