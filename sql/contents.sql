@@ -64,7 +64,6 @@
 -- memory: what is known beyond the turns
 \ir memory/profiles.sql                -- what is known about a user in any session
 \ir memory/states.sql                  -- the states of a memory, its history, bounded copies
-\ir memory/wording.sql                 -- two sentences compared: do they contradict each other, do they say the same
 \ir memory/conflicts.sql               -- contradictions and near duplicates: who prevails, and why
 \ir memory/judging.sql                 -- conflicts that a model judges: claim, store, fail
 \ir memory/memories.sql                -- remember: the single door

@@ -16,6 +16,7 @@ from typing import Any
 
 from pg_memoir_language import (
     changes,
+    compare,
     dates,
     extraction,
     forgetting,
@@ -193,6 +194,33 @@ def with_dates(given: str) -> Json:
     return {"text": dates.resolve_dates(asked["text"], said, not search(AHEAD, asked["text"])).text}
 
 
+def compare_statements(given: str) -> Json:
+    """{"text", "others": […]} → {"found": [Comparison, …]}, in the order of the others."""
+    asked = json.loads(given)
+    return {"found": [asdict(compare.compare(asked["text"], other)) for other in asked["others"]]}
+
+
+def find_contradictions(given: str) -> Json:
+    """{"texts": […], "pairs": [[number, number], …]} → {"contradicting": [[number, number], …]}: numbers from 0."""
+    asked = json.loads(given)
+    texts = asked["texts"]
+    found = [(one, other) for one, other in asked["pairs"] if compare.find_contradiction(texts[one], texts[other])]
+    return {"contradicting": found}
+
+
+def join_texts(given: str) -> Json:
+    """{"texts": […]} → {"text": what they say, each sentence once, "condensable": [numbers from 0 of texts that get shorter
+    by it]}."""
+    texts = json.loads(given)["texts"]
+    return {"text": compare.join_texts(texts), "condensable": compare.find_condensable(texts)}
+
+
+def find_merge_problem(given: str) -> Json:
+    """{"text", "covered": […], "given": […]} → {"problem": what is wrong with a text for several, or null}."""
+    asked = json.loads(given)
+    return {"problem": compare.find_merge_problem(asked["text"], asked["covered"], asked["given"])}
+
+
 FUNCTIONS: dict[str, Callable[[str], Any]] = {
     "secret_kinds": secrets.secret_kinds,
     "redact": secrets.redact,
@@ -202,5 +230,9 @@ FUNCTIONS: dict[str, Callable[[str], Any]] = {
     "read_context": read_context,
     "quoted": quoted,
     "with_dates": with_dates,
+    "compare_statements": compare_statements,
+    "find_contradictions": find_contradictions,
+    "join_texts": join_texts,
+    "find_merge_problem": find_merge_problem,
 }
 assert set(SLOW) < set(FUNCTIONS)

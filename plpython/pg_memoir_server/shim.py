@@ -14,7 +14,12 @@ _http: dict[Any, Any] = {}
 _local: dict[Any, Any] = {}
 
 
-SLOW = ("read_turns", "read_context")  # functions of reading.py that may take a minute
+SLOW = (
+    "read_turns",
+    "read_context",
+    "find_contradictions",
+    "join_texts",
+)  # functions of reading.py that may take a minute
 
 
 def fail(plpy: Any, problem: object, sqlstate: str = "58000") -> None:

@@ -181,8 +181,8 @@ begin
     || jsonb_build_object('superseded', to_jsonb(v_state.superseded), 'contradicts', to_jsonb(v_state.contradicts));
 end $$;
 
--- An active memory and those of its project that its vector is like; without similarities: it has no vector, or is
--- not active.
+-- An active memory and those of its project that its vector is like, with what the package says of their texts; without
+-- similarities: it has no vector, or is not active.
 create or replace function _memoir.judging(p_user_id uuid, p_memory_id uuid, p_config jsonb)
 returns _memoir.judging_state language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -204,8 +204,10 @@ begin
     where e.user_id = p_user_id and e.model_id = v_model and i.kind = 'm' and i.chunk = 0 and i.ref_id <> p_memory_id),
   nearest as (select * from near where similarity > v_least order by similarity desc, ref_id limit 50)
   select coalesce(array_agg(m order by s.similarity desc, m.memory_id), '{}'),
-    coalesce(array_agg(s.similarity order by s.similarity desc, m.memory_id), '{}')
-  into v_state.others, v_state.similarities
+    coalesce(array_agg(s.similarity order by s.similarity desc, m.memory_id), '{}'),
+    _memoir.read_texts('compare_statements', jsonb_build_object('text', v_memory.content, 'others',
+      coalesce(jsonb_agg(m.content order by s.similarity desc, m.memory_id), '[]'))) -> 'found'
+  into v_state.others, v_state.similarities, v_state.comparisons
   from nearest s join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.ref_id
   where m.state <> 'expired' and m.project = v_memory.project;
   v_state.memory := v_memory;
@@ -230,7 +232,8 @@ begin
     v_place := v_place + 1;
     v_similarity := p_state.similarities[v_place];
     if v_other.state <> 'active' then
-      continue when not _memoir.says_rejected(v_memory, v_other, v_similarity, p_config);
+      continue when (p_state.comparisons -> (v_place - 1) ->> 'has_same_points') is distinct from 'true'
+        or not _memoir.says_rejected(v_memory, v_other, v_similarity, p_config);
       perform _memoir.set_state(v_memory.user_id, array[v_memory.memory_id], 'invalidated', p_by,
         'says again what was rejected', null, memoir.now());
       p_state.result := jsonb_build_object('memory_id', null, 'outcome', 'refused_tombstone', 'similarity',
@@ -239,7 +242,7 @@ begin
     end if;
     continue when v_similarity <= v_conflict or v_memory.slot = v_other.slot
       or not _memoir.may_conflict(v_memory, v_other);
-    v_kind := _memoir.contradiction(v_memory.content, v_other.content);
+    v_kind := p_state.comparisons -> (v_place - 1) ->> 'contradiction';
     if v_kind is null then
       if v_asks_model and v_memory.sensitivity < 'secret'
         and v_other.sensitivity < 'secret' then p_state.open := p_state.open || v_other.memory_id; end if;
@@ -264,7 +267,6 @@ create or replace function _memoir.says_rejected(p_memory _memoir.memory_store, 
 returns boolean language plpgsql stable as $$
 begin
   return p_memory.actor <> 'person' and p_similarity > (p_config ->> 'duplicate_similarity')::real
-    and _memoir.fixed_points(p_other.content) = _memoir.fixed_points(p_memory.content)
     and _memoir.tombstoned(p_memory.user_id, p_other.content, null, null, p_other.project)
     and not _memoir.succeeds(p_memory.user_id, p_memory.memory_id, p_other.memory_id);
 end $$;
@@ -284,9 +286,8 @@ begin
       or v_other.type <> v_memory.type
       or v_other.sensitivity <> v_memory.sensitivity or not _memoir.may_conflict(v_memory, v_other)
       or v_other.valid_to is distinct from v_memory.valid_to or v_other.slot is distinct from v_memory.slot
-      or v_other.slot_value is distinct from v_memory.slot_value or _memoir.fixed_points(v_other.content)
-        <> _memoir.fixed_points(v_memory.content);
-    continue when not _memoir.says_same(v_memory.content, v_other.content)
+      or v_other.slot_value is distinct from v_memory.slot_value
+      or (p_state.comparisons -> (v_place - 1) ->> 'is_same') is distinct from 'true'
       or _memoir.kept_apart(v_user, v_memory.memory_id, v_other.memory_id);
     v_wins := v_memory.trust > v_other.trust or v_memory.trust = v_other.trust
       and length(v_memory.content) > length(v_other.content);

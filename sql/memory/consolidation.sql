@@ -1,6 +1,6 @@
 -- Consolidation: memories about one thing become one memory that holds what each of them says: a memory and the ones
 -- most like it, of one type, project and authority, none contradicting another. Rules join their sentences where that
--- is shorter; where a language model is configured it is asked for better words (consolidation_model.sql). The members
+-- is shorter; where a language model is configured it is asked for better words (below). The members
 -- stay, superseded; undoing brings them back.
 
 -- Returns what is to become one: seeds by weight, each with what is at least consolidation_similarity like it and in no
@@ -34,13 +34,20 @@ begin
         and r.target_id = m.memory_id and r.relation = 'contradicts')
         and not m.metadata ? 'stays_apart'),
     recent as materialized (select * from candidates where nth <= 300),
+    texts as materialized (select row_number() over (order by memory_id) - 1 as no, * from recent),
     pairs as materialized (
-      select a.memory_id as one, b.memory_id as other, a.content as said, b.content as said_too,
-        a.embedding <=> b.embedding as distance
-      from recent a join recent b using (project, type, trust, tier) where a.memory_id <> b.memory_id),
-    close as materialized (select * from pairs where distance <= v_like)
+      select a.memory_id as one, b.memory_id as other, a.no, b.no as other_no, a.embedding <=> b.embedding as distance
+      from texts a join texts b using (project, type, trust, tier) where a.memory_id <> b.memory_id),
+    close as materialized (select * from pairs where distance <= v_like),
+    contradicting as materialized (
+      select (c ->> 0)::bigint as no, (c ->> 1)::bigint as other_no
+      from jsonb_array_elements(_memoir.read_texts('find_contradictions', jsonb_build_object(
+        'texts', (select jsonb_agg(t.content order by t.no) from texts t),
+        'pairs', (select jsonb_agg(jsonb_build_array(p.no, p.other_no)) from close p))) -> 'contradicting') c
+      where exists (select from close))
     select p.one, array_agg(p.other order by p.distance, p.other) as others
-    from close p where _memoir.contradiction(p.said, p.said_too) is null group by p.one having count(*) >= v_least - 1
+    from close p where not exists (select from contradicting c where c.no = p.no and c.other_no = p.other_no)
+    group by p.one having count(*) >= v_least - 1
     order by count(*) desc, p.one
   loop
     continue when v_seed.one = any (v_used);
@@ -52,72 +59,18 @@ begin
   end loop;
 end $$;
 
--- Returns what the members say, each sentence once: one that another says is left out, and those that begin alike begin
--- once ("Goes hiking in May; with Ida."). No word is lost that no other sentence has in its place.
-create or replace function _memoir.consolidated_text(p_texts text[])
-returns text language plpgsql stable as $$
-declare
-  v_text text; v_sentence text; v_kept text[] := '{}'; v_at integer; v_groups text[] := '{}'; v_openings text[] := '{}';
-  v_opening text;
-begin
-  foreach v_text in array array(select t from unnest(p_texts) with ordinality x(t, o) order by length(t) desc, o) loop
-    foreach v_sentence in array _memoir.sentences(v_text) loop
-      v_at := (select n from unnest(v_kept) with ordinality k(said, n) where _memoir.says_same(said, v_sentence)
-        order by n limit 1);
-      if v_at is null then v_kept := v_kept || v_sentence;
-      elsif length(v_sentence) > length(v_kept[v_at]) then v_kept[v_at] := v_sentence;
-      end if;
-    end loop;
-  end loop;
-  foreach v_sentence in array v_kept loop
-    v_sentence := regexp_replace(btrim(v_sentence), '[.。…]+$', '');
-    v_at := null;
-    for i in 1 .. cardinality(v_groups) loop
-      v_opening := coalesce(v_openings[i], _memoir.shared_opening(v_groups[i], v_sentence));
-      if v_opening <> '' and starts_with(v_sentence, v_opening || ' ') then v_at := i; exit; end if;
-    end loop;
-    if v_at is null then
-      v_groups := v_groups || v_sentence;
-      v_openings := v_openings || null::text;
-    else
-      v_openings[v_at] := v_opening;
-      v_groups[v_at] := v_groups[v_at] || '; ' || substr(v_sentence, length(v_opening) + 2);
-    end if;
-  end loop;
-  return (select string_agg(g || case when g ~ '[!?！？]$' then '' else '.' end, ' ' order by n)
-    from unnest(v_groups) with ordinality t(g, n));
-end $$;
-
--- The words with which two sentences begin alike, where each goes on: two at least, or who it is about. Empty: none.
-create or replace function _memoir.shared_opening(p_one text, p_other text)
-returns text language plpgsql immutable as $$
-declare
-  v_one text[] := string_to_array(p_one, ' '); v_other text[] := string_to_array(p_other, ' '); n integer := 0;
-begin
-  if p_one ~ '[!?！？;]' or p_other ~ '[!?！？;]' then return ''; end if;
-  while n + 1 < least(cardinality(v_one), cardinality(v_other)) and v_one[n + 1] = v_other[n + 1] loop
-    n := n + 1;
-  end loop;
-  return case when n > 1 or v_one[1] in ('I', 'We', 'He', 'She', 'They', 'User') and n = 1
-    then array_to_string(v_one[1 : n], ' ') else '' end;
-end $$;
-
--- Of a cluster those that get shorter with the others: a member that gains less than a tenth is better found by itself.
--- By characters, since estimates of tokens have something for each text. Empty where too few are left.
+-- Of a cluster those that get shorter with the others. Empty where too few are left.
 create or replace function _memoir.condensable(p_user_id uuid, p_members uuid[], p_least integer)
 returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_ids uuid[]; v_texts text[]; v_kept uuid[] := '{}'; v_all integer; v_without integer;
+  v_ids uuid[]; v_texts text[]; v_kept uuid[];
 begin
   select array_agg(m.memory_id order by m.recorded_at, m.memory_id), array_agg(m.content order by m.recorded_at,
     m.memory_id) into v_ids, v_texts
   from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (p_members) and m.state = 'active';
   if coalesce(cardinality(v_ids), 0) < p_least then return '{}'; end if;
-  v_all := length(_memoir.consolidated_text(v_texts));
-  for i in 1 .. cardinality(v_ids) loop
-    v_without := coalesce(length(_memoir.consolidated_text(v_texts[: i - 1] || v_texts[i + 1 :])), 0);
-    if (v_all - v_without) * 10 <= length(v_texts[i]) * 9 then v_kept := v_kept || v_ids[i]; end if;
-  end loop;
+  v_kept := array(select v_ids[n::integer + 1] from jsonb_array_elements_text(
+    _memoir.read_texts('join_texts', jsonb_build_object('texts', v_texts)) -> 'condensable') n);
   return case when cardinality(v_kept) >= p_least then v_kept else '{}' end;
 end $$;
 
@@ -149,7 +102,7 @@ begin
   -- No more authority than any of them has: they are alike in trust and tier, the rest is the least.
   select m.* into v_new from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (v_ids)
   order by m.confidence, m.recorded_at desc, m.memory_id limit 1;
-  v_new.content := coalesce(p_text, _memoir.consolidated_text(v_texts));
+  v_new.content := coalesce(p_text, _memoir.read_texts('join_texts', jsonb_build_object('texts', v_texts)) ->> 'text');
   v_new.content_hash := sha256(convert_to(_memoir.normalise(v_new.content), 'UTF8'));
   if not _memoir.may_stand(p_user_id, v_new.content, v_new.project) then return null; end if;
   v_new.memory_id := p_id; v_new.recorded_at := v_now; v_new.state_at := v_now; v_new.written_by := p_by;
@@ -224,6 +177,8 @@ declare
   v_made integer := 0; v_members integer := 0; v_more boolean;
   v_failed integer := 0; v_error text; v_whole uuid;
 begin
+  -- Texts are put together by the package.
+  if not _memoir.reads_language() then return '{"more": false}'; end if;
   v_users := array(select c.user_id from _memoir.user_counters c where c.memories > 2
     and (v_after is null or c.user_id > v_after) order by c.user_id limit p_limit);
   v_more := cardinality(v_users) = p_limit;
@@ -298,67 +253,6 @@ begin
   return jsonb_build_object('memories', v_input);
 end $$;
 
--- Does the turn say it? Every number of the memory stands in the turn or is part of a date; so do at least six in ten
--- of its words.
-create or replace function _memoir.is_backed(p_content text, p_said text)
-returns boolean language sql immutable as $$
-  with said as materialized (
-    select array(select distinct m[1] from regexp_matches(p_said, '\d+', 'g') m) as numbers,
-      tsvector_to_array(to_tsvector('english', p_said)) as words
-  ), missing as (
-    select n[1] from regexp_matches(p_content, '\d+', 'g') n where n[1] !~ '^((19|20)\d\d|[12]?\d|3[01])$'
-    except
-    select unnest(numbers) from said
-  ), words as (
-    select w, w in (select unnest(words) from said) as stands
-    from unnest(tsvector_to_array(to_tsvector('english', p_content))) w
-    where w !~ '^\d+$' and w not in ('user', 'assist', 'tool')
-  )
-  select not exists (select from missing) and (select coalesce(avg(stands::integer), 0) >= 0.6 from words)
-$$;
-
--- Returns what a text that stands for another must hold of it: numbers, dates, names, and that something is
--- denied. Number words count as numbers. What merely begins a sentence is no name: a verb or an adverb, or
--- (p_lenient) any word.
-create or replace function _memoir.hard_points(p_text text, p_lenient boolean)
-returns text[] language sql immutable as $$
-  select array(select distinct case when d.denies then 'not'
-      else coalesce(array_position(_memoir.word_list('english', 'numbers'), x)::text, x) end
-    from unnest(_memoir.fixed_points(p_text)) x,
-      lateral (select x ~ ('^(' || _memoir.any_word('english', 'denials') || ')$') as denies) d
-    where x !~ ('^(' || _memoir.any_word('english', 'soft_words') || ')$')
-      and (d.denies or not exists (select from regexp_matches(p_text, '(?:^|[.!?;:]\s+)([[:upper:]][[:alnum:]]*)',
-        'g') m
-        where lower(m[1]) = x and (p_lenient or m[1] ~ '(s|ed|ing|ly)$')
-          and p_text !~ ('[[:alnum:],] +' || m[1] || '\M'))))
-$$;
-
-create or replace function _memoir.has_point(p_text text, p_points text[], p_point text)
-returns boolean language sql immutable as $$
-  select p_point = any (p_points) or case when p_point = 'not' then false
-    when p_point ~ '^\d+$' then p_text ~ ('(^|\D)' || p_point || '($|\D)') else strpos(lower(p_text), p_point) > 0 end
-$$;
-
--- Returns what is wrong with a text that shall stand for some (p_covered) of the texts that were given; null
--- if nothing.
-create or replace function _memoir.merge_problem(p_text text, p_covered text[], p_given text[])
-returns text language plpgsql immutable as $$
-declare
-  v_points text[] := _memoir.hard_points(p_text, false); v_given text := array_to_string(p_given, E'\n'); v_all text[];
-  v_point text;
-begin
-  v_all := array(select p from unnest(p_given) g, unnest(_memoir.hard_points(g, false)) p);
-  select p into v_point from unnest(p_covered) c, unnest(_memoir.hard_points(c, false)) p
-  where not _memoir.has_point(p_text, v_points, p) order by p limit 1;
-  if found then return format('it covers a memory with %s and does not say that', _memoir.shown(v_point)); end if;
-  select p into v_point from unnest(_memoir.hard_points(p_text, true)) p where not _memoir.has_point(v_given, v_all, p)
-  order by p limit 1;
-  if found then return format('no memory that was given says %s', _memoir.shown(v_point)); end if;
-  if length(p_text) > 1.5 * length(v_given) + 40 or not _memoir.is_backed(p_text, v_given)
-    then return 'it says more than the memories that were given'; end if;
-  return null;
-end $$;
-
 create or replace function _memoir.consolidate_store(p_work _memoir.work_items, p_output jsonb, p_made_by text)
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
@@ -383,7 +277,8 @@ begin
     perform _memoir.set_state(v_user, array[v_whole], 'invalidated', p_made_by, 'not about one thing', null, v_now);
     return cardinality(_memoir.dissolve(v_user, v_whole, p_made_by, v_now, 'system'));
   end if;
-  v_problem := _memoir.merge_problem(v_text, array(select v_texts[p] from unnest(v_covered) p), v_texts);
+  v_problem := _memoir.read_texts('find_merge_problem', jsonb_build_object('text', v_text, 'given', v_texts,
+    'covered', array(select v_texts[p] from unnest(v_covered) p))) ->> 'problem';
   if v_problem is not null then perform _memoir.fail('PM014', 'the merged text can''t stand: ' || v_problem); end if;
   if not _memoir.may_stand(v_user, v_text, v_project) then return 0; end if;
   perform _memoir.supersede(v_user, array[v_whole], v_new, p_made_by, 'reworded', v_now);

@@ -73,6 +73,15 @@ begin
   return to_regprocedure('_memoir.py_find_secrets(text,text)') is not null;
 end $$;
 
+-- Returns what a function of the package says of texts (pg_memoir_server.reading); null where this server can't run it.
+create or replace function _memoir.read_texts(p_function text, p_given jsonb)
+returns jsonb language plpgsql stable as $$
+begin
+  if not _memoir.reads_language() then return null; end if;
+  return _memoir.py_read(p_function, p_given::text,
+    (select config from _memoir.settings_merged) ->> 'embedder_socket');
+end $$;
+
 -- Returns the kinds of secrets in a text: none for nearly every text. p_config: names the model server's socket.
 create or replace function _memoir.secret_kinds(p_text text, p_config jsonb)
 returns text[] language plpgsql stable as $$

@@ -545,30 +545,6 @@ def test_what_a_model_leaves_out_stands_by_itself(db: psycopg.Connection, user: 
 
 
 @pytest.mark.parametrize(
-    ("text", "covers", "problem"),
-    [
-        (MERGED, [0, 1, 2], None),
-        ("Hikes in the Alps each summer; Brigida comes along.", [0, 1], None),
-        ("Hikes in the Alps each summer with Brigida.", [0, 1, 2], '"40"'),
-        ("Hikes in the Alps each summer with Brigida and Tom.", [0, 1], '"tom"'),
-        ("Hikes in the Alps each summer with Brigida for 7 days.", [0, 1], '"7"'),
-        ("Never hikes in the Alps each summer with Brigida.", [0, 1], '"not"'),
-        (
-            "Hikes in the Alps each summer with Brigida because mountains make people calm, happy, strong, kind and wise.",
-            [0, 1],
-            "says more",
-        ),
-    ],
-)
-def test_a_merged_text_says_the_same(db: psycopg.Connection, text: str, covers: list[int], problem: str | None) -> None:
-    given = list(HIKES)
-    found = db.execute(
-        "select _memoir.merge_problem(%s, %s, %s)", [text, [given[n] for n in covers], given]
-    ).fetchone()[0]
-    assert found is None if problem is None else problem in found, found
-
-
-@pytest.mark.parametrize(
     "way",
     [("openai", "inside"), pytest.param(("anthropic", "outside"), marks=pytest.mark.acceptance)],
     indirect=True,
