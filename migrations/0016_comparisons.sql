@@ -1,2 +1,2 @@
--- What the package says of a memory's text beside each of those that it is like (Comparison in compare.py).
+-- Comparisons (compare.py) of a memory with each of those that it is like.
 alter type _memoir.judging_state add attribute comparisons jsonb;

@@ -170,7 +170,7 @@ def _is_value(word: str) -> bool:
 
 
 def find_contradiction(one: str, other: str) -> str | None:
-    """Return "polarity" or "value" (Comparison) where two sentences contradict each other as far as rules can tell."""
+    """Return the kind of contradiction between two sentences (Comparison), None where rules find none."""
     if max(len(one), len(other)) > LONGEST:
         return None
     mine, theirs = _read_proposition(one), _read_proposition(other)

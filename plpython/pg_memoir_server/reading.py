@@ -15,9 +15,9 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from pg_memoir_language import (
+    aliases,
     changes,
     compare,
-    dates,
     extraction,
     forgetting,
     memories,
@@ -25,16 +25,14 @@ from pg_memoir_language import (
     quotations,
     secrets,
     statements,
+    summaries,
 )
 from pg_memoir_language.languages import spoken_language
-from pg_memoir_language.text import search
 
 from .shim import SLOW
 
 Json = dict[str, Any]
 
-# What a sentence says lies ahead.
-AHEAD = r"\m(will|going to|gonna|plan\w*|starting|am|are|is|should|must|need|next|let'?s)\M|'(ll|re|m)\M"
 LEARNT_LANGUAGES = frozenset({"english"})
 _judges: list[Any] = []
 
@@ -187,11 +185,33 @@ def quoted(given: str) -> Json | None:
     return asdict(found) | {"parts": [{"start": part.span_start, "length": part.span_length} for part in spans]}
 
 
-def with_dates(given: str) -> Json:
-    """{"text", "said_at"} → {"text"}: relative dates made absolute, seen from the day on which the text was said."""
+def rank_lines(given: str) -> Json:
+    """Lines for a summary: {"turns": [{"label", "role", "text", "said_at"}, …], "former": [lines of former summaries],
+    "is_open": whether the last turn may ask something, "config": of text search} → {"lines": [those of former summaries, then
+    those of turns], "order": [numbers from 1, the one that adds most first]}."""
     asked = json.loads(given)
-    said = datetime.fromisoformat(asked["said_at"]).astimezone(UTC).date()
-    return {"text": dates.resolve_dates(asked["text"], said, not search(AHEAD, asked["text"])).text}
+    turns = asked["turns"] or []
+    is_dated = asked["config"] in ("english", "simple")
+    language = "english" if is_dated else asked["config"]
+    lines = [summaries.line_of_summary(line) for line in asked["former"] or []]
+    for number, turn in enumerate(turns, 1):
+        said = datetime.fromisoformat(turn["said_at"]).astimezone(UTC).date()
+        is_last = asked["is_open"] and number == len(turns)
+        lines += summaries.lines_of_turn(turn["label"], turn["role"], turn["text"], said, is_last, is_dated)
+    order = summaries.rank_lines(lines, language)
+    return {"lines": [line.text for line in lines], "order": [number + 1 for number in order]}
+
+
+def read_aliases(given: str) -> Json:
+    """{"texts": […]} → {"found": [[Alias, …], …]}, a list for each text."""
+    return {"found": [[asdict(one) for one in aliases.read_aliases(text)] for text in json.loads(given)["texts"]]}
+
+
+def given_aliases(given: str) -> Json:
+    """{"content", "names": […], "value"} → {"found": [Alias, …]}: what the names given with a memory are names of."""
+    asked = json.loads(given)
+    found = aliases.given_aliases(asked["content"], asked["names"], asked["value"])
+    return {"found": [asdict(one) for one in found]}
 
 
 def compare_statements(given: str) -> Json:
@@ -229,7 +249,9 @@ FUNCTIONS: dict[str, Callable[[str], Any]] = {
     "read_turns": read_turns,
     "read_context": read_context,
     "quoted": quoted,
-    "with_dates": with_dates,
+    "rank_lines": rank_lines,
+    "read_aliases": read_aliases,
+    "given_aliases": given_aliases,
     "compare_statements": compare_statements,
     "find_contradictions": find_contradictions,
     "join_texts": join_texts,

@@ -434,8 +434,9 @@ begin
     with noted as (
       insert into _memoir.search_aliases (user_id, item_no, name, other, stated)
       select p_memory.user_id, v_first, a.name, a.other, true
-      from _memoir.given_aliases(p_memory.content, p_memory.aliases, nullif(p_memory.slot_value,
-        _memoir.normalise(p_memory.content))) a
+      from jsonb_to_recordset(_memoir.read_texts('given_aliases', jsonb_build_object('content', p_memory.content,
+        'names', p_memory.aliases, 'value', nullif(p_memory.slot_value, _memoir.normalise(p_memory.content))))
+        -> 'found') a(name text, other text)
       on conflict (user_id, name, other, item_no) do update set stated = true returning 1)
     update _memoir.user_counters set aliases = aliases + 1 where user_id = p_memory.user_id
       and exists (select from noted);

@@ -1,169 +1,12 @@
--- Aliases: other names of the same thing (k8s and Kubernetes, GHA and GitHub Actions). They are learnt where the
--- person's own texts or memories say so, and given with remember; each belongs to the item that says it, so that what
+-- Aliases: other names of the same thing (k8s and Kubernetes, GHA and GitHub Actions). The package reads them where the
+-- person's own texts or memories say so (aliases.py), and they are given with remember; each belongs to the item that says it, so that what
 -- takes the item out of search takes the alias along: a forget, an erase, a clearance, a project, a time before it was
 -- known. Queries are widened by them.
-
--- Returns whether one is short for the other: capitals, initials, or the number of letters left out.
-create or replace function _memoir.is_short_for(p_short text, p_long text)
-returns boolean language plpgsql immutable as $$
-declare
-  v_short text := lower(regexp_replace(p_short, '[^[:alnum:]]', '', 'g')); v_words text[];
-begin
-  if v_short !~ '^[[:alpha:]].' or length(v_short) > 10 or length(p_long) <= length(p_short) then return false; end if;
-  if v_short ~ '^[[:alpha:]]\d+[[:alpha:]]$' then
-    return p_long ~ '^[[:alpha:]-]+$' and lower(left(p_long, 1)) = left(v_short, 1)
-      and lower(right(p_long, 1)) = right(v_short, 1)
-      and length(p_long) = substr(v_short, 2, length(v_short) - 2)::integer + 2;
-  end if;
-  v_words := regexp_split_to_array(btrim(p_long), '[[:space:]/-]+');
-  -- GitHub Actions: GHA. One word of several capitals is none: JavaScript is not J S.
-  return v_short = lower(regexp_replace(p_long, '[^[:upper:]]', '', 'g'))
-    and (cardinality(v_words) > 1 or length(v_short) > 2)
-    or cardinality(v_words) > 1 and v_short in (
-      (select string_agg(lower(left(w, 1)), '' order by o) from unnest(v_words) with ordinality t(w, o)),
-      (select string_agg(lower(left(w, 1)), '' order by o) from unnest(v_words) with ordinality t(w, o)
-        where lower(w) <> all (_memoir.word_list('english', 'small_words'))));
-end $$;
-
--- The end of a text (or its beginning), as few words as possible, that a short form is short for.
-create or replace function _memoir.long_form(p_short text, p_text text, p_beginning boolean default false)
-returns text language plpgsql immutable as $$
-declare
-  v_words text[] := regexp_split_to_array(btrim(p_text), '\s+'); v_long text; n integer := cardinality(v_words);
-begin
-  for i in 1 .. least(n, 8) loop
-    v_long := btrim(array_to_string(case when p_beginning then v_words[1 : i] else v_words[n - i + 1 : n] end, ' '),
-      ' ,;:"''“”');
-    continue when v_long ~* ('^(' || _memoir.any_word('english', 'small_words') || ') ');
-    if _memoir.is_short_for(p_short, v_long) then return v_long; end if;
-  end loop;
-  return null;
-end $$;
 
 -- How names are compared.
 create or replace function _memoir.alias_key(p_name text)
 returns text language sql immutable as $$ select btrim(regexp_replace(lower(normalize(p_name, nfkc)), '[^[:alnum:]]+',
   ' ', 'g')) $$;
-
--- Returns what a text says about names: pairs that are two names of one thing (stated), and capitalised phrases by
--- their initials.
-create or replace function _memoir.aliases_in(p_text text)
-returns table (name text, other text, stated boolean) language plpgsql immutable
-  set plan_cache_mode = force_generic_plan as $$
-declare
-  v_text text := left(p_text, 20000); m text[]; v_long text; v_short text; v_inside text; v_before text; v_name text;
-  v_pairs text[] := '{}';
-  v_parts text[];
-  -- A name: capitalised words, or one word with a digit or a capital inside.
-  c_name constant text :=
-    '((?:[[:upper:]][[:alnum:].&+''’-]*)(?: (?:of |and |for |the |de |in )?[[:upper:]][[:alnum:].&+''’-]*){0,5}'
-      '|[[:alnum:]]*[[:alpha:]]\d[[:alnum:]]*|[[:alpha:]]{2,20})';
-begin
-  -- Kubernetes (k8s); machine learning (ML); GHA (GitHub Actions). Cut by hand: a pattern that looks back from each
-  -- bracket takes a hundred times as long.
-  if strpos(v_text, ')') > 0 then
-    v_parts := string_to_array(v_text, '(');
-    for i in 1 .. least(cardinality(v_parts) - 1, 50) loop
-      continue when strpos(v_parts[i + 1], ')') not between 3 and 90;
-      v_inside := btrim(split_part(v_parts[i + 1], ')', 1), ' "“”');
-      v_before := right(v_parts[i], 90);
-      if v_inside ~ '^[[:alpha:]][[:alnum:]&.+-]{1,11}$' then
-        v_long := _memoir.long_form(v_inside, substring(v_before from '[^().;!?\n]*$'));
-        if v_long is not null then v_pairs := v_pairs || array[v_inside, v_long]; end if;
-      elsif v_inside ~ ' ' then
-        v_short := substring(v_before from '\m([[:alpha:]][[:alnum:]&.+-]{1,11}) ?$');
-        v_inside := regexp_replace(v_inside, '^(short for|i\.e\.|that is|the) ', '');
-        if v_short is not null and _memoir.is_short_for(v_short, v_inside) then v_pairs := v_pairs || array[v_short,
-          v_inside]; end if;
-      end if;
-    end loop;
-  end if;
-  -- GitHub Actions, or GHA.
-  if v_text ~ ' or (simply |just )?["“]?[[:alnum:]]*[[:upper:][:digit:]]' then
-    v_parts := string_to_array(v_text, ' or ');
-    for i in 1 .. least(cardinality(v_parts) - 1, 50) loop
-      v_short := substring(v_parts[i + 1] from '^(?:simply |just )?["“]?([[:alpha:]][[:alnum:]]{1,9})\M');
-      continue when v_short is null or v_short !~ '[[:upper:]].*[[:upper:]]|\d';
-      v_long := _memoir.long_form(v_short, rtrim(substring(right(v_parts[i], 90) from '[^().;!?\n]*$'), ','));
-      if v_long is not null then v_pairs := v_pairs || array[v_short, v_long]; end if;
-    end loop;
-  end if;
-  if v_text ~* '\m(aka|a\.k\.a|known as|short for|stands for|for short)\M' then
-    for m in select x from regexp_matches(v_text,
-      c_name || ',? (?:\()?(?:[Aa][Kk][Aa]|[Aa]\.[Kk]\.[Aa]\.?|(?:(?:which|who) is )?also known as|better known as) '
-        '(?:the )?["“]?' || c_name, 'g') x loop
-      v_pairs := v_pairs || array[m[1], m[2]];
-    end loop;
-    for m in select x from regexp_matches(v_text,
-      '\m([[:alpha:]][[:alnum:]&.+-]{1,19}),? (?:is |was |\()?(?:short for|stands for|which stands for) (?:the '
-        ')?["“]?([^().,;:!?\n"”]{2,90})', 'g') x loop
-      v_long := coalesce(_memoir.long_form(m[1], m[2], true),
-        substring(m[2] from '^[[:upper:]][[:alnum:]''’-]*(?: [[:upper:]][[:alnum:]''’-]*)*'));
-      if v_long is not null then v_pairs := v_pairs || array[m[1], v_long]; end if;
-    end loop;
-    for m in select x from regexp_matches(v_text,
-      '([^().;!?\n]{2,90}?),? (?:or |called |we say )?["“]?([[:alpha:]][[:alnum:]]{1,9})["”]?,? for short\M', 'g') x
-      loop
-      v_long := _memoir.long_form(m[2], m[1]);
-      if v_long is not null then v_pairs := v_pairs || array[m[2], v_long]; end if;
-    end loop;
-  end if;
-  for i in 1 .. cardinality(v_pairs) / 2 loop
-    name := _memoir.alias_key(v_pairs[2 * i - 1]); other := _memoir.alias_key(v_pairs[2 * i]); stated := true;
-    continue when name = other or length(name) not between 2 and 80 or length(other) not between 2 and 80;
-    return next;
-    v_name := name; name := other; other := v_name;
-    return next;
-  end loop;
-  stated := false;
-  for m in select distinct x from regexp_matches(v_text,
-    '\m([[:upper:]][[:alnum:]]*(?: (?:of |the )?[[:upper:]][[:alnum:]]*)+)', 'g') x
-    where length(regexp_replace(x[1], '[^[:upper:]]', '', 'g')) between 3 and 8
-      and x[1] !~ '\m[[:upper:][:digit:]]+\M' loop
-    v_long := m[1];
-    loop
-      name := lower(regexp_replace(v_long, '[^[:upper:]]', '', 'g')); other := _memoir.alias_key(v_long);
-      if length(name) between 3 and 7 and length(other) <= 80 then return next; end if;
-      -- A sentence begins with a capital, too.
-      exit when v_long <> m[1] or v_long !~ ' .* ' and v_long !~ '^[[:upper:]][[:lower:]]+ ';
-      v_long := regexp_replace(v_long, '^\S+ ', '');
-      exit when v_long !~ ' ';
-    end loop;
-  end loop;
-end $$;
-
--- Stores the aliases given with a memory. They are names of one thing, and so is the text beside them: a long form in
--- the content, the slot's value, or the content itself where it is but a name.
-create or replace function _memoir.given_aliases(p_content text, p_aliases text[], p_slot_value text)
-returns table (name text, other text, stated boolean) language plpgsql immutable
-  set plan_cache_mode = force_generic_plan as $$
-declare
-  v_names text[] := array(select distinct _memoir.alias_key(a) from unnest(p_aliases) a); v_long text; a text; m text[];
-begin
-  foreach a in array p_aliases loop
-    v_long := null;
-    -- Any run of words of the content that one is short for, or that is short for it.
-    for m in select x from regexp_matches(left(p_content, 2000), '([^().;!?\n]+)', 'g') x loop
-      select w into v_long from (
-        select array_to_string(t.words[i : j], ' ') as w
-        from (select regexp_split_to_array(btrim(m[1]), '[\s,]+') as words) t,
-          generate_series(1, cardinality(t.words)) i, generate_series(i, least(cardinality(t.words), i + 6)) j) s
-      where _memoir.is_short_for(a, s.w) or _memoir.is_short_for(s.w, a) order by length(s.w), s.w limit 1;
-      exit when v_long is not null;
-    end loop;
-    if v_long is null then
-      v_long := coalesce(p_slot_value, case when cardinality(regexp_split_to_array(btrim(p_content), '\s+')) <= 4
-        then p_content end,
-        -- The only name in it.
-        (select case when count(distinct x[1]) = 1 then min(x[1]) end from regexp_matches(left(p_content, 2000),
-          '\m([[:upper:]][[:alnum:]&+-]*(?: [[:upper:]][[:alnum:]&+-]*){0,4})', 'g') x
-            where to_tsvector('english', x[1]) <> ''));
-    end if;
-    if v_long is not null then v_names := v_names || _memoir.alias_key(v_long); end if;
-  end loop;
-  return query select n, o, true from (select distinct unnest(v_names) as n) x, (select distinct unnest(v_names) as o) y
-  where n <> o and length(n) between 2 and 80 and length(o) between 2 and 80;
-end $$;
 
 -- Keeps what the texts of items say about names: of memories, and of turns in the person's own words.
 create or replace function _memoir.note_aliases(p_user_id uuid, p_first integer, p_items _memoir.search_items[],
@@ -182,10 +25,12 @@ begin
   if v_tells is not true then return; end if;
   insert into _memoir.search_aliases (user_id, item_no, name, other, stated)
   select p_user_id, (p_first + i.ordinality - 1)::integer, a.name, a.other, bool_or(a.stated)
-  from rows from (unnest(p_texts), unnest(p_items)) with ordinality as i(body)
-  cross join lateral _memoir.aliases_in(i.body) a
-  where i.kind = 'm' or i.kind = 't' and (i.role = 'user' or i.speaker is not null) group by i.ordinality, a.name,
-    a.other;
+  from jsonb_array_elements(_memoir.read_texts('read_aliases', jsonb_build_object('texts', p_texts)) -> 'found')
+    with ordinality f(found, nth)
+  join unnest(p_items) with ordinality i on i.ordinality = f.nth
+  cross join lateral jsonb_to_recordset(f.found) a(name text, other text, stated boolean)
+  where i.kind = 'm' or i.kind = 't' and (i.role = 'user' or i.speaker is not null)
+  group by i.ordinality, a.name, a.other;
   get diagnostics v_count = row_count;
   if v_count > 0 then update _memoir.user_counters set aliases = aliases + v_count where user_id = p_user_id; end if;
 end $$;

@@ -126,34 +126,27 @@ create or replace function _memoir.compact_range(p_session _memoir.sessions, p_f
   p_config jsonb, p_by text)
 returns _memoir.compactions language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_row _memoir.compactions; v_labels text[]; v_roles _memoir.turn_role[]; v_bodies text[]; v_days timestamptz[];
-  v_first timestamptz; v_last timestamptz; v_tokens bigint;
+  v_row _memoir.compactions; v_read record;
   v_budget integer; v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer); v_now timestamptz := memoir.now();
   v_excluded bigint := _memoir.count_excluded(p_session, p_from, p_to);
 begin
-  select array_agg(t.label order by t.turn_index) filter (where t.body is not null),
-    array_agg(t.role order by t.turn_index) filter (where t.body is not null),
-    array_agg(t.body order by t.turn_index) filter (where t.body is not null),
-      array_agg(t.created_at order by t.turn_index) filter (where t.body is not null), sum(t.token_count),
-      min(t.created_at), max(t.created_at)
-  into v_labels, v_roles, v_bodies, v_days, v_tokens, v_first, v_last from _memoir.summary_turns(p_session, p_from,
-    p_to) t;
-  if v_tokens is null then return null; end if;
-  v_budget := greatest(40, least(v_tokens / (p_config ->> 'compaction_ratio')::real,
+  select * into v_read from _memoir.turns_to_summarise(p_session, p_from, p_to);
+  if v_read.tokens is null then return null; end if;
+  v_budget := greatest(40, least(v_read.tokens / (p_config ->> 'compaction_ratio')::real,
     (p_config ->> 'summary_tokens')::integer / 2))::integer;
   v_row.user_id := p_session.user_id; v_row.session_id := p_session.session_id;
   v_row.compaction_id := gen_random_uuid();
   v_row.from_turn := p_from; v_row.to_turn := p_to; v_row.level := 1; v_row.made_by := 'extract';
   v_row.recorded_at := v_now;
-  v_row.summary_text := _memoir.extract(v_labels, v_roles, v_bodies, v_days, _memoir.summary_head(v_first, v_last),
-    v_budget, v_tokenizer,
+  v_row.summary_text := _memoir.extract('{}', v_read.turns, true,
+    _memoir.summary_head(v_read.first_at, v_read.last_at), v_budget, v_tokenizer,
     (p_config ->> 'text_search_config')::regconfig);
   v_row.sources := jsonb_build_array(jsonb_build_object('session_id', p_session.session_id, 'from_turn', p_from,
     'to_turn', p_to));
-  v_row.metadata := jsonb_build_object('by', p_by, 'tokens', v_tokens, 'summary_tokens',
+  v_row.metadata := jsonb_build_object('by', p_by, 'tokens', v_read.tokens, 'summary_tokens',
     _memoir.tokens_of(v_row.summary_text, v_tokenizer), 'tokenizer', v_tokenizer);
   if not _memoir.lock_for_summary(p_session, p_from, p_to, v_excluded, p_by) then return null; end if;
-  perform _memoir.add_compaction(v_row, p_session, v_last, p_config);
+  perform _memoir.add_compaction(v_row, p_session, v_read.last_at, p_config);
   return v_row;
 end $$;
 
@@ -200,8 +193,8 @@ begin
     v_row.sources := (select jsonb_agg(jsonb_build_object('compaction_id', r.compaction_id))
       from unnest(v_rows[v_from : v_to]) r);
     v_sum := (select sum(t) from unnest(v_tokens[v_from : v_to]) t);
-    v_row.summary_text := _memoir.extract_lines(coalesce(v_bodies, array[v_row.summary_text]), v_head,
-      greatest(24, v_sum / 2), v_tokenizer, (p_config ->> 'text_search_config')::regconfig);
+    v_row.summary_text := _memoir.extract(coalesce(v_bodies, array[v_row.summary_text]), '[]', false,
+      v_head, greatest(24, v_sum / 2), v_tokenizer, (p_config ->> 'text_search_config')::regconfig);
     v_row.metadata := jsonb_build_object('tokens', (select sum((r.metadata ->> 'tokens')::bigint)
       from unnest(v_rows[v_from : v_to]) r),
       'summary_tokens', _memoir.tokens_of(v_row.summary_text, v_tokenizer), 'tokenizer', v_tokenizer);
@@ -211,30 +204,6 @@ begin
     v_made := v_made + 1;
   end loop;
   return v_made;
-end $$;
-
--- The best of the lines of former summaries, which carry their speakers already.
-create or replace function _memoir.extract_lines(p_lines text[], p_head text, p_budget integer, p_tokenizer text,
-  p_config regconfig)
-returns text language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_chosen integer[]; v_text text; v_budget integer := p_budget; v_tries integer := 0; v_tokens integer;
-begin
-  loop
-    v_chosen := _memoir.choose_sentences(p_lines, array(select _memoir.salience(regexp_replace(l, '^- [^:]*: ', ''),
-      case when l like '- assistant:%' then 'assistant' when l ~ '^- tool[: ]' then 'tool'
-      else 'user' end::_memoir.turn_role, false)
-      from unnest(p_lines) with ordinality x(l, o) order by o), v_budget - 8, p_config);
-    select p_head || coalesce(E'\n' || string_agg(p_lines[c], E'\n' order by c), '') into v_text
-    from unnest(v_chosen) c;
-    v_tokens := _memoir.tokens_of(v_text, p_tokenizer);
-    exit when v_chosen = '{}' or v_tries >= 4 or v_tokens <= p_budget and (v_tries > 0 or v_tokens > 0.9 * p_budget
-      or cardinality(v_chosen) = cardinality(p_lines));
-    v_budget := case when v_tokens < p_budget then v_budget * least(1.5, 0.98 * p_budget / v_tokens)
-      else v_budget * 9 / 10 - 2 end;
-    v_tries := v_tries + 1;
-  end loop;
-  return v_text;
 end $$;
 
 -- Compacts one stretch of a session where it has grown past its limit. Returns {"rows", "from_turn", "to_turn",

@@ -1,6 +1,15 @@
 -- A model's or tool's repetition of a rejected statement is no more recalled, extracted or summarised than the
 -- statement itself: the sentence is excluded, and what is found by it.
 
+create or replace function _memoir.sentences(p_text text)
+returns text[] language sql immutable as $$
+  -- Ends are marked first: to look behind from every match is quadratic.
+  select array(select btrim(s, E' \t\r-*•')
+    from unnest(string_to_array(regexp_replace(p_text, '([.!?][)"''”’]?)\s+|([。！？।؟])|\n+', '\1\2' || chr(2), 'g'),
+      chr(2))) with ordinality t(s, o)
+    where s ~ '[[:alnum:]]' order by o)
+$$;
+
 -- Sentences of a turn that a tombstone refuses, with the memory each was rejected as.
 create or replace function _memoir.restated_in(p_user_id uuid, p_text text, p_project text)
 returns table (span_start integer, span_length integer, memory_id uuid)

@@ -19,8 +19,7 @@ create or replace function _memoir.summarise_session(p_session _memoir.sessions,
 returns _memoir.compactions language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_session.user_id; v_id uuid := p_session.session_id; v_row _memoir.compactions; v_last integer;
-  v_from integer; v_lines text[]; v_more text[];
-  v_first timestamptz; v_until timestamptz; v_tokens bigint;
+  v_from integer; v_read record; v_until timestamptz; v_tokens bigint;
   v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer); v_excluded bigint; v_head text; v_day text;
 begin
   select turn_count - 1, tokens into v_last, v_tokens from _memoir.session_counters where user_id = v_user
@@ -32,34 +31,28 @@ begin
   if found then return v_row; end if;
   v_excluded := _memoir.count_excluded(p_session, 0, v_last);
   v_from := _memoir.unsummarised_from(p_session, v_last, p_config);
-  select array_agg('- ' || t.label || ': ' || _memoir.dated(case when length(s.x) > 300 then left(s.x, 297) || '…'
-    else s.x end, t.created_at,
-      (p_config ->> 'text_search_config')::regconfig) order by t.turn_index, s.n), min(t.created_at), max(t.created_at)
-  into v_more, v_first, v_until
-  from _memoir.summary_turns(p_session, v_from, v_last) t,
-    unnest(_memoir.sentences(_memoir.prose(_memoir.visible(t.body)))) with ordinality s(x, n) where s.n <= 200;
-  v_lines := array(select l from regexp_split_to_table(p_session.summary_text, '\n') l where l like '- %')
-    || coalesce(v_more, '{}');
-  v_head := _memoir.summary_head(coalesce(v_first, p_session.created_at), coalesce(v_until, p_session.created_at));
+  select * into v_read from _memoir.turns_to_summarise(p_session, v_from, v_last);
+  v_until := coalesce(v_read.last_at, p_session.created_at);
+  v_head := _memoir.summary_head(coalesce(v_read.first_at, p_session.created_at), v_until);
   if p_session.summary_text is not null then
     v_day := rtrim(split_part(split_part(p_session.summary_text, E'\n', 1), ' to ', 1), ':');
-    v_head := v_day || case when v_day <> _memoir.day(coalesce(v_until, p_session.created_at)) then ' to '
-      || _memoir.day(coalesce(v_until, p_session.created_at)) else '' end || ':';
+    v_head := v_day || case when v_day <> _memoir.day(v_until) then ' to ' || _memoir.day(v_until) else '' end || ':';
   end if;
   v_row.user_id := v_user; v_row.session_id := v_id; v_row.compaction_id := gen_random_uuid(); v_row.from_turn := 0;
   v_row.to_turn := v_last; v_row.level := 0;
   v_row.made_by := 'extract'; v_row.recorded_at := memoir.now();
-  v_row.summary_text := _memoir.extract_lines(v_lines, v_head,
-    greatest(40, least(v_tokens / (p_config ->> 'compaction_ratio')::real,
-    (p_config ->> 'session_summary_tokens')::integer))::integer, v_tokenizer,
-      (p_config ->> 'text_search_config')::regconfig);
+  v_row.summary_text := _memoir.extract(
+    array(select l from regexp_split_to_table(p_session.summary_text, '\n') l where l like '- %'), v_read.turns, false,
+    v_head, greatest(40, least(v_tokens / (p_config ->> 'compaction_ratio')::real,
+      (p_config ->> 'session_summary_tokens')::integer))::integer, v_tokenizer,
+    (p_config ->> 'text_search_config')::regconfig);
   v_row.sources := jsonb_build_array(jsonb_build_object('session_id', v_id, 'from_turn', 0, 'to_turn', v_last));
   v_row.metadata := jsonb_build_object('by', p_by, 'tokens', v_tokens, 'summary_tokens',
     _memoir.tokens_of(v_row.summary_text, v_tokenizer), 'tokenizer', v_tokenizer);
   if not _memoir.lock_for_summary(p_session, 0, v_last, v_excluded, p_by) then return null; end if;
   update _memoir.compactions set undone_at = v_row.recorded_at where user_id = v_user and session_id = v_id
     and level = 0 and undone_at is null;
-  perform _memoir.add_compaction(v_row, p_session, coalesce(v_until, v_row.recorded_at), p_config);
+  perform _memoir.add_compaction(v_row, p_session, coalesce(v_read.last_at, v_row.recorded_at), p_config);
   perform _memoir.refresh_summary(v_user, v_id);
   return v_row;
 end $$;

@@ -5,64 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
-import pytest
 from calls import call, memory_row, persist, remembered
 from psycopg.types.json import Jsonb
-
-SAID = [
-    ("We run everything on Kubernetes (k8s) these days.", {("k8s", "kubernetes")}),
-    ("I moved our builds to GitHub Actions, or GHA, last week.", {("gha", "github actions")}),
-    ("My machine learning (ML) course starts on Monday.", {("ml", "machine learning")}),
-    ("GHA (GitHub Actions) is failing again.", {("gha", "github actions")}),
-    ("My sister Elizabeth, also known as Lizzy, is visiting.", {("elizabeth", "lizzy")}),
-    ("Bob aka Robert Smith called.", {("bob", "robert smith")}),
-    ("PTO is short for paid time off at my company.", {("pto", "paid time off")}),
-    ("We call the Customer Data Platform CDP for short.", {("cdp", "customer data platform")}),
-    (
-        "Internationalization (i18n) is hard; localization (l10n) too.",
-        {("i18n", "internationalization"), ("l10n", "localization")},
-    ),
-    ("I live in Berlin (Germany) with Tom (my brother).", set()),
-    ("I want tea or coffee. Is it A or B? I like JavaScript (JS9).", set()),
-    ("The results (see above) were good (really).", set()),
-]
-
-
-@pytest.mark.parametrize("text, expected", SAID, ids=[text[:30] for text, _ in SAID])
-def test_names_that_a_text_gives(db: psycopg.Connection, text: str, expected: set[tuple[str, str]]) -> None:
-    found = {row for row in db.execute("select name, other from _memoir.aliases_in(%s) where stated", [text])}
-    assert found == expected | {(other, name) for name, other in expected}
-
-
-def test_phrases_by_their_initials(db: psycopg.Connection) -> None:
-    found = db.execute(
-        "select name, other from _memoir.aliases_in('We use GitHub Actions and Amazon Web Services in New York, not in SHOUTED WORDS HERE.') where not stated"
-    ).fetchall()
-    assert set(found) == {("gha", "github actions"), ("aws", "amazon web services")}
-
-
-@pytest.mark.parametrize(
-    "content, aliases, slot_value, expected",
-    [
-        ("Kubernetes runs our cluster.", ["k8s"], None, {("k8s", "kubernetes")}),
-        ("Our builds run on GitHub Actions now.", ["GHA"], None, {("gha", "github actions")}),
-        (
-            "Her sister is called Elizabeth.",
-            ["Lizzy", "Beth"],
-            None,
-            {("beth", "elizabeth"), ("elizabeth", "lizzy"), ("beth", "lizzy")},
-        ),
-        ("the thing we run pods on", ["k8s"], "Kubernetes", {("k8s", "kubernetes")}),
-        ("Anna met Boris in Prague.", ["Bo"], None, set()),  # whose name, nobody can say
-    ],
-)
-def test_names_given_with_a_memory(
-    db: psycopg.Connection, content: str, aliases: list[str], slot_value: str | None, expected: set[tuple[str, str]]
-) -> None:
-    found = db.execute(
-        "select name, other from _memoir.given_aliases(%s, %s, %s)", [content, aliases, slot_value]
-    ).fetchall()
-    assert {tuple(sorted(pair)) for pair in found} == expected
 
 
 def compiled(db: psycopg.Connection, user: str, query: str, **named: Any) -> str:
