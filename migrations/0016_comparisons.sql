@@ -1,2 +1,2 @@
--- Comparisons (compare.py) of a memory with each of those that it is like.
+-- How a memory compares with each of those that it is like (compare.py).
 alter type _memoir.judging_state add attribute comparisons jsonb;
