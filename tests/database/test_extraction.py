@@ -275,29 +275,6 @@ def test_hanging_session_becomes_a_dead_letter(
         db.execute("select memoir.reset_setting('job_unit_seconds'), memoir.reset_setting('work_attempts_max')")
 
 
-def test_attempt_whose_process_died_counts(db: Db, memoir_dsn: str, user: str) -> None:
-    say(db, user, "I love Bach.")
-    with connect(memoir_dsn) as other:
-        run = one(other, "select _memoir.job_begin('extract', 60, clock_timestamp())")
-        assert one(other, "select _memoir.job_step(%s)", run)  # leased, and no more
-        process = other.info.backend_pid
-    while db.execute("select 1 from pg_stat_activity where pid = %s", [process]).fetchone():
-        pass
-    db.execute("call memoir.run_job('extract')")
-    left = [("ready", 1, "the run that extracted it ended before it did")]
-    assert waiting(db, user, "j.state, j.attempts, j.last_error") == left and memories(db, user) == []
-
-
-@pytest.mark.acceptance
-@pytest.mark.parametrize("unit", ['<p class="x">', '"so it is ', "``` ", "x = f();\n", "> quoted\n"])
-def test_pasted_page_states_nothing(db: Db, user: str, unit: str) -> None:
-    with db.transaction():
-        db.execute("set local statement_timeout = '20s'")
-        say(db, user, "I love Ulm.\n" + unit * (1_000_000 // len(unit)))
-        assert extract(db, user)["left"] == 0
-    assert memories(db, user) == ["User loves Ulm."]
-
-
 @pytest.mark.acceptance
 def test_writers_and_extractors_lose_and_double_nothing(memoir_dsn: str, db: Db, user: str) -> None:
     sessions, each = 4, 12
@@ -369,26 +346,6 @@ def answer(db: Db, claimed: tuple[Any, ...], *found: dict[str, Any]) -> int:
     done = call(db, "store_model_result", job, lease, Jsonb(located(given, {"new": list(found)})), "m extract.v2")
     assert "failed" not in done, done
     return int(done["stored"])
-
-
-def test_model_says_better_what_rules_found(db: Db, user: str, model: None) -> None:
-    quote = "I live in Ulm, just by the minster"
-    say(db, user, f"{quote}. The weather is bad.", {"role": "assistant", "content": "Noted. Shall I look for a flat?"})
-    extract(db, user)
-    claimed = claim(db)
-    assert [(turn["turn"], turn["role"]) for turn in claimed[2]["turns"]] == [(0, "user"), (1, "assistant")]
-    dates = {"valid_from": "2020-01-01", "valid_until": "2099-12-31"}
-    assert answer(db, claimed, candidate(0, quote, "The user lives in Ulm by the minster.", **dates)) == 1
-    columns = ("m.content", "m.state::text", "tier", "provenance::text", "m.metadata ->> 'extracted_by'")
-    assert memories(db, user, *columns) == [
-        ("User lives in Ulm, just by the minster.", "superseded", 3, "user_stated", "rules 1"),
-        ("The user lives in Ulm by the minster.", "active", 3, "user_stated", "m extract.v2"),
-    ]
-    until = memories(db, user, "valid_from::date", "valid_to::date", where="m.state = 'active'")
-    assert until == [(date(2020, 1, 1), date(2100, 1, 1))]
-    # The same turns once more, by rules or by a model: nothing new.
-    assert extract_again(db, user)["stored"] == 0
-    assert answer(db, claim(db), candidate(0, quote, "The user is at home in Ulm.")) == 0
 
 
 def test_model_claims_no_more_than_its_turns_allow(db: Db, user: str, model: None) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from calls import Db, call, memory_row, one, persist, raises, recalled, remember, remembered, table
-from servers import connect, roles, user_of
 
 pytestmark = pytest.mark.usefixtures("little_vectors")
 
@@ -115,33 +114,6 @@ def test_inferred_memories_end_after_their_session(db: Db, user: str, clock: Cal
     assert recalled(db, user, "Ulm minster", kinds=["memory"]) == ["Moved to Ulm in March."]
 
 
-@pytest.mark.parametrize("provenance", ["user_stated", "correction", "preference", "instruction"])
-def test_claim_without_a_turn_of_the_person_is_inferred(db: Db, user: str, provenance: str) -> None:
-    persist(db, user, "s", PERSON, MODEL)
-    for n, claim in enumerate(({"session": "s"}, {"session": "s", "source_turns": [1]}, {"actor": "agent"})):
-        memory = remembered(db, user, f"Lives in house {n}.", provenance=provenance, **claim)
-        assert memory_row(db, memory, "provenance::text, tier, trust") == ("system_inferred", 1, pytest.approx(0.6))
-
-
-def test_bound_login_can_claim_no_more_than_it_is(memoir_dsn: str, db: Db, user: str) -> None:
-    tenant = "login in role memoir_tenant"
-    with roles(memoir_dsn, app="login in role memoir_app", agent=tenant, tool=tenant) as logins:
-        for login in ("agent", "tool"):
-            call(db, "bind_login", logins[login], [user], login)
-        for login, actor, others in (
-            ("agent", "agent", {"person", "tool"}),
-            ("tool", "tool", {"person", "agent"}),
-            ("app", "person", set()),
-        ):
-            with connect(user_of(memoir_dsn, logins[login])) as own:
-                memory = remembered(own, user, f"Said by {login}.", provenance="user_stated")
-                assert memory_row(db, memory, "actor::text, written_by") == (actor, logins[login])
-                assert (memory_row(db, memory, "provenance")[0] == "user_stated") == (login == "app")
-                for claim in others:
-                    with raises("PM001"):
-                        remember(own, user, "Claimed.", actor=claim)
-
-
 def test_sources_are_recorded_where_the_turns_are(db: Db, user: str) -> None:
     persist(db, user, "a", PERSON, MODEL)
     call(db, "branch_session", user, "a", "b")
@@ -197,17 +169,6 @@ def test_merging_keeps_the_sources_of_both(db: Db, user: str) -> None:
     one_way = remembered(db, user, "Lives in Ulm.", source_turns=[0], embedding=NEAR, **of)
     done = remember(db, user, "Lives in Ulm by now.", source_turns=[2], embedding=CLOSE, **of)
     assert done["superseded"] == [one_way] and source_turns(db, done["memory_id"]) == [("s", 0), ("s", 2)]
-
-
-def test_models_of_other_dimensions_do_not_disturb(db: Db, user: str) -> None:
-    """Vectors of two models lie side by side while one is backfilled: comparing them would fail, whatever the plan."""
-    call(db, "register_embedding_model", "wide", "none", 7)
-    first = remembered(db, user, "Likes hiking.", embedding=NEAR)
-    claim(db, "Likes hiking.", "wide")([1.0] * 7)
-    db.execute("set enable_indexscan = off; set enable_bitmapscan = off")
-    assert remember(db, user, "Likes hiking at dawn.", embedding=CLOSE)["superseded"] == [first]
-    assert recalled(db, user, "dawn", query_embedding=NEAR) == ["Likes hiking at dawn."]
-    assert len(table(db, "match_memories", user, embedding=NEAR)) == 1
 
 
 # Forgetting -----------------------------------------------------------------------------------------------------------

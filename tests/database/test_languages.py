@@ -105,19 +105,6 @@ def test_word_counts_more_than_its_topic(db: Db, user: str) -> None:
     assert recalled(db, user, "Welches Haustier?", p_limit=2) == said
 
 
-def test_words_of_topics_are_words(db: Db) -> None:
-    """Their places in a tsvector tell their lines: each is one token, to the parser as well."""
-    odd = """select n.name, w.w, count(*)
-        from unnest(_memoir.language_names()) with ordinality n(name, nth), unnest(_memoir.word_list(n.name, 'topics')) line,
-          unnest(string_to_array(line, ' ')) with ordinality w(w, place),
-          ts_parse('default', _memoir.stemmed(_memoir.readable(w.w), n.nth::smallint)) p
-        where (_memoir.language_scripts())[n.nth] not in ('kana', 'han', 'hangul', 'thai') and p.tokid not in (12, 13)
-        group by 1, 2, line, place having count(*) <> 1"""
-    assert db.execute(odd).fetchall() == []
-    shape = "select line from unnest(_memoir.word_list(null, 'topics')) line where line !~ '^[^:,]+(, [^:,]+)*: [^:,]+(, [^:,]+)*$'"
-    assert db.execute(shape).fetchall() == []
-
-
 def test_question_uses_the_users_languages(db: Db, user: str) -> None:
     """English and German stem these words otherwise, and the question says nothing of its language."""
     said = "Ich habe noch keine Wanderungen und Radtouren geplant"
