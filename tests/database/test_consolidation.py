@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from calls import Db, active, call, memory_row, one, recalled, remember, remembered, run_job
+from calls import Db, active, call, edges, exported, memory_row, recalled, remember, remembered, run_job
 
 pytestmark = pytest.mark.usefixtures("little_vectors")
 
@@ -27,8 +27,8 @@ def consolidate(db: Db) -> int:
 
 
 def key_of(db: Db, user: str, text: str) -> str:
-    own = "select memory_id::text from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s"
-    return str(one(db, f"{own} and content = %s", user, text))
+    rows = exported(db, user, "memory_store")
+    return str(next(row["memory_id"] for row in rows if row["content"] == text))
 
 
 def test_cluster_becomes_one_and_back(db: Db, user: str) -> None:
@@ -39,17 +39,14 @@ def test_cluster_becomes_one_and_back(db: Db, user: str) -> None:
     assert active(db, user) == [whole, "Plays chess"]
     key = key_of(db, user, whole)
     # All sources named, edges to each, authority no higher than theirs.
-    sources = (
-        "select array_agg(source_id::text) from _memoir.memory_sources where item_id = %s and source_kind = 'memory'"
-    )
-    assert set(one(db, sources, key)) == set(members)
-    edges = "select relation::text, target_id::text from _memoir.memory_relationships where source_id = %s"
-    assert set(db.execute(edges, [key])) == {(r, m) for r in ("elaborates", "supersedes") for m in members}
+    sources = [row for row in exported(db, user, "memory_sources") if row["item_id"] == key]
+    assert {row["source_id"] for row in sources if row["source_kind"] == "memory"} == set(members)
+    assert edges(db, user, key) == {(r, m) for r in ("elaborates", "supersedes") for m in members}
     columns = "tier, trust, confidence, validated_at is not null"
     assert memory_row(db, key, columns) == memory_row(db, members[0], columns)
     assert recalled(db, user, "hiking Brigida Zermatt") == [whole] and consolidate(db) == 0
     assert set(call(db, "undo_consolidation", user, key)["restored"]) == set(members)
-    assert active(db, user) == sorted([*HIKES, "Plays chess"]) and db.execute(edges, [key]).fetchall() == []
+    assert active(db, user) == sorted([*HIKES, "Plays chess"]) and edges(db, user, key) == set()
     assert call(db, "undo_consolidation", user, key)["restored"] == []
     # They stay apart.
     assert consolidate(db) == 0 and len(active(db, user)) == 4

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from calls import Db, call, memory_row, persist, raises, remember, remembered, say, table
+from calls import Db, call, edges, memory_row, persist, raises, remember, remembered, say, table
 from servers import connect, roles, user_of
 
 pytestmark = pytest.mark.usefixtures("little_vectors")
@@ -30,11 +30,6 @@ def is_refused(db: Db, user: str, content: str, **named: Any) -> bool:
     return bool(remember(db, user, content, **named)["outcome"] == "refused_tombstone")
 
 
-def edges(db: Db, memory: str) -> set[tuple[str, str]]:
-    own = "select relation::text, target_id::text from _memoir.memory_relationships where source_id = %s"
-    return {(relation, target) for relation, target in db.execute(own, [memory])}
-
-
 # Shapes ---------------------------------------------------------------------------------------------------------------
 
 
@@ -51,7 +46,7 @@ def test_replacement(db: Db, user: str) -> None:
     assert done["outcome"] == "corrected" and done["corrected"] == [old] and done["excluded_turns"] == 1
     assert memory_row(db, old, "state::text, superseded_by::text, state_reason") == ("superseded", new, "misheard")
     assert memory_row(db, new, "provenance::text, slot, slot_value") == ("correction", "home", "bergen")
-    assert ("supersedes", old) in edges(db, new)
+    assert ("supersedes", old) in edges(db, user, new)
     assert "Oslo" not in compiled(db, user, "Where is home?") and "Bergen" in compiled(db, user, "Where is home?")
     assert recalled(db, user, "harbour") == ["I like the harbour."]
     # The old text and the old value stay away, from whomever, and from the same turn.
@@ -111,7 +106,7 @@ def test_partial(db: Db, user: str) -> None:
     columns = "slot, slot_value, trust, tags, provenance::text, tier"
     assert memory_row(db, rest, columns) == ("home", "ulm", 1.0, ["me"], "user_stated", 3)
     assert memory_row(db, new, "slot") == ("number of cats",) and memory_row(db, old, "superseded_by::text") == (new,)
-    assert edges(db, rest) == edges(db, new) == {("supersedes", old)}
+    assert edges(db, user, rest) == edges(db, user, new) == {("supersedes", old)}
     # What remains may be said again, the whole may not; with the slot's new value, the slot goes with that.
     assert not is_refused(db, user, "lives in ulm.") and is_refused(db, user, "Lives in Ulm, has two cats.")
     baker = remembered(db, user, "Works in Bonn as a baker.", slot="workplace", slot_value="Bonn")
@@ -199,23 +194,17 @@ def test_only_the_span_goes_where_it_is_known(db: Db, user: str) -> None:
 # Pins -----------------------------------------------------------------------------------------------------------------
 
 
-def test_pinned_turns(db: Db, user: str) -> None:
-    def pins(session: str) -> list[tuple[int, int]]:
-        own = "select p.from_turn, p.to_turn from _memoir.sessions s join _memoir.users u using (user_id), _memoir.pinned_turns(s.user_id, s.session_id) p"
-        return db.execute(f"{own} where u.external_id = %s and s.external_id = %s", [user, session]).fetchall()
-
+def test_pinned_turns_answer_and_refuse(db: Db, user: str) -> None:
+    """test_compaction.py has what a list shows of them."""
     persist(db, user, "a", *["x"] * 6)
+    answer = {"session": "a", "from_turn": 1, "to_turn": 4, "until_turn": None}
+    assert call(db, "pin_turns", user, "a", 1, 4, None, "keep") == answer
     call(db, "branch_session", user, "a", "b", 4)
-    answer = call(db, "pin_turns", user, "a", 1, 4, None, "keep")
-    assert answer == {"session": "a", "from_turn": 1, "to_turn": 4, "until_turn": None}
     assert call(db, "pin_turns", user, "b", 0, 0, 2)["until_turn"] == 6
-    assert pins("a") == [(1, 4)] and pins("b") == [(0, 0), (1, 3)]  # of its own, and of what it shares
-    persist(db, user, "b", "y", "z")
-    assert pins("b") == [(1, 3)]  # two turns later that one has ended
     for first, last in ((3, 6), (4, 3)):
         with raises("PM014"):
             call(db, "pin_turns", user, "a", first, last)
-    assert call(db, "unpin_turns", user, "a", 4) == 1 and pins("b") == []
+    assert call(db, "unpin_turns", user, "a", 4) == 1 and call(db, "unpin_turns", user, "a", 4) == 0
 
 
 def test_pinned_memory_is_in_every_list(db: Db, user: str) -> None:
@@ -257,7 +246,7 @@ def test_lower_authority_corrects_nothing(db: Db, user: str) -> None:
     assert (done["outcome"], done["corrected"]) == ("contradicts", []) and memory_row(db, said) == ("active",)
     columns = "state::text, provenance::text, scope::text"
     assert memory_row(db, done["memory_id"], columns) == ("active", "system_inferred", "local")
-    assert ("contradicts", said) in edges(db, done["memory_id"])
+    assert ("contradicts", said) in edges(db, user, done["memory_id"])
     for named in ({"session": "s"}, {"actor": "agent"}):
         with raises("PM001"):
             call(db, "retract", user, said, **named)
@@ -315,7 +304,7 @@ def test_relations(db: Db, user: str) -> None:
     guess = remembered(db, user, "Wants tulips.", actor="agent")
     assert call(db, "relate", user, two, "elaborates", one) is True
     assert call(db, "relate", user, two, "elaborates", one, weight="0.5") is False
-    assert edges(db, two) == {("elaborates", one)}
+    assert edges(db, user, two) == {("elaborates", one)}
     for relation, other, code in (
         ("likes", two, "PM014"),
         ("relates_to", one, "PM014"),

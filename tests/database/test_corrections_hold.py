@@ -18,7 +18,7 @@ from servers import PGBIN, connect, database, psql
 START = datetime(2026, 3, 2, 9, tzinfo=UTC)
 THEN = START + timedelta(days=9)
 
-# What is said → the shape of its change, the words that go, the words that come, what is asked.
+# A statement → the shape of its change, the words that go, the words that come, a question about it.
 SAID = {
     "I live in Oslo.": ("replacement", "Oslo", "Bergen", "Where do I live, Oslo or Bergen?"),
     "I love green tea.": ("polarity", "loves green tea", "doesn't love green tea", "Do I love green tea?"),

@@ -17,7 +17,7 @@ Steps = list[tuple[int, int, int, float, int]]
 
 
 def choose(db: Db, steps: Steps, openings: dict[int, int], budget: int) -> tuple[list[int], int, bool]:
-    """What is chosen of steps (item, which step up, cost and worth that it adds, group), by place in the list; how many tokens
+    """Chooses of steps (item, which step up, cost and worth that it adds, group): their places in the list; how many tokens
     it thinks they take; whether there was nothing more to choose."""
     lines = [
         {
