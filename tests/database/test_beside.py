@@ -27,7 +27,7 @@ def test_recall_for_a_list_that_its_client_keeps(db: Db, user: str) -> None:
     assert text("second") == ""
 
 
-def known(db: Db, user: str, *chains: str) -> list[tuple[Any, ...]]:
+def find_messages(db: Db, user: str, *chains: str) -> list[tuple[Any, ...]]:
     return sorted(table(db, "known_messages", user, list(chains)))
 
 
@@ -37,11 +37,11 @@ def test_messages_are_known_again(db: Db, user: str) -> None:
     noted = [{"chain": "a", "turns": 1, "added": added}, {"chain": "b", "turns": 2}]
     assert call(db, "note_messages", user, "s", noted) == 2
     assert call(db, "note_messages", user, "s", [{"chain": "a", "turns": 1}]) == 0
-    assert known(db, user, "a", "b", "c") == [("a", "s", 1, added), ("b", "s", 2, None)]
+    assert find_messages(db, user, "a", "b", "c") == [("a", "s", 1, added), ("b", "s", 2, None)]
     with pytest.raises(psycopg.Error, match="messages must be a list of objects with chain and turns"):
         call(db, "note_messages", user, "s", [{"chain": 1}])
     call(db, "erase_session", user, "s")
-    assert known(db, user, "a", "b") == []
+    assert find_messages(db, user, "a", "b") == []
 
 
 def entry(text: str, key: str, **more: object) -> dict[str, object]:
@@ -62,7 +62,7 @@ def test_exchange_is_recorded_with_one_call(db: Db, user: str) -> None:
     done = call(db, "record_exchange", user, "s", entries)
     assert done["turns"] == [1, 1, 1, 2, 3]
     assert [(one["code"], "none" in one["error"]) for one in done["refused"]] == [("PM011", True)]
-    assert known(db, user, "a", "b") == [("a", "s", 1, None), ("b", "s", 3, {"tail": "x"})]
+    assert find_messages(db, user, "a", "b") == [("a", "s", 1, None), ("b", "s", 3, {"tail": "x"})]
     again = call(db, "record_exchange", user, "s", [entry("The gate code is 4712.", "k1"), *entries[1:]])
     assert again["turns"] == [1, 1, 1, 2, 3]
     assert call(db, "record_exchange", user, "s", [entry("And the cellar?", "k4")], 3)["turns"] == [4]

@@ -17,7 +17,7 @@ PLAIN = ("Fact: owns a kayak.", "Fact: reads Latin.", "Fact: sings bass.", "Fact
 Value = tuple[str, str | None, str | None]  # text, slot, value
 
 
-def slotted(slot: str, value: str) -> Value:
+def in_slot(slot: str, value: str) -> Value:
     return f"Fact: the {slot} is {value}.", slot, value
 
 
@@ -54,7 +54,7 @@ class Life:
 
     def some_value(self) -> Value:
         slot = self.random.choice([None, *SLOTS])
-        return slotted(slot, self.random.choice(SLOTS[slot])) if slot else (self.random.choice(PLAIN), None, None)
+        return in_slot(slot, self.random.choice(SLOTS[slot])) if slot else (self.random.choice(PLAIN), None, None)
 
     def current(self, memory: str) -> tuple[str, Value, str]:
         """The last successor of a memory, as the database has them; what was said stays what it was."""
@@ -86,7 +86,7 @@ class Life:
     def correct(self, memory: str, _: Value) -> None:
         head, old, state = self.current(memory)
         others = (
-            [slotted(old[1], v) for v in SLOTS[old[1]] if v != old[2]]
+            [in_slot(old[1], v) for v in SLOTS[old[1]] if v != old[2]]
             if old[1]
             else [(p, None, None) for p in PLAIN if p != old[0]]
         )

@@ -44,27 +44,27 @@ def built(db: Db, user: str) -> str:
     return user
 
 
-def asked(db: Db, user: str, query: str, budget: int = 1200) -> dict[str, Any]:
+def ask(db: Db, user: str, query: str, budget: int = 1200) -> dict[str, Any]:
     return dict(call(db, "context", user, "asking", query, memory_budget=budget))
 
 
-def jobs_shown(made: dict[str, Any]) -> list[tuple[str, str]]:
+def find_jobs(made: dict[str, Any]) -> list[tuple[str, str]]:
     """(job, week), in the order of the block."""
     content = made["messages"][-1]["content"]
     return re.findall(r"I'm working on ([a-z ]+) of garden house number (\d)", content)
 
 
 def test_event_order_has_a_line_per_event(db: Db, built: str) -> None:
-    got = asked(db, built, ORDER)
-    shown = jobs_shown(got)
+    got = ask(db, built, ORDER)
+    shown = find_jobs(got)
     assert got["arms"]["breadth"] == "order" and got["recall_tokens"] <= 1200
     assert len(set(shown)) >= 20, "an event a line"
     assert {week for _, week in shown} == set("12345"), "from every session"
     assert shown == sorted(shown, key=lambda event: (event[1], JOBS.index(event[0]))), "as they came"
     assert re.search(r"I'm working on .* … #\d+", got["messages"][-1]["content"]), "a short line says where the rest is"
     # Other questions are answered as before.
-    narrow = asked(db, built, "Who lends me his tools for the oak floor of garden house number 3?")
-    assert "breadth" not in narrow["arms"] and len(jobs_shown(narrow)) < len(shown)
+    narrow = ask(db, built, "Who lends me his tools for the oak floor of garden house number 3?")
+    assert "breadth" not in narrow["arms"] and len(find_jobs(narrow)) < len(shown)
     assert "My brother lends me his tools for it." in narrow["messages"][-1]["content"], "the best is whole"
 
 
@@ -82,5 +82,5 @@ def test_summary_has_questions_and_answers(db: Db, built: str) -> None:
 @pytest.mark.parametrize("query", [ORDER, SUMMARY, "How many tools did my brother lend me?"])
 def test_never_over_the_budget(db: Db, built: str, query: str) -> None:
     for budget in (17, 40, 100, 300, 700, 2000, 8000):
-        got = asked(db, built, query, budget)
+        got = ask(db, built, query, budget)
         assert got["recall_tokens"] <= budget and got["tokens"] <= got["budget"], budget

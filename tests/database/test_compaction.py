@@ -60,7 +60,7 @@ def counting(db: Db, user: str, session: str) -> list[Row]:
     return [row for row in compactions(db, user, session) if row["counts"]]
 
 
-def shown(db: Db, user: str, session: str, query: str = "Hm?", **named: Any) -> list[Row]:
+def compile_list(db: Db, user: str, session: str, query: str = "Hm?", **named: Any) -> list[Row]:
     return list(call(db, "compile_context", user, session, query, **named))
 
 
@@ -76,7 +76,9 @@ def test_evidence_for_twenty_facts_stays_reachable(db: Db, user: str) -> None:
 
     def reachable() -> set[str]:
         asked = "How much does {} pay for the {}?"
-        return {n for n, t in pairs.items() if f"{n} keeps a {t}" in str(shown(db, user, "long", asked.format(n, t)))}
+        return {
+            n for n, t in pairs.items() if f"{n} keeps a {t}" in str(compile_list(db, user, "long", asked.format(n, t)))
+        }
 
     assert reachable() == set(NAMES)
     assert run_job(db, "compaction")["rows"] >= 2
@@ -92,7 +94,7 @@ def test_evidence_for_twenty_facts_stays_reachable(db: Db, user: str) -> None:
     assert left < sum(turn["tokens"] for turn in before) / 3
     # What matters is preferred to small talk.
     summary = "\n".join(row["summary"] for row in rows)
-    system = shown(db, user, "long")[0]["content"]
+    system = compile_list(db, user, "long")[0]["content"]
     assert "<memoir-summary>" in system and summary.split("\n")[1] in system
     assert sum(name in summary for name in NAMES) >= 3 and "Sounds good" not in summary and "Hello again" not in summary
 
@@ -109,7 +111,7 @@ def test_summaries_pile_up_into_higher_levels(db: Db, user: str) -> None:
     assert max(row["level"] for row in rows) >= 2
     assert all(a["to_turn"] + 1 == b["from_turn"] for a, b in zip(rows, rows[1:]))
     text = "\n".join(row["summary"] for row in rows)
-    assert call(db, "count_tokens", text, "small") <= 210 and text in shown(db, user, "pile")[0]["content"]
+    assert call(db, "count_tokens", text, "small") <= 210 and text in compile_list(db, user, "pile")[0]["content"]
     # Only summaries that count are found.
     found = set(recalled(db, user, "Which decision on which room?", kinds=["summary"], limit=50))
     assert found and found <= {row["summary"] for row in rows}
@@ -128,7 +130,7 @@ def test_undoing_shows_the_turns_again_and_holds(db: Db, user: str) -> None:
     # The first one: all that stands behind is shown again, too.
     done = call(db, "undo_compaction", user, "back", first["compaction_id"])
     assert done["through"] is None and done["summary"] is None
-    assert "<memoir-summary>" not in shown(db, user, "back")[0]["content"]
+    assert "<memoir-summary>" not in compile_list(db, user, "back")[0]["content"]
     # Asked for by hand it comes back.
     again = call(db, "compact_session", user, "back")
     assert again["rows"] >= 1 and again["through"] is not None
@@ -147,7 +149,7 @@ def test_forgetting_leaves_no_trace_in_a_summary(db: Db, user: str) -> None:
 
     def seen() -> str:
         live = [row["summary"] for row in counting(db, user, "secret")]
-        return f"{live} {recalled(db, user, 'Ximena Ulm daughter')} {shown(db, user, 'secret', 'Who?')}"
+        return f"{live} {recalled(db, user, 'Ximena Ulm daughter')} {compile_list(db, user, 'secret', 'Who?')}"
 
     assert "Ximena" not in seen()
     run_job(db, "compaction")
@@ -166,22 +168,22 @@ def test_pinned_turns_stay_out_of_summaries(db: Db, user: str) -> None:
     call(db, "pin_turns", user, "pin", answer)
     run_job(db, "compaction")
 
-    def covered() -> set[int]:
+    def cover() -> set[int]:
         return {n for row in counting(db, user, "pin") for n in range(row["from_turn"], row["to_turn"] + 1)}
 
     # The whole exchange around a pinned tool result stays, what is before and behind it does not.
-    assert set(range(start)) | {end} <= covered() and not covered() & set(range(start, end))
+    assert set(range(start)) | {end} <= cover() and not cover() & set(range(start, end))
     # Pinned afterwards: its summary no longer counts, until it is let go.
     first = counting(db, user, "pin")[0]["from_turn"]
     call(db, "pin_turns", user, "pin", first)
-    assert first not in covered()
+    assert first not in cover()
     run_job(db, "compaction")
-    assert first not in covered()
+    assert first not in cover()
     call(db, "unpin_turns", user, "pin")
-    assert first in covered()
+    assert first in cover()
     run_job(db, "compaction")
     last = call(db, "compact_session", user, "pin", 0)["through"]
-    assert covered() == set(range(last + 1))
+    assert cover() == set(range(last + 1))
 
 
 def test_pinned_turns_stay_in_the_list(db: Db, user: str) -> None:
@@ -193,7 +195,9 @@ def test_pinned_turns_stay_in_the_list(db: Db, user: str) -> None:
 
     def times(session: str = "kept") -> tuple[int, int]:
         """How often the list says it: in its recall, elsewhere."""
-        *rest, last = (str(message["content"]).count("Zander four") for message in shown(db, user, session, query))
+        *rest, last = (
+            str(message["content"]).count("Zander four") for message in compile_list(db, user, session, query)
+        )
         return last, sum(rest)
 
     # No summary has it, the window has left it behind, the question is about something else: it is there all the same, once.
@@ -249,30 +253,30 @@ def test_as_of_has_no_later_summary(db: Db, user: str, clock: Callable[[str], No
     run_job(db, "compaction")
     clock("2026-03-03T10:00:00Z")
     for day, is_there in (("02", True), ("01", False)):
-        system = shown(db, user, "then", as_of=f"2026-03-{day}T12:00:00Z")[0]["content"]
+        system = compile_list(db, user, "then", as_of=f"2026-03-{day}T12:00:00Z")[0]["content"]
         assert ("<memoir-summary>" in system) == is_there
 
 
 def test_session_summary_hides_nothing_and_is_found(db: Db, user: str) -> None:
-    def found(query: str = "Zebrafish") -> list[str]:
+    def find(query: str = "Zebrafish") -> list[str]:
         return recalled(db, user, query, kinds=["summary"])
 
     talk(db, user, "whole", 6, {1: "We decided to move the Zebrafish project to Lisbon in May 2027."})
-    before = shown(db, user, "whole")
+    before = compile_list(db, user, "whole")
     made = call(db, "summarize_session", user, "whole")
     assert "Zebrafish" in made["summary"] and made["through"] == 11
     assert call(db, "summarize_session", user, "whole")["compaction_id"] == made["compaction_id"]
-    assert shown(db, user, "whole") == before and found() == [made["summary"]]
+    assert compile_list(db, user, "whole") == before and find() == [made["summary"]]
     persist(db, user, "whole", "The Zebrafish project got a budget of 90000 euros.", "Noted.")
     newer = call(db, "summarize_session", user, "whole")
     assert newer["compaction_id"] != made["compaction_id"] and "90000" in newer["summary"]
-    assert found() == [newer["summary"]]
+    assert find() == [newer["summary"]]
     call(db, "open_session", user, "nothing")
     assert call(db, "summarize_session", user, "nothing")["summary"] is None
     # A session that ends is summarised by the job.
     talk(db, user, "ended", 4, {2: "The Okapi launch is due on 3 June."})
     call(db, "close_session", user, "ended")
-    assert run_job(db, "summaries")["summaries"] >= 1 and "Okapi" in found("Okapi launch")[0]
+    assert run_job(db, "summaries")["summaries"] >= 1 and "Okapi" in find("Okapi launch")[0]
 
 
 @pytest.mark.acceptance

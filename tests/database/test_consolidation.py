@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from calls import Db, active, call, edges, exported, memory_row, recalled, remember, remembered, run_job
+from calls import Db, active, call, edges, export_rows, memory_row, recalled, remember, remembered, run_job
 
 pytestmark = pytest.mark.usefixtures("little_vectors")
 
@@ -27,7 +27,7 @@ def consolidate(db: Db) -> int:
 
 
 def key_of(db: Db, user: str, text: str) -> str:
-    rows = exported(db, user, "memory_store")
+    rows = export_rows(db, user, "memory_store")
     return str(next(row["memory_id"] for row in rows if row["content"] == text))
 
 
@@ -39,7 +39,7 @@ def test_cluster_becomes_one_and_back(db: Db, user: str) -> None:
     assert active(db, user) == [whole, "Plays chess"]
     key = key_of(db, user, whole)
     # All sources named, edges to each, authority no higher than theirs.
-    sources = [row for row in exported(db, user, "memory_sources") if row["item_id"] == key]
+    sources = [row for row in export_rows(db, user, "memory_sources") if row["item_id"] == key]
     assert {row["source_id"] for row in sources if row["source_kind"] == "memory"} == set(members)
     assert edges(db, user, key) == {(r, m) for r in ("elaborates", "supersedes") for m in members}
     columns = "tier, trust, confidence, validated_at is not null"

@@ -15,13 +15,13 @@ VECTOR = [1.0, 0.1, 0.0, 0.0]
 NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
-def recalled(db: Db, user: str, query: str, **named: Any) -> list[str]:
+def recall_texts(db: Db, user: str, query: str, **named: Any) -> list[str]:
     """Without the answers, which come as neighbours of what is found."""
     found = table(db, "recall", user, query, columns="content", **named)
     return sorted(content for (content,) in found if content not in ("Noted.", "Nice."))
 
 
-def compiled(db: Db, user: str, query: str, **named: Any) -> str:
+def compile_text(db: Db, user: str, query: str, **named: Any) -> str:
     made = call(db, "compile_context", user, "elsewhere", query, query_embedding=VECTOR, **named)
     return str(made).replace(query, "")
 
@@ -37,8 +37,8 @@ def test_replacement(db: Db, user: str) -> None:
     persist(db, user, "s", "I live in Oslo.", "Noted.", "I like the harbour.", "Nice.")
     of = {"session": "s", "actor": "person", "source_turns": [0], "slot": "home", "slot_value": "Oslo"}
     old = remembered(db, user, "Lives in Oslo.", embedding=VECTOR, **of)
-    assert "Oslo" in compiled(db, user, "Where is home?")
-    assert recalled(db, user, "live Oslo") == ["I live in Oslo.", "Lives in Oslo."]
+    assert "Oslo" in compile_text(db, user, "Where is home?")
+    assert recall_texts(db, user, "live Oslo") == ["I live in Oslo.", "Lives in Oslo."]
     persist(db, user, "t", "No, I live in Bergen.", "Noted.")
     by = {"session": "t", "source_turns": [0], "slot_value": "Bergen", "embedding": VECTOR}
     done = call(db, "correct", user, old, "Lives in Bergen.", "misheard", **by)
@@ -47,13 +47,15 @@ def test_replacement(db: Db, user: str) -> None:
     assert memory_row(db, old, "state::text, superseded_by::text, state_reason") == ("superseded", new, "misheard")
     assert memory_row(db, new, "provenance::text, slot, slot_value") == ("correction", "home", "bergen")
     assert ("supersedes", old) in edges(db, user, new)
-    assert "Oslo" not in compiled(db, user, "Where is home?") and "Bergen" in compiled(db, user, "Where is home?")
-    assert recalled(db, user, "harbour") == ["I like the harbour."]
+    assert "Oslo" not in compile_text(db, user, "Where is home?") and "Bergen" in compile_text(
+        db, user, "Where is home?"
+    )
+    assert recall_texts(db, user, "harbour") == ["I like the harbour."]
     # The old text and the old value stay away, from whomever, and from the same turn.
     assert is_refused(db, user, "lives in OSLO", actor="agent")
     assert is_refused(db, user, "Home is Oslo, I think.", slot="Home", slot_value="oslo", actor="agent")
     assert is_refused(db, user, "Lives in Oslo.", session="s", source_turns=[0], provenance="user_stated")
-    assert recalled(db, user, "live Oslo Bergen") == ["Lives in Bergen.", "No, I live in Bergen."]
+    assert recall_texts(db, user, "live Oslo Bergen") == ["Lives in Bergen.", "No, I live in Bergen."]
     assert table(db, "memory_history", user, new, columns="content, state, reason, actor") == [
         ("Lives in Oslo.", "active", None, "person"),
         ("Lives in Oslo.", "superseded", "misheard", "agent"),
@@ -79,7 +81,7 @@ def test_correction_keeps_the_labels(db: Db, user: str) -> None:
 def test_polarity(db: Db, user: str) -> None:
     old = remembered(db, user, "Likes tea.", embedding=VECTOR)
     new = call(db, "correct", user, old, "No longer likes tea.", embedding=VECTOR)["memory_id"]
-    assert recalled(db, user, "tea", query_embedding=VECTOR) == ["No longer likes tea."]
+    assert recall_texts(db, user, "tea", query_embedding=VECTOR) == ["No longer likes tea."]
     assert is_refused(db, user, "Likes tea", actor="agent") and remembered(db, user, "no longer likes tea.") == new
 
 
@@ -89,8 +91,8 @@ def test_retraction(db: Db, user: str) -> None:
     old = remembered(db, user, "Owns a boat.", embedding=VECTOR, **of)
     done = call(db, "retract", user, old, "was a joke")
     assert (done["state"], done["retracted"], done["excluded_turns"], done["bounded"]) == ("invalidated", [old], 1, [])
-    assert recalled(db, user, "boat", query_embedding=VECTOR) == []
-    assert "boat" not in compiled(db, user, "What is owned?")
+    assert recall_texts(db, user, "boat", query_embedding=VECTOR) == []
+    assert "boat" not in compile_text(db, user, "What is owned?")
     assert is_refused(db, user, "Owns a boat!", actor="agent")
     assert is_refused(db, user, "A boat is owned", slot="vehicle", slot_value="boat")
     assert memory_row(db, old, "state::text, state_reason") == ("invalidated", "was a joke")
@@ -102,7 +104,7 @@ def test_partial(db: Db, user: str) -> None:
     old = remembered(db, user, "Lives in Ulm, has two cats.", **of)
     done = call(db, "correct", user, old, "Has three cats.", remainder="Lives in Ulm.")
     rest, new = done["remainder"], done["memory_id"]
-    assert recalled(db, user, "Ulm cats") == ["Has three cats.", "Lives in Ulm."]
+    assert recall_texts(db, user, "Ulm cats") == ["Has three cats.", "Lives in Ulm."]
     columns = "slot, slot_value, trust, tags, provenance::text, tier"
     assert memory_row(db, rest, columns) == ("home", "ulm", 1.0, ["me"], "user_stated", 3)
     assert memory_row(db, new, "slot") == ("number of cats",) and memory_row(db, old, "superseded_by::text") == (new,)
@@ -118,7 +120,7 @@ def test_partial(db: Db, user: str) -> None:
 
 def test_bounds(db: Db, user: str, clock: Callable[[str], None]) -> None:
     def lives(**named: Any) -> list[str]:
-        return recalled(db, user, "lives Bonn Ulm Rome", **named)
+        return recall_texts(db, user, "lives Bonn Ulm Rome", **named)
 
     clock("2026-01-10T00:00:00Z")
     old = remembered(db, user, "Lives in Bonn.", slot="home", slot_value="Bonn", embedding=VECTOR)
@@ -128,10 +130,10 @@ def test_bounds(db: Db, user: str, clock: Callable[[str], None]) -> None:
     columns = "state::text, valid_to::text, slot_value, content"
     assert memory_row(db, kept, columns) == ("active", "2026-03-01 00:00:00+00", "bonn", "Lives in Bonn.")
     assert lives() == lives(query_embedding=VECTOR) == ["Lives in Ulm."]
-    assert "Bonn" not in compiled(db, user, "Where does she live?")
+    assert "Bonn" not in compile_text(db, user, "Where does she live?")
     # What was true then, and what we knew then.
     assert lives(valid_at="2026-02-01T00:00:00Z") == ["Lives in Bonn."]
-    assert "Bonn" in compiled(db, user, "Where does she live?", valid_at="2026-02-01T00:00:00Z")
+    assert "Bonn" in compile_text(db, user, "Where does she live?", valid_at="2026-02-01T00:00:00Z")
     assert lives(as_of="2026-03-20T00:00:00Z", valid_at="2026-03-20T00:00:00Z") == ["Lives in Bonn."]
     # A model that says the old again changes nothing; a person who moves back says something new.
     assert remembered(db, user, "Lives in Bonn.", actor="agent") == kept
@@ -151,8 +153,8 @@ def test_bounds(db: Db, user: str, clock: Callable[[str], None]) -> None:
 def test_bounds_of_a_retraction_and_of_no_time(db: Db, user: str) -> None:
     gym = remembered(db, user, "Goes to the gym.", valid_from="2026-01-01T00:00:00Z")
     assert call(db, "retract", user, gym, "stopped", valid_to="2026-05-01T00:00:00Z")["state"] == "superseded"
-    assert recalled(db, user, "gym") == [] and not is_refused(db, user + "-2", "Goes to the gym.")
-    assert recalled(db, user, "gym", valid_at="2026-04-01T00:00:00Z") == ["Goes to the gym."]
+    assert recall_texts(db, user, "gym") == [] and not is_refused(db, user + "-2", "Goes to the gym.")
+    assert recall_texts(db, user, "gym", valid_at="2026-04-01T00:00:00Z") == ["Goes to the gym."]
     # Bounds that leave no time to the old value reject it.
     oboe = {"slot": "instrument", "slot_value": "oboe"}
     old = remembered(db, user, "Plays the oboe.", valid_from="2026-03-01T00:00:00Z", **oboe)
@@ -173,11 +175,11 @@ def test_copies_and_summaries_go_too(db: Db, user: str) -> None:
     assert "zeppelin" in call(db, "summarize_session", user, "s")["summary"]
     done = call(db, "correct", user, old, "Flies a glider.", session="s", source_turns=[0])
     assert done["excluded_turns"] == 0 and set(done["corrected"]) == {old, guess}
-    assert "I fly a zeppelin. No wait, a glider." in recalled(db, user, "zeppelin glider", kinds=["turn"])
+    assert "I fly a zeppelin. No wait, a glider." in recall_texts(db, user, "zeppelin glider", kinds=["turn"])
     call(db, "summarize_session", user, "s")
     done = call(db, "retract", user, done["memory_id"])
     assert done["excluded_turns"] == 1 and done["invalidated_summaries"] == 1
-    assert recalled(db, user, "zeppelin glider") == [] and len(table(db, "history", user, "s")) == 4
+    assert recall_texts(db, user, "zeppelin glider") == [] and len(table(db, "history", user, "s")) == 4
 
 
 def test_only_the_span_goes_where_it_is_known(db: Db, user: str) -> None:
@@ -185,10 +187,10 @@ def test_only_the_span_goes_where_it_is_known(db: Db, user: str) -> None:
     persist(db, user, "s", f"I keep bees in the garden. {filler}My locker number is 4711.", "Noted.")
     call(db, "extract_session", user, "s")
     (memory,) = [key for key, text in table(db, "list_memories", user, columns="memory_id, content") if "4711" in text]
-    assert any("4711" in text for text in recalled(db, user, "locker number"))
+    assert any("4711" in text for text in recall_texts(db, user, "locker number"))
     assert call(db, "retract", user, memory)["excluded_turns"] == 1
-    assert not any("4711" in text for text in recalled(db, user, "locker number"))
-    assert any("bees" in text for text in recalled(db, user, "bees garden", kinds=["turn"]))
+    assert not any("4711" in text for text in recall_texts(db, user, "locker number"))
+    assert any("bees" in text for text in recall_texts(db, user, "bees garden", kinds=["turn"]))
 
 
 # Pins -----------------------------------------------------------------------------------------------------------------
@@ -212,12 +214,12 @@ def test_pinned_memory_is_in_every_list(db: Db, user: str) -> None:
     tram = remembered(db, user, "Takes the tram, never the car, since the accident on the bridge in winter.")
     persist(db, user, "s", "Hello", "Hi.")
 
-    def listed(session: str = "s", query: str = "How did the glaze of the blue bowls come out?") -> str:
+    def list_text(session: str = "s", query: str = "How did the glaze of the blue bowls come out?") -> str:
         return str(call(db, "compile_context", user, session, query, memory_budget=120))
 
-    assert "tram" not in listed()
+    assert "tram" not in list_text()
     call(db, "pin", user, "s", tram, 2)
-    assert "tram" in listed() and "tram" not in listed("another") and "tram" in listed(query="thanks")
+    assert "tram" in list_text() and "tram" not in list_text("another") and "tram" in list_text(query="thanks")
     rows = table(
         db,
         "explain_context",
@@ -229,11 +231,11 @@ def test_pinned_memory_is_in_every_list(db: Db, user: str) -> None:
     )
     assert [(place, "pinned" in arms) for item, place, arms in rows if item == tram] == [(1, True)]
     persist(db, user, "s", "And then?", "Then nothing.")
-    assert "tram" not in listed()  # two turns on, the pin has ended
+    assert "tram" not in list_text()  # two turns on, the pin has ended
     call(db, "pin", user, "s", tram)
-    assert "tram" in listed()
+    assert "tram" in list_text()
     call(db, "forget", user, tram)
-    assert "tram" not in listed()
+    assert "tram" not in list_text()
 
 
 # Authority ------------------------------------------------------------------------------------------------------------
@@ -279,16 +281,16 @@ def test_no_text_lends_itself_authority(db: Db, user: str, named: dict[str, Any]
     assert said in done["contradicts"] and said not in done["superseded"] and memory_row(db, said) == ("active",)
     columns = "trust <= 0.7, scope::text, provenance::text in ('system_inferred', 'tool_output')"
     assert memory_row(db, done["memory_id"], columns) == (True, "local", True)
-    assert recalled(db, user, "Lives in Oslo", kinds=["memory"]) == ["Lives in Oslo."]
+    assert recall_texts(db, user, "Lives in Oslo", kinds=["memory"]) == ["Lives in Oslo."]
 
 
 def test_validation(db: Db, user: str) -> None:
     persist(db, user, "s", "Hello.", "Hi.")
     said = remembered(db, user, "Drinks coffee.", slot="drink", slot_value="coffee")
     guess = remembered(db, user, "Drinks tea.", session="s", slot="drink", slot_value="tea")
-    assert recalled(db, user, "drinks") == ["Drinks coffee."]
+    assert recall_texts(db, user, "drinks") == ["Drinks coffee."]
     assert call(db, "validate", user, guess) == {"memory_id": guess, "superseded": [said]}
-    assert recalled(db, user, "drinks") == ["Drinks tea."]
+    assert recall_texts(db, user, "drinks") == ["Drinks tea."]
     columns = "trust, tier, scope::text, provenance::text, actor::text, expires_at, validated_at is not null"
     assert memory_row(db, guess, columns) == (1.0, 3, "global", "user_stated", "person", None, True)
     judged = "memory_id::text, other_id::text, judge, decision, reason"
@@ -339,10 +341,10 @@ def test_only_a_person_lifts(memoir_dsn: str, db: Db, user: str) -> None:
             stone = (memory, ["value"], "private", "person", None)
             columns = "memory_id::text, kinds, reason, actor, content"
             assert table(own, "list_tombstones", user, columns=columns) == [stone]
-            assert recalled(db, user, "boat", as_of="2100-01-01T00:00:00Z") == []
+            assert recall_texts(db, user, "boat", as_of="2100-01-01T00:00:00Z") == []
             done = call(own, "lift_tombstone", user, memory, reason="changed my mind")
             assert done == {"memory_id": memory, "lifted": 2, "restored": [memory], "returned_turns": 1}
-            assert recalled(own, user, "boat") == ["I own a boat.", "Owns a boat."]
+            assert recall_texts(own, user, "boat") == ["I own a boat.", "Owns a boat."]
             assert call(own, "lift_tombstone", user, memory)["lifted"] == 0
             assert table(own, "list_tombstones", user, True, columns="lifted_by") == [(logins["person"],)]
             assert table(own, "memory_history", user, memory, columns="state, reason, actor") == [

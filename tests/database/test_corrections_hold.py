@@ -103,7 +103,7 @@ def texts(db: Db, user: str, question: str, **named: Any) -> str:
     return "\n".join(content for (content,) in rows)
 
 
-def shown(db: Db, user: str, question: str, **named: Any) -> str:
+def compile_text(db: Db, user: str, question: str, **named: Any) -> str:
     """What a compile shows beside the question itself."""
     made = call(db, "compile_context", user, "elsewhere", question, query_embedding=vector(question), **named)
     return str(made).replace(question, "")
@@ -112,12 +112,12 @@ def shown(db: Db, user: str, question: str, **named: Any) -> str:
 def hold(db: Db, user: str, known: dict[str, str]) -> None:
     """The old values are in neither recall nor compile, the new ones in both, history has all."""
     for shape, old, new, question in SAID.values():
-        for found in (texts(db, user, question), shown(db, user, question)):
+        for found in (texts(db, user, question), compile_text(db, user, question)):
             assert not [gone for _, gone, *_ in SAID.values() if gone in found], found
         before = texts(db, user, question, as_of=THEN, kinds=["memory"])
-        assert "cello" not in before + shown(db, user, question, as_of=THEN)
+        assert "cello" not in before + compile_text(db, user, question, as_of=THEN)
         if new:
-            assert new in texts(db, user, question, kinds=["memory"]) and new in shown(db, user, question), shape
+            assert new in texts(db, user, question, kinds=["memory"]) and new in compile_text(db, user, question), shape
         history = table(db, "memory_history", user, known[shape], columns="content, state")
         if shape == "forget":
             assert {text for text, _ in history} == {None} and [s for _, s in history][-1] == "forgotten"
@@ -189,7 +189,7 @@ def test_promotion_demotion_expiry(db: Db, user: str, known: dict[str, str]) -> 
 # Consolidation --------------------------------------------------------------------------------------------------------
 
 
-def related(db: Db, user: str, *contents: str, **named: Any) -> list[str]:
+def remember_related(db: Db, user: str, *contents: str, **named: Any) -> list[str]:
     """Memories about one thing, with vectors near each other."""
     made = []
     for place, content in enumerate(contents):
@@ -242,10 +242,10 @@ def act_on(db: Db, user: str, act: str, memory: str) -> list[str]:
 def test_part_goes_out_of_the_whole(db: Db, user: str, act: str) -> None:
     """The others stand by themselves, also when the whole is taken back or made again."""
     day(db, 0)
-    old, *_ = related(db, user, "Goes hiking with Brigida.", *OTHERS)
+    old, *_ = remember_related(db, user, "Goes hiking with Brigida.", *OTHERS)
     assert run_job(db, "consolidation")["made"] == 1
     [whole] = active(db, user)
-    related(db, user, "Goes hiking with Brigida.")
+    remember_related(db, user, "Goes hiking with Brigida.")
     new = act_on(db, user, act, old)
     assert active(db, user) == sorted([*OTHERS, *new])
     for key in wholes(db, user):
@@ -253,9 +253,9 @@ def test_part_goes_out_of_the_whole(db: Db, user: str, act: str) -> None:
     run_job(db, "consolidation")
     assert "Brigida" not in " ".join(active(db, user)) + texts(db, user, "hiking with Brigida")
     asked = "With whom does the hiking go on?"
-    assert whole not in shown(db, user, asked) and "Brigida" not in shown(db, user, asked)
+    assert whole not in compile_text(db, user, asked) and "Brigida" not in compile_text(db, user, asked)
     # What we knew then: all of it, unless it was forgotten, with the wholes that held it.
-    then = texts(db, user, "hiking with Brigida", as_of=THEN) + shown(db, user, asked, as_of=THEN)
+    then = texts(db, user, "hiking with Brigida", as_of=THEN) + compile_text(db, user, asked, as_of=THEN)
     history = table(db, "memory_history", user, old, columns="state, content")
     assert ("Brigida" in then) == ("Brigida" in str(history)) == (act != "forget") and history[0][0] == "active"
 
@@ -264,10 +264,10 @@ def test_part_goes_out_of_the_whole(db: Db, user: str, act: str) -> None:
 def test_new_value_is_consolidated_without_the_old(db: Db, user: str, act: str) -> None:
     """The old value returns neither in the whole nor when that is taken back, nor when the whole's vector comes near the old one's."""
     day(db, 0)
-    [old] = related(db, user, "Goes hiking with Brigida.", provenance="correction")
+    [old] = remember_related(db, user, "Goes hiking with Brigida.", provenance="correction")
     new = act_on(db, user, act, old)
     embed(db, of=lambda text: [1.0] + [0.0] * 12 + ([0.4, 0.0, 0.0] if "company" in text else [0.0, 0.4, 0.0]))
-    related(db, user, *OTHERS, provenance="correction")
+    remember_related(db, user, *OTHERS, provenance="correction")
     assert run_job(db, "consolidation")["made"] == 1
     embed(db, of=lambda text: [1.0] + [0.0] * 15)
     said = " ".join(active(db, user))
@@ -281,7 +281,7 @@ def test_new_value_is_consolidated_without_the_old(db: Db, user: str, act: str) 
 def test_correction_may_sound_like_what_it_corrects(db: Db, user: str) -> None:
     """Carried by an agent, without a name or a number that differs: no restatement of what was rejected."""
     turn = persist(db, user, "s", "The sweet one, I said.", "Sorry.")
-    [old] = related(db, user, "Likes the dry cider.")
+    [old] = remember_related(db, user, "Likes the dry cider.")
     near = [1.0] + [0.0] * 7 + [0.39] + [0.0] * 7
     by = {"session": "s", "source_turns": [turn["from_turn"]]}
     assert call(db, "correct", user, old, "Likes the sweet cider.", **by)["outcome"] == "corrected"
@@ -293,7 +293,7 @@ def test_correction_may_sound_like_what_it_corrects(db: Db, user: str) -> None:
 # Elsewhere ------------------------------------------------------------------------------------------------------------
 
 
-def exported(db: Db, user: str) -> list[Jsonb]:
+def export(db: Db, user: str) -> list[Jsonb]:
     return [Jsonb(line) for (line,) in table(db, "export_user", user, True)]
 
 
@@ -302,11 +302,11 @@ def exported(db: Db, user: str) -> list[Jsonb]:
 def test_import_of_an_earlier_export(db: Db, user: str, known: dict[str, str], elsewhere: bool) -> None:
     """Into the same database, and over what another one was given afterwards: first the newer export, then the older."""
     run_job(db, "profiles")
-    before = exported(db, user)
+    before = export(db, user)
     change(db, user, known)
     embed(db)
     name = f"{user}-too" if elsewhere else user
-    for lines in [exported(db, user), before] if elsewhere else [before]:
+    for lines in [export(db, user), before] if elsewhere else [before]:
         call(db, "import_user", name, lines)
     embed(db)
     hold(db, name, known)
@@ -318,13 +318,13 @@ def test_whole_of_an_import_brings_nothing_back(db: Db, user: str) -> None:
     """Exported, then consolidated there and forgotten here."""
     day(db, 0)
     there, here = user, f"{user}-here"
-    old, *_ = related(db, there, "Goes hiking with Brigida.", *OTHERS)
-    call(db, "import_user", here, exported(db, there))
+    old, *_ = remember_related(db, there, "Goes hiking with Brigida.", *OTHERS)
+    call(db, "import_user", here, export(db, there))
     day(db, 10)
     call(db, "forget", here, old)
     day(db, 11)
     run_job(db, "consolidation")
-    second = exported(db, there)
+    second = export(db, there)
     assert any("consolidated" in str(line.obj) for line in second)
     call(db, "import_user", here, second)
     assert "Brigida" not in " ".join(active(db, here)) + texts(db, here, "hiking with Brigida")

@@ -20,7 +20,7 @@ def said(db: Db, user: str) -> None:
     talk(db, user, OLD, NEW)
 
 
-def shown(db: Db, user: str, asked: str = "Do I go swimming at the leisure centre on Fridays?") -> str:
+def recall_text(db: Db, user: str, asked: str = "Do I go swimming at the leisure centre on Fridays?") -> str:
     content = call(db, "compile_context", user, "asks", asked)[-1]["content"]
     return str(content).rsplit(asked, 1)[0]
 
@@ -50,17 +50,17 @@ def hide(db: Db, user: str, hidden: str | None) -> None:
 def test_both_are_kept_and_nothing_is_marked(db: Db, user: str) -> None:
     ((kind, turns, by),) = table(db, "list_changes", user, columns="kind, turns, by_session")
     assert (kind, by, [turn["session"] for turn in turns]) == ("likely", "s1", ["s0"])
-    text = shown(db, user)
+    text = recall_text(db, user)
     assert OLD in text and NEW in text and "later" not in text
     assert dict(table(db, "list_memories", user, columns="content, state", p_states=[]))[CONTENT] == "active"
     call(db, "undo_change", user, str(likely(db, user)[0]))
-    assert likely(db, user) == [] and OLD in shown(db, user)
+    assert likely(db, user) == [] and OLD in recall_text(db, user)
 
 
 def test_certain_change_ends_the_likely_one(db: Db, user: str) -> None:
     talk(db, user, [], [], "I no longer go swimming at the leisure centre.")
     assert {kind for (kind,) in table(db, "list_changes", user, columns="kind")} == {"changed"}
-    assert "(later changed)" in shown(db, user)
+    assert "(later changed)" in recall_text(db, user)
 
 
 @pytest.mark.parametrize("hidden", [None, "forgotten", "secret"])
@@ -75,5 +75,5 @@ def test_profile_shows_the_newer_words_both_dated(db: Db, user: str, hidden: str
 @pytest.mark.parametrize("hidden", ["forgotten", "secret"])
 def test_hidden_words_do_not_come_along(db: Db, user: str, hidden: str) -> None:
     hide(db, user, hidden)
-    text = shown(db, user)
+    text = recall_text(db, user)
     assert "chair" not in text and OLD in text

@@ -6,7 +6,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 from calls import Db, call, persist, set_clock, table
-from talk import changes, memories, shown, spans, talk
+from talk import changes, compile_text, memories, spans, talk
 
 pytestmark = pytest.mark.usefixtures("little_vectors")
 
@@ -83,7 +83,7 @@ def test_day_ahead_is_in_the_year_to_come(db: Db, user: str) -> None:
 
 def test_older_statement_is_shown_with_a_mark(db: Db, user: str) -> None:
     talk(db, user, "I live in Malaga, and my bakery opens at six", "I don't live in Malaga any more, I moved to Cadiz")
-    text = shown(db, user, "In which city do I live, Malaga?")
+    text = compile_text(db, user, "In which city do I live, Malaga?")
     line = next(x for x in text.split("\n") if x.startswith("user: I live in Malaga"))
     assert "(later changed)" in line and "bakery" in line
 
@@ -116,7 +116,7 @@ def test_request_to_forget_takes_effect(db: Db, user: str, said: str, request_: 
     talk(db, user, [said, "On Mondays I play squash"], request_)
     assert not any(secret in m or "orget" in m for m in memories(db, user)), memories(db, user)
     assert any("squash" in m for m in memories(db, user)), "another statement went with it"
-    assert secret not in shown(db, user, "What did I say of it?")
+    assert secret not in compile_text(db, user, "What did I say of it?")
 
 
 def test_forgotten_person_takes_nothing_else_along(db: Db, user: str) -> None:
@@ -128,7 +128,7 @@ def test_scratched_statement_is_over(db: Db, user: str) -> None:
     scratch = "scratch Madeira, flights were insane. we're doing Slovenia in October"
     talk(db, user, "in October we're off to Madeira for ten days!", scratch)
     assert spans(db, user, "changed") == 1
-    assert "Madeira for ten days (later changed)" in shown(db, user, "Where are we going in October?")
+    assert "Madeira for ten days (later changed)" in compile_text(db, user, "Where are we going in October?")
 
 
 def test_forgetting_leaves_the_rest_and_can_be_undone(db: Db, user: str) -> None:

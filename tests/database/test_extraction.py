@@ -162,7 +162,7 @@ def test_named_speakers_change_their_own_statements(db: Db, user: str) -> None:
 # In the compiled list -------------------------------------------------------------------------------------------------
 
 
-def recalled_for(db: Db, user: str, query: str) -> tuple[str, dict[str, str]]:
+def recall_for(db: Db, user: str, query: str) -> tuple[str, dict[str, str]]:
     """The recall of a compile in a fresh session, and why each candidate was left out."""
     content = call(db, "compile_context", user, "fresh", query)[-1]["content"]
     return content.removesuffix(query), dict(
@@ -173,16 +173,16 @@ def recalled_for(db: Db, user: str, query: str) -> tuple[str, dict[str, str]]:
 def test_turn_stands_for_what_was_extracted_from_it(db: Db, user: str) -> None:
     noted = {"role": "assistant", "content": "Noted."}
     say(db, user, "We live in Ulm, by the minster. I bought a lighthouse in Kiel last month.", noted)
-    before = recalled_for(db, user, "Where is the minster that we live by?")
+    before = recall_for(db, user, "Where is the minster that we live by?")
     extract(db, user)
     home, house = (
         memories(db, user, "m.memory_id::text", where=f"m.content like '%%{word}%%'")[0]
         for word in ("minster", "house")
     )
     # Extracting changes nothing about which turns are found; recall finds the memory where memories are asked for.
-    assert recalled_for(db, user, "Where is the minster that we live by?") == before and home not in before[1]
+    assert recall_for(db, user, "Where is the minster that we live by?") == before and home not in before[1]
     assert table(db, "recall", user, "minster", kinds=["memory"], columns="id::text") == [(home,)]
     # When the turn may not be found any more, what else it said is still known.
     call(db, "forget", user, home)
-    listed, reasons = recalled_for(db, user, "Who bought a lighthouse in Kiel?")
+    listed, reasons = recall_for(db, user, "Who bought a lighthouse in Kiel?")
     assert "lighthouse" in listed and reasons[house] is None and "minster" not in listed

@@ -33,7 +33,7 @@ def context(db: Db, user: str, query: str, session: str = "asking", **named: Any
     return dict(call(db, "context", user, session, query, query_embedding=BASE, **named))
 
 
-def shown(made: dict[str, Any]) -> str:
+def text_of(made: dict[str, Any]) -> str:
     return str(made["messages"][-1]["content"])
 
 
@@ -52,7 +52,7 @@ def test_small_talk_shows_pinned_items_only(db: Db, user: str) -> None:
     call(db, "open_session", user, "asking")
     call(db, "pin", user, "asking", pinned)
     said = context(db, user, PHATIC[0])
-    assert said["arms"]["recall"] == "searched" and said["items"] == [pinned] and "Mondays" in shown(said)
+    assert said["arms"]["recall"] == "searched" and said["items"] == [pinned] and "Mondays" in text_of(said)
 
 
 def test_recall_ends_where_relevance_does(db: Db, user: str) -> None:
@@ -68,7 +68,7 @@ def test_recall_ends_where_relevance_does(db: Db, user: str) -> None:
     reasons = table(db, "explain_context", user, "asking", STOVE, query_embedding=BASE, columns="reason")
     assert ("below the relevance floor",) in reasons
     call(db, "set_user_settings", user, {"relevance_share": 0, "relevance_fit": 0})
-    assert "Konrad" in shown(with_floor) and not with_floor["weak"]
+    assert "Konrad" in text_of(with_floor) and not with_floor["weak"]
     assert with_floor["recall_tokens"] < context(db, user, STOVE)["recall_tokens"] * 0.4
     call(db, "set_user_settings", user, {"relevance_share": None, "relevance_fit": None})
     # A search returns as many as it is asked for.
@@ -84,10 +84,10 @@ def test_weak_recall_is_small_and_says_so(db: Db, user: str) -> None:
     strength = asked["arms"]["strength"]
     assert full["weak"] and 0 < full["recall_tokens"] <= 300
     assert asked["weak"] and 0 < asked["recall_tokens"] < 2000 * strength / 0.12 + 1 and strength < 0.12
-    assert shown(asked).count(WEAK) == 1
+    assert text_of(asked).count(WEAK) == 1
     remember(db, user, "The doctor says the knee must rest for three weeks.", embedding=near(0.9))
     found = context(db, user, KNEE)
-    assert not found["weak"] and WEAK not in shown(found) and "three weeks" in shown(found)
+    assert not found["weak"] and WEAK not in text_of(found) and "three weeks" in text_of(found)
 
 
 KITCHEN = [
@@ -175,10 +175,10 @@ def test_question_about_oneself_recalls_ones_own_turns(db: Db, user: str) -> Non
     vectors = [near(0.45 if "Zenbook" in text else 0.05) for _, _, text in claimed]
     stored = "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'little')"
     db.execute(stored, [[row[0] for row in claimed], [row[1] for row in claimed], vectors])
-    assert "user: I've got a Zenbook" in shown(context(db, user, "Which laptop do I have?"))
-    assert "Zenbook" not in shown(context(db, user, "Which laptop does Elon have?"))
+    assert "user: I've got a Zenbook" in text_of(context(db, user, "Which laptop do I have?"))
+    assert "Zenbook" not in text_of(context(db, user, "Which laptop does Elon have?"))
     call(db, "set_user_settings", user, {"own_question_turns": 0})
-    assert "Zenbook" not in shown(context(db, user, "Which laptop do I have?"))
+    assert "Zenbook" not in text_of(context(db, user, "Which laptop do I have?"))
 
 
 def test_new_session_that_goes_on_needs_no_fit(db: Db, user: str) -> None:

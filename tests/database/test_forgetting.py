@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from calls import Db, call, exported, memory_row, persist, raises, recalled, remember, remembered, table
+from calls import Db, call, export_rows, memory_row, persist, raises, recalled, remember, remembered, table
 
 pytestmark = pytest.mark.usefixtures("little_vectors")
 
@@ -25,7 +25,7 @@ def claim(db: Db, text: str, model: str) -> Callable[[list[float]], Any]:
 
 def source_turns(db: Db, user: str, memory: str) -> list[tuple[str, int]]:
     """Session and turn of each source."""
-    rows = [row for row in exported(db, user, "memory_sources") if row["item_id"] == memory]
+    rows = [row for row in export_rows(db, user, "memory_sources") if row["item_id"] == memory]
     return sorted((row["session_id"]["session"], row["turn_index"]) for row in rows)
 
 

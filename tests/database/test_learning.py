@@ -136,15 +136,15 @@ def test_used_items_are_said_before_and_after_the_flush(db: Db, user: str) -> No
     def credit(*used: str) -> int:
         return int(one(db, "select memoir.credit_recall(%s, %s, %s::uuid[])", user, compiled, list(used)))
 
-    def used() -> set[str]:
+    def find_used() -> set[str]:
         of = "select i.ref_id::text from _memoir.compile_ledger l join _memoir.search_items i on i.user_id = l.user_id and i.item_no = any (l.used)"
         return {ref for (ref,) in db.execute(f"{of} where compile_id = %s", [compiled])}
 
     assert credit(ids[0], str(uuid.uuid4())) == 1
     db.execute("call memoir.flush_statistics()")
-    assert used() == {ids[0]}
-    assert credit(ids[1], ids[2]) == 2 and used() == set(ids[1:])
-    assert credit() == 0 and used() == set()
+    assert find_used() == {ids[0]}
+    assert credit(ids[1], ids[2]) == 2 and find_used() == set(ids[1:])
+    assert credit() == 0 and find_used() == set()
     with raises("PM004"):
         db.execute("select memoir.credit_recall(%s, %s, '{}')", [user, uuid.uuid4()])
 

@@ -57,14 +57,14 @@ def call_a_fact(db: Db, *keys: str) -> None:
     db.execute("update _memoir.memory_store set provenance = 'fact' where memory_id = any (%s)", [list(keys)])
 
 
-def stated(db: Db, user: str, content: str, said: str = "I like plums.", **named: Any) -> str:
+def report(db: Db, user: str, content: str, said: str = "I like plums.", **named: Any) -> str:
     """What an agent reports that the person said: episodic, tier 2."""
     turn = say(db, user, "s", said)["from_turn"]
     of = {"session": "s", "actor": "agent", "provenance": "user_stated", "source_turns": [turn]}
     return remembered(db, user, content, **of, **named)
 
 
-def opened(db: Db, user: str, session: str = "s") -> str:
+def open_session(db: Db, user: str, session: str = "s") -> str:
     call(db, "open_session", user, session)
     return session
 
@@ -78,7 +78,7 @@ def test_utility_is_the_formula(db: Db) -> None:
 
 
 def test_use_raises_a_memory_through_the_tiers(db: Db, user: str, clock: Clock) -> None:
-    fact = remembered(db, user, "Cycles to the office in Basel", session=opened(db, user), actor="agent")
+    fact = remembered(db, user, "Cycles to the office in Basel", session=open_session(db, user), actor="agent")
     call_a_fact(db, fact)
     assert memory_row(db, fact, "tier, scope::text") == (1, "local")
     clock(hours=2)
@@ -114,7 +114,7 @@ def test_use_raises_a_memory_through_the_tiers(db: Db, user: str, clock: Clock) 
 def test_how_to_act_becomes_procedural(
     db: Db, user: str, clock: Clock, content: str, named: dict[str, Any], expected: int
 ) -> None:
-    key = stated(db, user, content, content, **named)
+    key = report(db, user, content, content, **named)
     assert tier(db, key) == 2
     use(db, key, 10)
     run_job(db, "promotion")
@@ -122,14 +122,14 @@ def test_how_to_act_becomes_procedural(
 
 
 def test_inference_waits_for_support(db: Db, user: str, clock: Clock) -> None:
-    guess = remembered(db, user, "Probably owns a bike", session=opened(db, user), actor="agent")
+    guess = remembered(db, user, "Probably owns a bike", session=open_session(db, user), actor="agent")
 
-    def shown(session: str) -> bool:
+    def is_shown(session: str) -> bool:
         asked = "Do they own a bike, probably?"
         return "Probably owns a bike" in str(call(db, "compile_context", user, session, asked))
 
     def recall_and_promote() -> dict[str, Any]:
-        assert all(shown("s") for _ in range(3))
+        assert all(is_shown("s") for _ in range(3))
         run_job(db, "flush")
         return run_job(db, "promotion")
 
@@ -137,15 +137,15 @@ def test_inference_waits_for_support(db: Db, user: str, clock: Clock) -> None:
     # The same is concluded again in the first session, which adds nothing, and in a second.
     assert remembered(db, user, "Probably owns a bike", session="s", actor="agent") == guess
     assert recall_and_promote()["waiting"] == 1
-    again = remembered(db, user, "probably owns a BIKE", session=opened(db, user, "t"), actor="agent")
-    assert again != guess and not shown("u")
-    assert recall_and_promote()["to_tier_2"] == 1 and shown("u")
+    again = remembered(db, user, "probably owns a BIKE", session=open_session(db, user, "t"), actor="agent")
+    assert again != guess and not is_shown("u")
+    assert recall_and_promote()["to_tier_2"] == 1 and is_shown("u")
     assert memory_row(db, again, "state::text, superseded_by::text") == ("superseded", guess)
 
 
 def test_contested_value_waits_and_supersedes_nothing(db: Db, user: str, clock: Clock) -> None:
     remembered(db, user, "Lives in Kiel", slot="city", slot_value="Kiel")
-    of = {"session": opened(db, user), "actor": "agent", "slot": "city", "slot_value": "Bremen"}
+    of = {"session": open_session(db, user), "actor": "agent", "slot": "city", "slot_value": "Bremen"}
     rumour = remembered(db, user, "Lives in Bremen", **of)
     call_a_fact(db, rumour)
     use(db, rumour, 5)
@@ -158,7 +158,7 @@ def test_contested_value_waits_and_supersedes_nothing(db: Db, user: str, clock: 
 
 def test_forgotten_value_does_not_rise(db: Db, user: str, clock: Clock) -> None:
     known = remembered(db, user, "Has a scar on the left knee")
-    local = remembered(db, user, "has a scar on the LEFT knee", session=opened(db, user), actor="agent")
+    local = remembered(db, user, "has a scar on the LEFT knee", session=open_session(db, user), actor="agent")
     call(db, "forget", user, known)
     call_a_fact(db, local)
     use(db, local, 20)
@@ -168,7 +168,7 @@ def test_forgotten_value_does_not_rise(db: Db, user: str, clock: Clock) -> None:
 
 def test_risen_memory_meets_its_twin(db: Db, user: str, clock: Clock) -> None:
     twin = remembered(db, user, "collects stamps")
-    local = remembered(db, user, "Collects stamps", session=opened(db, user), actor="agent")
+    local = remembered(db, user, "Collects stamps", session=open_session(db, user), actor="agent")
     call_a_fact(db, local)
     use(db, local, 5)
     assert run_job(db, "promotion")["merged"] == 1
@@ -176,8 +176,8 @@ def test_risen_memory_meets_its_twin(db: Db, user: str, clock: Clock) -> None:
 
 
 def test_unused_memories_fall_and_go(db: Db, user: str, clock: Clock) -> None:
-    idle, busy = stated(db, user, "Likes plums"), stated(db, user, "Keeps bees")
-    vital = stated(db, user, "Is allergic to nuts", importance="critical")
+    idle, busy = report(db, user, "Likes plums"), report(db, user, "Keeps bees")
+    vital = report(db, user, "Is allergic to nuts", importance="critical")
     firm = remembered(db, user, "Was born in Graz")
     keys = (idle, busy, vital, firm)
     clock(days=6.5)
@@ -198,7 +198,7 @@ def test_unused_memories_fall_and_go(db: Db, user: str, clock: Clock) -> None:
 
 def test_demotion_has_settings_and_locks_no_others(db: Db, user: str, clock: Clock) -> None:
     other = user + "-other"
-    key, same = stated(db, user, "Paints boats"), stated(db, other, "Paints boats")
+    key, same = report(db, user, "Paints boats"), report(db, other, "Paints boats")
     call(db, "set_user_settings", user, {"demotion_grace_days": 1, "demotion_floor_2": 1})
     clock(3)
     run_job(db, "demotion")
@@ -211,7 +211,7 @@ def test_demotion_has_settings_and_locks_no_others(db: Db, user: str, clock: Clo
 
 
 def test_pin_keeps_a_memory_as_long_as_it_lasts(db: Db, user: str, clock: Clock) -> None:
-    key = stated(db, user, "Likes plums")
+    key = report(db, user, "Likes plums")
     call(db, "pin", user, "s", key, turns=2)
     clock(days=62)
     for expected in (2, 1):
@@ -269,7 +269,7 @@ def test_sessions_end_and_take_what_is_theirs(db: Db, user: str, clock: Clock) -
 
 def test_one_broken_user_does_not_stop_the_others(db: Db, user: str, clock: Clock) -> None:
     names = [f"{user}-{n}" for n in range(2)]
-    keys = [remembered(db, name, "Owns a kayak", session=opened(db, name), actor="agent") for name in names]
+    keys = [remembered(db, name, "Owns a kayak", session=open_session(db, name), actor="agent") for name in names]
     call_a_fact(db, *keys)
     for key in keys:
         use(db, key, 5)

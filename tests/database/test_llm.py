@@ -62,7 +62,7 @@ def costs(db: Db, user: str) -> tuple[Any, ...]:
     return db.execute(f"select {columns} from {own} where n.external_id = %s", [user]).fetchone() or ()
 
 
-def made_by(db: Db, user: str) -> list[tuple[Any, ...]]:
+def list_makers(db: Db, user: str) -> list[tuple[Any, ...]]:
     return table(db, "list_compactions", user, "s", columns="from_turn, summary, made_by")
 
 
@@ -90,7 +90,7 @@ def test_summary_by_a_model(db: Db, memoir_dsn: str, user: str) -> None:
     assert len(stub.requests) == asked and "harbour" in stub.requests[0]["messages"][1]["content"]
     paid = {"calls": asked, "stored": asked, "tokens": 1100 * asked, "cost": 21000 * asked}
     assert (outcome, counts) == ("done", paid) and waiting(db) == []
-    made = [summary for _, summary, name in made_by(db, user) if name == "gpt-4o-mini summarise.v1"]
+    made = [summary for _, summary, name in list_makers(db, user) if name == "gpt-4o-mini summarise.v1"]
     assert len(made) >= asked and all(summary.endswith(SUMMARY) for summary in made)
     assert SUMMARY in call(db, "compile_context", user, "s", "Where did we sail?")[0]["content"]
     assert costs(db, user) == (1100 * asked, 21000 * asked, 21000 * asked) * 2
@@ -134,7 +134,7 @@ def test_summary_of_what_was_forgotten_meanwhile(db: Db, memoir_dsn: str, user: 
         use(db, stub)
         assert compact_long_session(db, user)
         run_model(db)
-    assert waiting(db) == [] and not any(first == 0 and "gpt" in name for first, _, name in made_by(db, user))
+    assert waiting(db) == [] and not any(first == 0 and "gpt" in name for first, _, name in list_makers(db, user))
 
 
 def test_cost_cap_ends_a_run(db: Db, user: str) -> None:

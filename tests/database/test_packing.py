@@ -101,7 +101,9 @@ def test_budgets_as_large_as_there_are(db: Db, user: str) -> None:
     call(db, "compile_context", user, "old", "And then?", budget=largest)
 
 
-def shown(db: Db, user: str, query: str, budget: int, session: str = "new") -> tuple[str, list[dict[str, Any]]]:
+def compile_recall(
+    db: Db, user: str, query: str, budget: int, session: str = "new"
+) -> tuple[str, list[dict[str, Any]]]:
     """The recall of a compile, after checking that two are alike and within the budget; and what explains it."""
     context = call(db, "context", user, session, query, memory_budget=budget)
     content = context["messages"][-1]["content"]
@@ -124,7 +126,7 @@ def test_long_turn_becomes_an_excerpt(db: Db, user: str) -> None:
     query = "How many tortoises does a neighbour keep in the bathtub?"
     fidelities: dict[int, set[str]] = {}
     for budget in (40, 100, 200, 450, 800):
-        recall, rows = shown(db, user, query, budget)
+        recall, rows = compile_recall(db, user, query, budget)
         shown_turns = [row for row in rows if row["fidelity"] and row["kind"] == "turn"]
         fidelities[budget] = {row["fidelity"] for row in shown_turns}
         for turn, fidelity in [(row["turn_index"], row["fidelity"]) for row in shown_turns]:
@@ -134,7 +136,7 @@ def test_long_turn_becomes_an_excerpt(db: Db, user: str) -> None:
             assert fidelity == "full" or f"… {facts[turn // 2]} … #{turn}" in recall
     assert "excerpt" in fidelities[100] | fidelities[200] and fidelities[800] == {"full"}
     call(db, "set_user_settings", user, {"fidelity_worth": {"excerpt": 0}})
-    assert "excerpt" not in {row["fidelity"] for row in shown(db, user, query, 200)[1]}
+    assert "excerpt" not in {row["fidelity"] for row in compile_recall(db, user, query, 200)[1]}
 
 
 @pytest.mark.parametrize("ceiling", [0, 1, 2, 3, 4])
@@ -160,7 +162,7 @@ def test_memory_is_shown_as_its_session_allows(db: Db, user: str, ceiling: int) 
     db.execute(objects, [user_id, session_id, memory, ceiling])
     query, names, seen = "Where does the harbour plan move the crane?", ["full", "detailed", "compact", "stub"], set()
     for budget in (70, 85, 100, 140, 400):
-        recall, (row,) = shown(db, user, query, budget)
+        recall, (row,) = compile_recall(db, user, query, budget)
         seen.add(row["fidelity"])
         if row["fidelity"] in names[1:]:
             assert texts[names.index(row["fidelity"])] in recall and f"{row['fidelity']} of memory {memory}" in recall
@@ -168,14 +170,14 @@ def test_memory_is_shown_as_its_session_allows(db: Db, user: str, ceiling: int) 
     assert seen - {None} <= set(names[ceiling:])
     assert row["fidelity"] == (names[ceiling] if ceiling < 4 else None), "with room enough the highest that is allowed"
     assert ceiling < 4 or row["reason"] == "evicted from the session"
-    assert [row["fidelity"] for row in shown(db, user, query, 400, "another")[1]] == ["full"]
+    assert [row["fidelity"] for row in compile_recall(db, user, query, 400, "another")[1]] == ["full"]
     if ceiling == 3:
         # Without a rendition there is still its beginning; what is pinned is shown whole.
         db.execute("delete from _memoir.memory_renditions where user_id = %s", [user_id])
-        recall, (row,) = shown(db, user, query, 400)
+        recall, (row,) = compile_recall(db, user, query, 400)
         assert row["fidelity"] == "stub" and said.format(0)[:30] in recall and "step 3" not in recall
         call(db, "pin", user, "new", memory)
-        assert content in shown(db, user, query, 400)[0]
+        assert content in compile_recall(db, user, query, 400)[0]
 
 
 @pytest.mark.parametrize("costs", [(40, 40), (40, 40, 40), (30, 40, 40), (40, 40, 60), (90, 90, 90)])
@@ -204,7 +206,7 @@ def test_what_is_said_twice_is_shown_once(db: Db, user: str) -> None:
     for session, end in (("one", "!"), ("two", "."), ("three", "!")):
         persist(db, user, session, said + end)
     remembered(db, user, said.upper())
-    recall, rows = shown(db, user, "Where does Agatha the tortoise sleep?", 500)
+    recall, rows = compile_recall(db, user, "Where does Agatha the tortoise sleep?", 500)
     assert recall.lower().count(said.lower()) == 1 and len(rows) >= 3
     assert {row["reason"] for row in rows if row["position"] is None} <= {"a copy of another candidate"}
 
@@ -218,13 +220,13 @@ def test_needed_budget_is_enough_and_a_token_less_is_not(db: Db, user: str) -> N
     sent = messages("Look.", {"role": "assistant", "content": None, "tool_calls": calls}, *results)
     store(db, user, "s", sent, "append_messages")
 
-    def compiled(budget: int) -> dict[str, Any]:
+    def compile_within(budget: int) -> dict[str, Any]:
         return dict(call(db, "context", user, "s", budget=budget, memory_budget=0))
 
     with pytest.raises(psycopg.Error) as caught:
-        compiled(25)
+        compile_within(25)
     needed = json.loads(caught.value.diag.message_detail)["needed"]
-    context = compiled(needed)
+    context = compile_within(needed)
     assert context["tokens"] == needed and [m["content"] for m in context["messages"]][-2:] == ["three mugs", ""]
     with pytest.raises(psycopg.Error, match=f"needs a budget of {needed} tokens"):
-        compiled(needed - 1)
+        compile_within(needed - 1)

@@ -19,7 +19,7 @@ LOGGING_IN = {"role": "assistant", "content": None, "tool_calls": [LOGIN]}
 Logins = dict[str, Db]
 
 
-def compiled(db: Db, user: str, session: str, query: str | None = "And now?", **named: Any) -> list[dict[str, Any]]:
+def compile_list(db: Db, user: str, session: str, query: str | None = "And now?", **named: Any) -> list[dict[str, Any]]:
     return list(call(db, "compile_context", user, session, query, **named))
 
 
@@ -148,7 +148,7 @@ def test_each_clearance_reads_its_own_level(db: Db, user: str, logins: Logins) -
                 is_visible = LEVELS.index(level) <= LEVELS.index(clearance)
                 assert (f"{what}-{level}" in seen) == is_visible, (clearance, level, what)
     # Recall goes to a model: no clearance brings a secret into it.
-    context = str(compiled(logins["secret"], user, "fresh", "Where does the oleander stand?"))
+    context = str(compile_list(logins["secret"], user, "fresh", "Where does the oleander stand?"))
     assert "memory-private" in context and "memory-secret" not in context and "turn-secret" not in context
 
 
@@ -173,31 +173,33 @@ def test_hidden_rows_move_no_score(db: Db, user: str, logins: Logins) -> None:
 def test_window_shows_secrets_as_placeholders(db: Db, user: str, logins: Logins) -> None:
     token = {"role": "tool", "tool_call_id": "c1", "content": "session token=9f86d081884c7d659a2feaa0c55ad015"}
     persist(db, user, "s", "hello", "hi", "log me in", LOGGING_IN, token, "You are in", f"Pay with {CARD}", "Paid")
-    seen = compiled(logins["private"], user, "s")
+    seen = compile_list(logins["private"], user, "s")
     values = ("hunter2x9", "9f86d081", CARD)
     assert [m["role"] for m in seen] == [*("user", "assistant") * 2, "tool", "assistant", "user", "assistant", "user"]
     assert not any(value in str(seen) for value in values)
     assert seen[3]["tool_calls"][0]["function"] == {"name": "login", "arguments": "{}"}
     assert [seen[n]["content"] for n in (2, 4, 6)] == ["log me in", WITHHELD, WITHHELD]
-    assert seen == compiled(logins["private"], user, "s"), "the same bytes each time"
-    whole = compiled(logins["secret"], user, "s")
+    assert seen == compile_list(logins["private"], user, "s"), "the same bytes each time"
+    whole = compile_list(logins["secret"], user, "s")
     assert all(value in str(whole) for value in values) and len(whole) == len(seen)
-    assert "hunter2x9" not in str(compiled(logins["private"], user, "s", budget=120))
+    assert "hunter2x9" not in str(compile_list(logins["private"], user, "s", budget=120))
 
 
 def test_open_exchange_with_a_secret_question(db: Db, user: str, logins: Logins) -> None:
     persist(db, user, "s", f"Pay with {CARD}")
-    assert compiled(logins["private"], user, "s", None)[-1]["content"] == WITHHELD
-    assert CARD in compiled(logins["secret"], user, "s", None)[-1]["content"]
+    assert compile_list(logins["private"], user, "s", None)[-1]["content"] == WITHHELD
+    assert CARD in compile_list(logins["secret"], user, "s", None)[-1]["content"]
     # Asked with the same words, it is not said twice.
-    assert [m["content"] for m in compiled(logins["private"], user, "s", f"Pay with {CARD}")] == [f"Pay with {CARD}"]
+    assert [m["content"] for m in compile_list(logins["private"], user, "s", f"Pay with {CARD}")] == [
+        f"Pay with {CARD}"
+    ]
 
 
 def test_kept_recall_is_for_those_it_was_made_for(db: Db, user: str, logins: Logins) -> None:
     remember(db, user, "The hibiscus is from Elba", sensitivity="private")
     persist(db, user, "s", "Where is the hibiscus from?")
     for name, is_visible in (("private", True), ("normal", False), ("private", True)):
-        assert ("Elba" in str(compiled(logins[name], user, "s", None))) == is_visible
+        assert ("Elba" in str(compile_list(logins[name], user, "s", None))) == is_visible
 
 
 def test_notes_and_neighbours_hold_no_secret(db: Db, user: str) -> None:
@@ -208,7 +210,7 @@ def test_notes_and_neighbours_hold_no_secret(db: Db, user: str) -> None:
     assert "Thank you for the number" in texts and "Heard that" in texts and "Quietly" not in str(texts)
     call(db, "set_working_memory", user, "s", "a", "The plan is tea")
     call(db, "set_working_memory", user, "s", "b", "password=hunter2x9")
-    seen = str(compiled(db, user, "s", "What is the plan?"))
+    seen = str(compile_list(db, user, "s", "What is the plan?"))
     assert "plan is tea" in seen and "hunter2x9" not in seen
 
 
@@ -247,8 +249,8 @@ def test_stored_turn_can_be_marked_and_released(db: Db, user: str, logins: Login
     db.execute("call memoir.run_job('profiles')")
     embed_all(db)
     persist(db, user, "s", "Where is the oleander?")
-    assert "oleander" in str(compiled(logins["private"], user, "b", "x"))
-    compiled(logins["private"], user, "s", None)
+    assert "oleander" in str(compile_list(logins["private"], user, "b", "x"))
+    compile_list(logins["private"], user, "s", None)
     before = table(logins["secret"], "history", user, "s", 0, 3, columns="history ->> 'content'")
 
     answer = call(db, "mark_turn", user, "b", 0, reason="private matter")
@@ -260,8 +262,8 @@ def test_stored_turn_can_be_marked_and_released(db: Db, user: str, logins: Login
     }
     assert table(logins["secret"], "history", user, "s", 0, 3, columns="history ->> 'content'") == before
     for session in ("s", "b"):
-        assert "cellar" not in compiled(logins["private"], user, session, "x")[0]["content"]
-        assert said in str(compiled(logins["secret"], user, session, "x"))
+        assert "cellar" not in compile_list(logins["private"], user, session, "x")[0]["content"]
+        assert said in str(compile_list(logins["secret"], user, session, "x"))
     seen = everything_read(logins["private"], user, ["s", "b"], [captured], "oleander marigold")
     assert "stands in the cellar" not in seen and "kept below" not in seen and "marigold outside" in seen
     # Neither its vector nor one made with its words is left, and a worker that holds the old text can't bring one.
@@ -276,7 +278,7 @@ def test_stored_turn_can_be_marked_and_released(db: Db, user: str, logins: Login
         with pytest.raises(psycopg.Error, match="may not lower"):
             call(logins[name], "mark_turn", user, "s", 0, "normal")
     assert call(logins["secret"], "mark_turn", user, "s", 0, "normal")["sensitivity"] == "normal"
-    assert said in str(compiled(logins["normal"], user, "s", "x")) and said in embed_all(db)
+    assert said in str(compile_list(logins["normal"], user, "s", "x")) and said in embed_all(db)
     assert recalled(logins["normal"], user, "cellar oleander", kinds=["turn"], limit=1) == [said]
 
 
@@ -285,7 +287,7 @@ def test_found_secret_can_be_released(db: Db, user: str, logins: Logins) -> None
     assert recalled(logins["private"], user, "sample card manual") == []
     call(logins["secret"], "mark_turn", user, "s", 0, "normal")
     assert CARD in str(recalled(logins["private"], user, "sample card manual"))
-    assert CARD in str(compiled(logins["normal"], user, "s"))
+    assert CARD in str(compile_list(logins["normal"], user, "s"))
 
 
 # Where PL/Python runs the package, and where it does not --------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from calls import Db, call, table
-from talk import memories, shown, talk
+from talk import compile_text, memories, talk
 
 pytestmark = pytest.mark.usefixtures("little_vectors")
 
@@ -34,7 +34,7 @@ def test_wishes_without_room_lead_the_recall(db: Db, user: str) -> None:
     profile = call(db, "profile", user)
     assert len(profile["memory_ids"]) + len(profile["left_out"]) == 3 and profile["left_out"]
     for question in ("What is the tallest mountain?", "Thanks!"):
-        prompt = shown(db, user, question)
+        prompt = compile_text(db, user, question)
         assert all(wish in prompt.lower() for wish in wishes), question
     warnings = call(db, "context", user, "new", "Where to?")["warnings"]
     assert any("have no room in the profile" in warning for warning in warnings)
@@ -45,7 +45,7 @@ def test_wishes_without_room_lead_the_recall(db: Db, user: str) -> None:
 def test_profile_is_not_repeated_in_recall(db: Db, user: str) -> None:
     talk(db, user, "I'm vegetarian.")
     db.execute("call memoir.run_job('profiles')")
-    assert shown(db, user, "Am I a vegetarian?").count("vegetarian") == 2, "the profile's line and the question"
+    assert compile_text(db, user, "Am I a vegetarian?").count("vegetarian") == 2, "the profile's line and the question"
 
 
 def test_two_values_of_one_matter_become_one(db: Db, user: str) -> None:

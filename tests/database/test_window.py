@@ -14,7 +14,7 @@ from calls import ANSWER, Db, call, messages, table
 from loops import append, code, compiled, read, same_beginning, shown_calls, step, text_of, unpaired
 
 
-def opened(db: Db, user: str, window: int) -> None:
+def open_session(db: Db, user: str, window: int) -> None:
     call(db, "open_session", user, "s", p_context_window=window, p_response_tokens=window // 16)
     append(db, user, messages("Find out why the import is slow."))
 
@@ -46,7 +46,7 @@ def pressure(db: Db, user: str) -> dict[str, Any]:
 
 
 def test_huge_results_are_born_reduced(db: Db, user: str) -> None:
-    opened(db, user, 128_000)
+    open_session(db, user, 128_000)
     for n in range(6):
         made = read_parts(db, user, [n], 100_000 if n in (2, 4) else 8_000)
     shown = everything(made)
@@ -56,7 +56,7 @@ def test_huge_results_are_born_reduced(db: Db, user: str) -> None:
 
 def test_budget_below_the_window_is_used(db: Db, user: str) -> None:
     """Content that does not fit whole is there shorter, with a reason."""
-    opened(db, user, 128_000)
+    open_session(db, user, 128_000)
     read_parts(db, user, range(40), 6_000)
     for budget in (16_000, 30_000, 60_000):
         made = compiled(db, user, budget=budget)
@@ -69,7 +69,7 @@ def test_budget_below_the_window_is_used(db: Db, user: str) -> None:
 
 
 def test_edited_files_and_old_arguments_are_reduced(db: Db, user: str) -> None:
-    opened(db, user, 64_000)
+    open_session(db, user, 64_000)
     text = code(1000, 16_000)
     append(db, user, read(500, "src/a.py", code(1, 12_000)))
     append(db, user, step(501, "Edit", {"file_path": "src/a.py", "old_string": "x", "new_string": "y"}, "Updated."))
@@ -84,7 +84,7 @@ def test_edited_files_and_old_arguments_are_reduced(db: Db, user: str) -> None:
 
 @pytest.mark.acceptance
 def test_most_calls_keep_the_list(db: Db, user: str) -> None:
-    opened(db, user, 32_000)
+    open_session(db, user, 32_000)
     kept, before, calls = 0, [], 90
     for n in range(calls):
         made = read_parts(db, user, [n], 1_100)["messages"]
@@ -97,7 +97,7 @@ def test_earlier_recall_stays_until_a_rewrite(db: Db, user: str) -> None:
     """It stands before all steps of that exchange: without it none of them would be in a provider's cache."""
     lives = "lives in the quokka service"
     append(db, user, messages(f"The importer {lives}.", "Noted."), "before")
-    opened(db, user, 128_000)
+    open_session(db, user, 128_000)
     append(db, user, asks("Where?", "In the quokka service, please."))
     before: list[dict[str, Any]] = []
     for n in range(9):
@@ -114,7 +114,7 @@ def test_earlier_recall_stays_until_a_rewrite(db: Db, user: str) -> None:
 
 def test_zone_that_was_just_left_is_no_moment_again(db: Db, user: str) -> None:
     """What people and assistants say fills half the window and can't be made shorter; results come on top of it."""
-    opened(db, user, 32_000)
+    open_session(db, user, 32_000)
     append(db, user, asks(code(999, 44_000), "Go on."))
     zones = 0
     for n in range(24):
@@ -125,7 +125,7 @@ def test_zone_that_was_just_left_is_no_moment_again(db: Db, user: str) -> None:
 
 
 def test_steps_become_lines_first(db: Db, user: str) -> None:
-    opened(db, user, 4_000)
+    open_session(db, user, 4_000)
     seen_lines, left = False, None
     for n in range(0, 160, 8):
         append(db, user, [m for k in range(n, n + 8) for m in read(k, f"src/part_{k}.py", code(k, 300))])
@@ -140,7 +140,7 @@ def test_steps_become_lines_first(db: Db, user: str) -> None:
 
 
 def test_lines_name_files_and_nothing_forgotten(db: Db, user: str) -> None:
-    opened(db, user, 4_000)
+    open_session(db, user, 4_000)
     found = "\n".join(f"src/part_{n % 3}.py:{n}:    if order_{n} > limit_{n}: raise Over(order_{n})" for n in range(60))
     append(db, user, step(500, "Grep", {"pattern": "Over", "path": "src"}, found))
     append(db, user, step(501, "Bash", {"command": "make notes"}, "The gate code of Peter Brown is 4711."))
@@ -155,7 +155,7 @@ def test_lines_name_files_and_nothing_forgotten(db: Db, user: str) -> None:
 
 
 def test_change_of_goal_is_a_moment_under_pressure(db: Db, user: str, little_vectors: None) -> None:
-    opened(db, user, 32_000)
+    open_session(db, user, 32_000)
     asked = {
         "Now the exports, please.": [0, 1, 0, 0],
         "And the parser's tests?": [0.1, 1, 0, 0],
@@ -179,7 +179,7 @@ def test_change_of_goal_is_a_moment_under_pressure(db: Db, user: str, little_vec
 
 def test_cold_cache_is_a_moment(db: Db, user: str, clock: Any) -> None:
     clock("2030-05-01 12:00:00+00")
-    opened(db, user, 128_000)
+    open_session(db, user, 128_000)
     read_parts(db, user, range(12), 9_000)
     before = pressure(db, user)["moments"]
     clock("2030-05-01 12:30:00+00")
@@ -189,7 +189,7 @@ def test_cold_cache_is_a_moment(db: Db, user: str, clock: Any) -> None:
 
 
 def test_pins_stay_whole_and_released_objects_become_stubs(db: Db, user: str) -> None:
-    opened(db, user, 64_000)
+    open_session(db, user, 64_000)
     read_parts(db, user, range(2), 6_000)
     read_parts(db, user, range(2, 14), 9_000)
     named = dict(table(db, "window_forms", user, "s", columns="turn_index, object"))
@@ -205,7 +205,7 @@ def test_pins_stay_whole_and_released_objects_become_stubs(db: Db, user: str) ->
 
 
 def test_directives_change_the_list_and_are_not_shown(db: Db, user: str) -> None:
-    opened(db, user, 64_000)
+    open_session(db, user, 64_000)
     read_parts(db, user, range(4), 6_000)
     names = dict(table(db, "window_forms", user, "s", p_budget=9_000, columns="turn_index, object"))
     said = f"""I keep the first.<memory-window>
@@ -237,7 +237,7 @@ forget it
     ],
 )
 def test_bad_arguments_are_named(db: Db, user: str, function: str, arguments: list[Any], message: str) -> None:
-    opened(db, user, 64_000)
+    open_session(db, user, 64_000)
     with pytest.raises(psycopg.Error, match=message):
         call(db, function, user, "s", *arguments)
 
@@ -253,7 +253,7 @@ def test_chat_without_tools_has_no_frame(db: Db, user: str) -> None:
 
 def test_forms_stay_until_the_next_moment(db: Db, user: str) -> None:
     """The same bytes, with what each part is called."""
-    opened(db, user, 64_000)
+    open_session(db, user, 64_000)
     for n in range(30):
         append(db, user, read(n, f"src/part_{n}.py", code(n, 8_000)))
     columns = "turn_index, tool_call_id, call_no, object, fidelity, content, tokens, full_tokens"
@@ -273,7 +273,7 @@ def test_deep_forms_move_only_where_that_pays(db: Db, user: str) -> None:
     def forms() -> dict[int, str]:
         return dict(table(db, "window_forms", user, "s", p_budget=400_000, columns="turn_index, content"))
 
-    opened(db, user, 200_000)
+    open_session(db, user, 200_000)
     moved = []
     for n in range(60):
         append(db, user, read(n, f"src/part_{n}.py", code(n, 14_000)))
@@ -289,27 +289,27 @@ def test_deep_forms_move_only_where_that_pays(db: Db, user: str) -> None:
     assert all(after[turn] == content for turn, content in before.items()), "the prefix is what it was"
 
 
-def shortened(db: Db, user: str) -> dict[str, str]:
+def find_shorter(db: Db, user: str) -> dict[str, str]:
     """What stands shorter after a moment: {path: fidelity}."""
     rows = table(db, "window_forms", user, "s", p_budget=100_000, p_changed=True, columns="content, fidelity")
     return {found[0]: fidelity for content, fidelity in rows if (found := re.search(r"src/\w+\.py", content))}
 
 
 def test_used_results_are_raised(db: Db, user: str) -> None:
-    opened(db, user, 200_000)
+    open_session(db, user, 200_000)
     for n in range(8):
         append(db, user, read(n, f"src/part_{n}.py", code(n, 12_000)))
     append(db, user, read(9, "src/part_1.py", "QUAGGA_LIMIT = 12\n" + code(1, 12_000)))
     for n in range(10, 16):
         append(db, user, read(n, f"src/part_{n}.py", code(n, 12_000)))
-    before = shortened(db, user)
+    before = find_shorter(db, user)
     assert before["src/part_1.py"] in ("compact", "stub")
     said = compiled(db, user, "What is QUAGGA_LIMIT?")
     hits = table(db, "recall", user, "What is QUAGGA_LIMIT?", columns="id::text, content")
     [used] = {item for item, content in hits if "QUAGGA_LIMIT = 12" in content and item in said["items"]}
     assert call(db, "credit_recall", user, said["compile_id"], [used]) >= 1
-    assert shortened(db, user) == before | {"src/part_1.py": "detailed"}
-    assert shortened(db, user)["src/part_1.py"] != "full", "once: the next moment does not raise it again"
+    assert find_shorter(db, user) == before | {"src/part_1.py": "detailed"}
+    assert find_shorter(db, user)["src/part_1.py"] != "full", "once: the next moment does not raise it again"
 
 
 def logprobs(text: str, surprised: range) -> dict[str, Any]:
@@ -324,10 +324,10 @@ def logprobs(text: str, surprised: range) -> dict[str, Any]:
 
 
 def test_unsure_answer_is_a_fault_of_what_it_lacks(db: Db, user: str) -> None:
-    opened(db, user, 200_000)
+    open_session(db, user, 200_000)
     for n in range(16):
         append(db, user, read(n, f"src/part_{n}.py", code(n, 12_000)))
-    before = shortened(db, user)
+    before = find_shorter(db, user)
     assert before["src/part_3.py"] in ("compact", "stub")
     lacked = next(line for line in reversed(code(3, 12_000).split("\n")) if line.startswith("def "))[4:].split("(")[0]
     sure = "I will now go through all of the files that were read before, one by one, as was asked for by you."
@@ -346,7 +346,7 @@ def test_unsure_answer_is_a_fault_of_what_it_lacks(db: Db, user: str) -> None:
     entropy = [message.get("entropy") for message in told]
     assert entropy[0] is None and 1.5 < entropy[1] <= 2.2 < entropy[2] < 3.1
     assert not any("logprobs" in message for message in told), "they are not kept"
-    assert shortened(db, user) == before | {"src/part_3.py": "detailed"}
+    assert find_shorter(db, user) == before | {"src/part_3.py": "detailed"}
 
 
 @pytest.mark.parametrize(

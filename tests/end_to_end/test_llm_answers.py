@@ -23,11 +23,11 @@ from pipeline import (
     answer_of,
     ask,
     costs,
-    deployed,
+    deploy,
     make_due,
     meanwhile,
+    read_forms,
     says,
-    shown_forms,
     use,
     waiting,
 )
@@ -44,16 +44,16 @@ def test_model_renders_what_rules_cut(db: Db, user: str, way: Way) -> None:
     provider, model = way
     with STUBS[provider](says(**SHORT)) as stub:
         use(db, provider, stub.url)
-        assert {made_by for made_by, _ in deployed(db, user)} == {"rules"}
+        assert {made_by for made_by, _ in deploy(db, user)} == {"rules"}
         model()
     [request] = stub.requests
     assert "web-7.example.org" in json.dumps(request) and (TOKENS, COST, COST) in costs(db, user)
-    forms = shown_forms(db, user)
+    forms = read_forms(db, user)
     assert [made_by for made_by, _ in forms] == ["priced render.v1"] * 2
     assert SHORT["detailed"] in forms[0][1] and SHORT["compact"] in forms[1][1]
     assert all("Left out: " in text and "memory_query(" in text for _, text in forms)
     # And it is not asked for again.
-    assert shown_forms(db, user) == forms and waiting(db, "render") == []
+    assert read_forms(db, user) == forms and waiting(db, "render") == []
 
 
 GONE = {
@@ -69,10 +69,10 @@ def test_form_of_what_is_gone_is_not_stored(db: Db, user: str, memoir_dsn: str, 
     provider, model = way
     with meanwhile(provider, memoir_dsn, GONE[event].format(turn=2), [user], says(**SHORT)) as stub:
         use(db, provider, stub.url)
-        deployed(db, user)
+        deploy(db, user)
         model()
         assert len(stub.requests) == 1
-    assert all(SHORT["compact"] not in text for _, text in shown_forms(db, user))
+    assert all(SHORT["compact"] not in text for _, text in read_forms(db, user))
 
 
 # Questions to memory_query --------------------------------------------------------------------------------------------
@@ -124,13 +124,13 @@ def test_text_that_can_not_stand_is_refused(
     with STUBS[provider](*[says(**answer)] * 4) as stub:
         use(db, provider, stub.url)
         persist(db, user, "s", f"{BOAT}.", "Noted.")
-        made = deployed(db, user) if kind == "render" else ask(db, user)
+        made = deploy(db, user) if kind == "render" else ask(db, user)
         for _ in range(2):
             model()
             assert problem in waiting(db, kind)[0][2]
             make_due(db)
     assert [state for state, _, _ in waiting(db, kind)] == ["dead"]
-    assert shown_forms(db, user) == made if kind == "render" else answer_of(db, user, made)["state"] == "failed"
+    assert read_forms(db, user) == made if kind == "render" else answer_of(db, user, made)["state"] == "failed"
 
 
 @outside

@@ -17,14 +17,14 @@ from pipeline import (
     TOKENS,
     WAYS,
     Way,
+    active_rows,
     candidate,
     contents,
     costs,
     extract,
-    kept,
     make_due,
+    read_request,
     says,
-    shown,
     use,
     waiting,
 )
@@ -40,7 +40,7 @@ def test_candidates_become_memories(db: Db, user: str, way: Way) -> None:
     provider, model = way
     persist(db, user, "before", "I live in Bergen.")
     run_job(db, "extract")
-    call(db, "forget", user, kept(db, user, "memory_id")[0][0])
+    call(db, "forget", user, active_rows(db, user, "memory_id")[0][0])
     found = says(
         new=[
             candidate(0, BOAT, KEPT, valid_from="2020-05-01"),
@@ -63,7 +63,7 @@ def test_candidates_become_memories(db: Db, user: str, way: Way) -> None:
     assert request["model"] == "priced" and "Harstad" in json.dumps(request) and "drawer" not in json.dumps(request)
     assert waiting(db, "extract") == []
     columns = "m.content, m.provenance::text, m.scope::text, m.tier, m.valid_from::date::text"
-    made = kept(db, user, f"{columns}, m.metadata ->> 'extracted_by'")
+    made = active_rows(db, user, f"{columns}, m.metadata ->> 'extracted_by'")
     # What rules made of turns that the model has read is gone; the private one it has not.
     assert all("drawer" in row[0] for row in made if row[5] == "rules 1")
     (boat, wish) = [row[:5] for row in made if row[5] == "priced extract.v2"]
@@ -119,7 +119,9 @@ def test_bad_answers_and_busy_servers(db: Db, user: str, way: Way, name: str) ->
                     db, "select bool_and(memoir.retry_work(work_id)) from memoir.dead_letters where kind = 'extract'"
                 )
             model()
-    assert waiting(db, "extract") == [] and kept(db, user, "m.metadata ->> 'extracted_by'") == [("priced extract.v2",)]
+    assert waiting(db, "extract") == [] and active_rows(db, user, "m.metadata ->> 'extracted_by'") == [
+        ("priced extract.v2",)
+    ]
 
 
 def test_provider_that_is_down_takes_nothing_with_it(db: Db, user: str, way: Way) -> None:
@@ -156,11 +158,11 @@ def test_model_reads_in_the_place_of_rules(db: Db, user: str, way: Way) -> None:
         use(db, provider, stub.url)
         run_job(db, "extract")
         model()
-        assert {memory["text"] for memory in shown(stub.requests[0])["memories"]} == {nuts, bank, dentist}
+        assert {memory["text"] for memory in read_request(stub.requests[0])["memories"]} == {nuts, bank, dentist}
     said = "The cat thing was wrong, no allergy. I’m in Oslo now. Where my money is should not be on file. My red hat is at Ida's."
 
     def answer(body: dict[str, Any]) -> Answer:
-        ids = {memory["text"]: memory["id"] for memory in shown(body)["memories"]}
+        ids = {memory["text"]: memory["id"] for memory in read_request(body)["memories"]}
         oslo = {"turn": 0, "quote": "I'm in Oslo now", "content": "User lives in Oslo."}
         cats = {"turn": 0, "quote": "the cat thing was wrong", "content": None, "remains": "User is allergic to nuts."}
         return says(
@@ -203,7 +205,7 @@ def test_quoted_words_are_whose_they_are(db: Db, user: str, way: Way) -> None:
         use(db, provider, stub.url)
         extract(db, user, *[text for said in [*own, pasted] for text in (said, "Noted.")])
         model()
-    made = dict(kept(db, user, "m.content, m.provenance::text || ' ' || m.scope::text || ' ' || m.tier"))
+    made = dict(active_rows(db, user, "m.content, m.provenance::text || ' ' || m.scope::text || ' ' || m.tier"))
     assert {made.get(content) for content in own.values()} == {"user_stated global 3"}
     others = ("User lives in Trondheim.", "User owns 4711 yachts in Monaco.")
     assert {made.get(content) for content in others} == {"system_inferred local 1"}
@@ -221,5 +223,8 @@ def test_stretch_that_is_too_long_for_an_answer(db: Db, user: str, way: Way) -> 
         extract(db, user, f"{BOAT}.", "Noted.", "My hat is at Ida's.", "Noted.")
         for _ in range(3):
             model()
-        assert [[turn["turn"] for turn in shown(request)["turns"]] for request in stub.requests[2:]] == [[0, 1], [2, 3]]
+        assert [[turn["turn"] for turn in read_request(request)["turns"]] for request in stub.requests[2:]] == [
+            [0, 1],
+            [2, 3],
+        ]
     assert waiting(db, "extract") == [] and contents(db, user) == {KEPT, "User's hat is at Ida's."}

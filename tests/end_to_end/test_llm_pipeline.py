@@ -21,13 +21,13 @@ from pipeline import (
     TOKENS,
     WAYS,
     Way,
+    active_rows,
     ask,
     contents,
     costs,
-    deployed,
+    deploy,
     hikes,
     history,
-    kept,
     make_due,
     meanwhile,
     says,
@@ -70,7 +70,7 @@ def test_model_judges_what_rules_leave_open(db: Db, user: str, way: Way) -> None
         (third, second, "priced judge.v1", "compatible", "none", None),
     } <= set(table(db, "list_judgements", user, columns=columns))
     assert history(db, user)["Takes the train to work."][:3] == ("superseded", "priced judge.v1", second)
-    assert {row[0] for row in kept(db, user, "m.memory_id::text")} == {second, guess, third}
+    assert {row[0] for row in active_rows(db, user, "m.memory_id::text")} == {second, guess, third}
     assert costs(db, user)[0] == (3 * TOKENS, 3 * COST, 3 * COST)
 
 
@@ -187,7 +187,7 @@ def queue_every_kind(db: Db, user: str) -> None:
     persist(db, user, "s", f"{BOAT}. " * 8, "Noted, the boat Brisa is in Harstad. " * 8)
     run_job(db, "extract")
     call(db, "summarize_session", user, "s")
-    deployed(db, f"{user}-agent")
+    deploy(db, f"{user}-agent")
     ask(db, user)
     hikes(db, user)
     for content, last in (("Takes the train to work.", 0.1), ("Cycles to work every day.", 0.3)):

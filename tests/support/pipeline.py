@@ -39,13 +39,13 @@ def candidate(turn: int, quote: str, content: str, **more: Any) -> dict[str, Any
 GOOD = says(new=[candidate(0, BOAT, KEPT)])
 
 
-def shown(request: dict[str, Any]) -> dict[str, Any]:
+def read_request(request: dict[str, Any]) -> dict[str, Any]:
     """What a request shows the model: turns, what was said before, memories by number."""
     text = request["messages"][-1]["content"]
     return dict(json.loads(text[text.index("{") : text.rindex("}") + 1]))
 
 
-def kept(db: Db, user: str, columns: str = "m.content") -> list[tuple[Any, ...]]:
+def active_rows(db: Db, user: str, columns: str = "m.content") -> list[tuple[Any, ...]]:
     """Of the user's active memories."""
     own = (
         "from _memoir.memory_store m join _memoir.users u using (user_id) where external_id = %s and m.state = 'active'"
@@ -54,7 +54,7 @@ def kept(db: Db, user: str, columns: str = "m.content") -> list[tuple[Any, ...]]
 
 
 def contents(db: Db, user: str) -> set[str]:
-    return {content for (content,) in kept(db, user)}
+    return {content for (content,) in active_rows(db, user)}
 
 
 def waiting(db: Db, kind: str) -> list[tuple[Any, ...]]:
@@ -121,13 +121,13 @@ SHORT = {"detailed": "Deployed to web-0.example.org first; 80 hosts.", "compact"
 WHERE = "Where is the boat Brisa kept?"
 
 
-def deployed(db: Db, user: str) -> list[tuple[Any, ...]]:
+def deploy(db: Db, user: str) -> list[tuple[Any, ...]]:
     """An object whose forms were needed: by whom each was made, and what is shown now."""
     Agent(db, user).calls("Bash", {"command": "deploy"}, OUTPUT)
-    return shown_forms(db, user)
+    return read_forms(db, user)
 
 
-def shown_forms(db: Db, user: str) -> list[tuple[Any, ...]]:
+def read_forms(db: Db, user: str) -> list[tuple[Any, ...]]:
     """As at a moment of compile."""
     return db.execute(
         """select f.made_by, f.content from _memoir.users u join _memoir.memory_store m using (user_id),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from calls import Db, call, exported, persist, table
+from calls import Db, call, export_rows, persist, table
 
 
 def talk(db: Db, user: str, *sessions: list[str] | str) -> None:
@@ -22,10 +22,10 @@ def changes(db: Db, user: str) -> list[Any]:
 
 def memories(db: Db, user: str) -> list[str]:
     """The active ones."""
-    return [row["content"] for row in exported(db, user, "memory_store") if row["state"] == "active"]
+    return [row["content"] for row in export_rows(db, user, "memory_store") if row["state"] == "active"]
 
 
-def shown(db: Db, user: str, question: str) -> str:
+def compile_text(db: Db, user: str, question: str) -> str:
     """All of a new session's list."""
     compiled = call(db, "compile_context", user, "asks", question)
     return "\n".join(str(m["content"]) for m in compiled)
