@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from calls import Db, call, memory_row, recalled, set_clock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SLOTS = {"city": ("Oslo", "Ulm", "Bonn", "Voss"), "drink": ("tea", "cocoa", "milk")}
@@ -16,36 +17,28 @@ PLAIN = ("Fact: owns a kayak.", "Fact: reads Latin.", "Fact: sings bass.", "Fact
 Value = tuple[str, str | None, str | None]  # text, slot, value
 
 
-def slotted(slot: str, value: str) -> Value:
+def in_slot(slot: str, value: str) -> Value:
     return f"Fact: the {slot} is {value}.", slot, value
 
 
 class Life:
     """What a person does to a memory, and what must come of it."""
 
-    def __init__(self, db: psycopg.Connection, user: str, seed: int) -> None:
+    def __init__(self, db: Db, user: str, seed: int) -> None:
         self.db, self.user, self.random, self.now = db, user, random.Random(seed), START
         self.ids: list[tuple[str, Value]] = []  # every memory ever made
         self.active: set[Value] = set()
         self.refused: dict[tuple[str, ...], str] = {}  # key: the memory whose tombstone it is
         self.seen: list[tuple[datetime, set[str]]] = []
-        db.execute("select memoir.set_user_settings(%s, '{\"relevance_floor\": 0}')", [user])
+        self.call("set_user_settings", {"relevance_floor": 0})
 
     def call(self, function: str, *values: Any, **named: Any) -> Any:
-        more = [f"p_{name} => %s" for name in named]
-        return self.db.execute(
-            f"select memoir.{function}({', '.join(['%s'] * (len(values) + 1) + more)})",
-            [self.user, *values, *named.values()],
-        ).fetchone()[0]
+        return call(self.db, function, self.user, *values, **named)
 
     def recalled(self, **named: Any) -> set[str]:
-        more = "".join(f", p_{name} => %s" for name in named)
-        rows = self.db.execute(
-            f"select content from memoir.recall(%s, 'fact', p_kinds => '{{memory}}', p_limit => 1000{more})",
-            [self.user, *named.values()],
-        ).fetchall()
-        assert len(rows) == len({content for (content,) in rows}), "two active memories of one text"
-        return {content for (content,) in rows}
+        found = recalled(self.db, self.user, "fact", kinds=["memory"], limit=1000, **named)
+        assert len(found) == len(set(found)), "two active memories of one text"
+        return set(found)
 
     @staticmethod
     def keys(value: Value) -> list[tuple[str, ...]]:
@@ -61,21 +54,19 @@ class Life:
 
     def some_value(self) -> Value:
         slot = self.random.choice([None, *SLOTS])
-        return slotted(slot, self.random.choice(SLOTS[slot])) if slot else (self.random.choice(PLAIN), None, None)
+        return in_slot(slot, self.random.choice(SLOTS[slot])) if slot else (self.random.choice(PLAIN), None, None)
 
     def current(self, memory: str) -> tuple[str, Value, str]:
         """The last successor of a memory, as the database has them; what was said stays what it was."""
         while True:
-            state, successor = self.db.execute(
-                "select state::text, superseded_by::text from _memoir.memory_store where memory_id = %s", [memory]
-            ).fetchone()
+            state, successor = memory_row(self.db, memory, "state::text, superseded_by::text")
             if state != "superseded" or successor is None:
                 return memory, dict(self.ids)[memory], state
             memory = successor
 
     def step(self) -> None:
         self.now += timedelta(minutes=self.random.randint(1, 600))
-        self.db.execute("select memoir.set_clock(%s)", [self.now])
+        set_clock(self.db, self.now)
         action = self.random.choice(["remember"] * 4 + ["correct", "correct", "retract", "forget", "lift", "lift"])
         if action == "remember" or not self.ids:
             value = self.some_value()
@@ -95,7 +86,7 @@ class Life:
     def correct(self, memory: str, _: Value) -> None:
         head, old, state = self.current(memory)
         others = (
-            [slotted(old[1], v) for v in SLOTS[old[1]] if v != old[2]]
+            [in_slot(old[1], v) for v in SLOTS[old[1]] if v != old[2]]
             if old[1]
             else [(p, None, None) for p in PLAIN if p != old[0]]
         )
@@ -152,13 +143,7 @@ class Life:
             self.active.add(value)
 
     def check_history(self) -> None:
-        forgotten = {
-            value[0]
-            for memory, value in self.ids
-            if self.db.execute(
-                "select state = 'forgotten' from _memoir.memory_store where memory_id = %s", [memory]
-            ).fetchone()[0]
-        }
+        forgotten = {value[0] for memory, value in self.ids if memory_row(self.db, memory) == ("forgotten",)}
         assert self.recalled(as_of=START - timedelta(days=1)) == set()
         for _ in range(12):
             n = self.random.randrange(len(self.seen))
@@ -169,14 +154,14 @@ class Life:
 
 
 @pytest.fixture
-def life(db: psycopg.Connection, user: str) -> Iterator[Any]:
+def life(db: Db, user: str) -> Iterator[Any]:
     yield lambda seed: Life(db, f"{user}-{seed}", seed)
-    db.execute("select memoir.set_clock(null)")
+    set_clock(db, None)
 
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize("seed", range(8))
-def test_what_we_knew_then_is_what_we_knew_then(life: Any, seed: int) -> None:
+def test_as_of_is_what_was_known_then(life: Any, seed: int) -> None:
     lived = life(seed)
     for _ in range(45):
         lived.step()

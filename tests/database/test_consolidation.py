@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import psycopg
 import pytest
-from calls import active, one, remembered, run_job
+from calls import Db, active, call, edges, export_rows, memory_row, recalled, remember, remembered, run_job
 
 pytestmark = pytest.mark.usefixtures("little_vectors")
 
@@ -18,93 +17,78 @@ HIKES = {
 }
 
 
-def hikes(db: psycopg.Connection, user: str, **more: Any) -> list[str]:
-    return [remembered(db, user, text, embedding=vector, **more) for text, vector in HIKES.items()]
+def hikes(db: Db, user: str) -> list[str]:
+    return [remembered(db, user, text, embedding=vector) for text, vector in HIKES.items()]
 
 
-def test_a_cluster_becomes_one_and_back(db: psycopg.Connection, user: str) -> None:
+def consolidate(db: Db) -> int:
+    """How many wholes are made."""
+    return int(run_job(db, "consolidation")["made"])
+
+
+def key_of(db: Db, user: str, text: str) -> str:
+    rows = export_rows(db, user, "memory_store")
+    return str(next(row["memory_id"] for row in rows if row["content"] == text))
+
+
+def test_cluster_becomes_one_and_back(db: Db, user: str) -> None:
     members = hikes(db, user)
-    remembered(db, user, "Plays chess", embedding=(0, 0, 0, 1))
-    assert run_job(db, "consolidation")["made"] == 1
-    whole, other = sorted(active(db, user), key=len, reverse=True)
-    assert other == "Plays chess"
-    assert whole == "Goes hiking in the Alps each summer; 40 km around Zermatt; with Brigida."
-    key = one(db, "select memory_id from _memoir.memory_store where content = %s", whole)
+    remember(db, user, "Plays chess", embedding=(0, 0, 0, 1))
+    assert consolidate(db) == 1
+    whole = "Goes hiking in the Alps each summer; 40 km around Zermatt; with Brigida."
+    assert active(db, user) == [whole, "Plays chess"]
+    key = key_of(db, user, whole)
     # All sources named, edges to each, authority no higher than theirs.
-    assert {
-        row[0]
-        for row in db.execute(
-            "select source_id::text from _memoir.memory_sources where item_id = %s and source_kind = 'memory'", [key]
-        )
-    } == set(members)
-    edges = db.execute(
-        "select relation::text, count(*) from _memoir.memory_relationships where source_id = %s group by 1 order by 1",
-        [key],
-    ).fetchall()
-    assert edges == [("elaborates", 3), ("supersedes", 3)]
-    assert (
-        db.execute(
-            "select tier, trust, confidence, validated_at is not null from _memoir.memory_store where memory_id = %s",
-            [key],
-        ).fetchone()
-        == db.execute(
-            "select min(tier), min(trust), min(confidence), true from _memoir.memory_store where memory_id = any (%s)",
-            [members],
-        ).fetchone()
-    )
-    found = [row[0] for row in db.execute("select content from memoir.recall(%s, 'hiking Brigida Zermatt')", [user])]
-    assert found == [whole]
-    assert run_job(db, "consolidation")["made"] == 0
-
-    undone = one(db, "select memoir.undo_consolidation(%s, %s)", user, key)
-    assert set(undone["restored"]) == set(members) and sorted([*HIKES, "Plays chess"]) == active(db, user)
-    assert one(db, "select count(*) from _memoir.memory_relationships where source_id = %s", key) == 0
-    assert one(db, "select memoir.undo_consolidation(%s, %s)", user, key)["restored"] == []
+    sources = [row for row in export_rows(db, user, "memory_sources") if row["item_id"] == key]
+    assert {row["source_id"] for row in sources if row["source_kind"] == "memory"} == set(members)
+    assert edges(db, user, key) == {(r, m) for r in ("elaborates", "supersedes") for m in members}
+    columns = "tier, trust, confidence, validated_at is not null"
+    assert memory_row(db, key, columns) == memory_row(db, members[0], columns)
+    assert recalled(db, user, "hiking Brigida Zermatt") == [whole] and consolidate(db) == 0
+    assert set(call(db, "undo_consolidation", user, key)["restored"]) == set(members)
+    assert active(db, user) == sorted([*HIKES, "Plays chess"]) and edges(db, user, key) == set()
+    assert call(db, "undo_consolidation", user, key)["restored"] == []
     # They stay apart.
-    assert run_job(db, "consolidation")["made"] == 0 and len(active(db, user)) == 4
+    assert consolidate(db) == 0 and len(active(db, user)) == 4
 
 
-def test_only_what_gets_shorter_is_put_together(db: psycopg.Connection, user: str) -> None:
-    near = [(1, 0.1 * n, 0, 0) for n in range(8)]
-    # Three that share nothing but their matter, and one that two others say already.
-    for text, vector in zip(("The allotment has a shed", "Grows leeks behind it", "Waters on Tuesdays"), near):
-        remembered(db, user, text, embedding=vector)
-    assert run_job(db, "consolidation").get("made", 0) == 0
-    for text, vector in zip(
+@pytest.mark.parametrize(
+    ("texts", "parts"),
+    [
+        # Share nothing but their matter: the whole would not be shorter.
+        (("The allotment has a shed", "Grows leeks behind it", "Waters on Tuesdays"), ()),
         (
-            "My uncle Sten repairs church clocks in Visby",
-            "My uncle Sten keeps 14 goats",
-            "My uncle Sten is deaf in one ear",
+            (
+                "My uncle Sten repairs church clocks in Visby",
+                "My uncle Sten keeps 14 goats",
+                "My uncle Sten is deaf in one ear",
+            ),
+            ("repairs church clocks in Visby", "keeps 14 goats", "is deaf in one ear"),
         ),
-        near[3:],
-    ):
-        remembered(db, user, text, embedding=vector)
-
-    def tokens() -> int:
-        return sum(one(db, "select memoir.estimate_tokens(%s)", text) for text in active(db, user))
-
-    before = tokens()
-    assert run_job(db, "consolidation")["made"] == 1
-    (whole,) = [text for text in active(db, user) if "Sten" in text]
-    assert whole.count("Sten") == 1 and tokens() < before
-    for part in ("repairs church clocks in Visby", "keeps 14 goats", "is deaf in one ear"):
-        assert part in whole, whole
-    assert len(active(db, user)) == 4, "what did not get shorter stays as it was"
-
-
-def test_no_answer_is_lost_to_words_that_stand_elsewhere(db: psycopg.Connection, user: str) -> None:
-    # Every word of the last one is in the first two, and none of them says it.
-    for n, text in enumerate(
+        # Every word of the last one is in the first two, and none of them says it.
         (
-            "My aunt Liv always drinks black tea with lemon at home",
-            "My aunt Liv always drinks oat milk coffee with Per at work",
-            "My aunt Liv always drinks black coffee with Per",
-        )
-    ):
-        remembered(db, user, text, embedding=(1, 0.1 * n, 0, 0))
-    assert run_job(db, "consolidation")["made"] == 1
+            (
+                "My aunt Liv always drinks black tea with lemon at home",
+                "My aunt Liv always drinks oat milk coffee with Per at work",
+                "My aunt Liv always drinks black coffee with Per",
+            ),
+            ("black tea with lemon", "oat milk coffee", "black coffee with Per"),
+        ),
+    ],
+    ids=["matter", "uncle", "aunt"],
+)
+def test_only_what_gets_shorter_is_put_together(
+    db: Db, user: str, texts: tuple[str, ...], parts: tuple[str, ...]
+) -> None:
+    for n, text in enumerate(texts):
+        remember(db, user, text, embedding=(1, 0.1 * n, 0, 0))
+    assert consolidate(db) == bool(parts)
+    if not parts:
+        assert active(db, user) == sorted(texts)
+        return
     (whole,) = active(db, user)
-    assert "black coffee with Per" in whole, whole
+    assert all(part in whole for part in parts), whole
+    assert call(db, "estimate_tokens", whole) < sum(call(db, "estimate_tokens", text) for text in texts)
 
 
 @pytest.mark.parametrize(
@@ -117,55 +101,35 @@ def test_no_answer_is_lost_to_words_that_stand_elsewhere(db: psycopg.Connection,
         {"slot": "hike"},
         {"valid_to": "2099-01-01"},
     ],
+    ids=str,
 )
-def test_what_differs_stays_apart(db: psycopg.Connection, user: str, apart: dict) -> None:
-    texts = iter(HIKES.items())
-    for text, vector in (next(texts), next(texts)):
-        remembered(db, user, text, embedding=vector)
-    text, vector = next(texts)
-    remembered(db, user, text, embedding=vector, **apart)
-    assert run_job(db, "consolidation")["made"] == 0 and len(active(db, user)) == 3
+def test_what_differs_stays_apart(db: Db, user: str, apart: dict[str, Any]) -> None:
+    for n, (text, vector) in enumerate(HIKES.items()):
+        remember(db, user, text, embedding=vector, **(apart if n == 2 else {}))
+    assert consolidate(db) == 0 and len(active(db, user)) == 3
 
 
-def test_forgetting_a_part_frees_the_others(db: psycopg.Connection, user: str) -> None:
+def test_forgetting_parts_and_wholes(db: Db, user: str) -> None:
+    """A part frees the others. The whole takes all of it."""
     members = hikes(db, user)
-    run_job(db, "consolidation")
+    consolidate(db)
     (whole,) = active(db, user)
-    db.execute("select memoir.forget(%s, %s)", [user, members[1]])
+    call(db, "forget", user, members[1])
     assert active(db, user) == sorted(text for text in HIKES if "Brigida" not in text)
-    assert "Brigida" not in str(
-        db.execute("select content from memoir.recall(%s, 'hiking with Brigida')", [user]).fetchall()
-    )
-    assert one(db, "select memoir.remember(%s, 'Goes hiking with Brigida')", user)["outcome"] == "refused_tombstone"
-    assert (
-        one(
-            db,
-            "select state from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s and content = %s",
-            user,
-            whole,
-        )
-        == "forgotten"
-    )
+    assert "Brigida" not in str(recalled(db, user, "hiking with Brigida"))
+    assert memory_row(db, key_of(db, user, whole)) == ("forgotten",)
+    other = user + "-2"
+    hikes(db, other)
+    consolidate(db)
+    call(db, "forget", other, key_of(db, other, whole))
+    assert active(db, other) == []
+    assert {remember(db, other, text)["outcome"] for text in HIKES} == {"refused_tombstone"}
 
 
-def test_forgetting_the_whole_forgets_all_of_it(db: psycopg.Connection, user: str) -> None:
+def test_profile_follows(db: Db, user: str) -> None:
     hikes(db, user)
-    run_job(db, "consolidation")
-    key = one(
-        db,
-        "select memory_id from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s and m.state = 'active'",
-        user,
-    )
-    db.execute("select memoir.forget(%s, %s)", [user, key])
-    assert active(db, user) == []
-    for text in HIKES:
-        assert one(db, "select memoir.remember(%s, %s)", user, text)["outcome"] == "refused_tombstone"
-
-
-def test_a_profile_follows(db: psycopg.Connection, user: str) -> None:
-    hikes(db, user)
-    db.execute("call memoir.run_job('profiles')")
-    run_job(db, "consolidation")
-    db.execute("call memoir.run_job('profiles')")
-    content = one(db, "select memoir.profile(%s) ->> 'content'", user)
+    run_job(db, "profiles")
+    consolidate(db)
+    run_job(db, "profiles")
+    content = call(db, "profile", user)["content"]
     assert content.count("\n- ") == 1 and "Brigida" in content and "Zermatt" in content

@@ -1,4 +1,4 @@
-"""Queued work for a language model, called from inside the server and from outside, against servers that speak the real protocols."""
+"""Queued work for a language model, called from inside the server: nothing held while it answers, what fails, what it may cost."""
 
 from __future__ import annotations
 
@@ -7,134 +7,93 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import psycopg
 import pytest
-from calls import last_run
-from psycopg.types.json import Jsonb
+from calls import Db, call, last_run, one, persist, raises, set_settings, table
 from routines import code
 from servers import connect
 from stubs import Answer, ChatCompletionsStub
 
 SUMMARY = "- user: the boat is called Brisa\n- assistant: noted"
 GOOD = Answer(text=json.dumps({"summary": SUMMARY}), prompt_tokens=1000, completion_tokens=100)
+SETTINGS = ("provider", "model", "endpoint", "timeout", "retries", "cost_cap")
 
 
 @pytest.fixture(autouse=True)
-def clean(db: psycopg.Connection) -> Iterator[None]:
-    if not db.execute("select to_regprocedure('_memoir.run_in_python(text,bigint)') is not null").fetchone()[0]:
+def clean(db: Db) -> Iterator[None]:
+    if not one(db, "select to_regprocedure('_memoir.run_in_python(text,bigint)') is not null"):
         pytest.skip("no PL/Python")
     yield
-    for key in ("llm_provider", "llm_model", "llm_endpoint", "llm_timeout", "llm_retries", "llm_cost_cap"):
-        db.execute("select memoir.reset_setting(%s)", [key])
+    for key in SETTINGS:
+        call(db, "reset_setting", f"llm_{key}")
     db.execute("delete from _memoir.work_items where kind = 'summarise'")
 
 
-def use(db: psycopg.Connection, stub: ChatCompletionsStub, **changes: Any) -> None:
-    for key, value in {
-        "provider": "openai",
-        "model": "gpt-4o-mini",
-        "endpoint": stub.url,
-        "timeout": 10,
-        "retries": 0,
-        **changes,
-    }.items():
-        db.execute("select memoir.set_setting(%s, %s)", [f"llm_{key}", Jsonb(value)])
+def use(db: Db, stub: ChatCompletionsStub, **changed: Any) -> None:
+    values = {"provider": "openai", "model": "gpt-4o-mini", "endpoint": stub.url, "timeout": 10, "retries": 0} | changed
+    set_settings(db, **{f"llm_{key}": value for key, value in values.items()})
 
 
-def long_session(db: psycopg.Connection, user: str) -> None:
-    """A session that has been compacted by rules, which asks for better words."""
-    db.execute("select memoir.open_session(%s, 's')", [user])
+def compact_long_session(db: Db, user: str) -> int:
+    """A session that is compacted by rules asks for better words; how many pieces of work wait."""
     for n in range(30):
-        turn = [
-            {
-                "role": "user",
-                "content": f"In week {n} we sailed the boat Brisa to harbour number {n}, and it took {n + 3} hours against the wind. "
-                * 4,
-            },
-            {"role": "assistant", "content": f"Week {n} is noted, harbour {n} as well. " * 4},
-        ]
-        db.execute("select memoir.persist_turn(%s, 's', %s)", [user, Jsonb(turn)])
-    db.execute("select memoir.compact_session(%s, 's', 400)", [user])
+        said = (
+            f"In week {n} we sailed the boat Brisa to harbour number {n}, and it took {n + 3} hours against the wind. "
+            * 4
+        )
+        persist(db, user, "s", said, f"Week {n} is noted, harbour {n} as well. " * 4)
+    call(db, "compact_session", user, "s", 400)
+    return len(waiting(db))
 
 
-def waiting(db: psycopg.Connection) -> list[tuple]:
+def waiting(db: Db) -> list[tuple[Any, ...]]:
     return db.execute("select state, attempts, last_error from _memoir.work_items where kind = 'summarise'").fetchall()
 
 
-def costs(db: psycopg.Connection, user: str) -> tuple:
-    return db.execute(
-        """select u.helper_tokens, u.helper_microcents, u.cost_microcents, s.helper_tokens, s.helper_microcents, s.cost_microcents
-        from _memoir.user_counters u join _memoir.session_counters s using (user_id) where user_id = (select user_id from _memoir.users where external_id = %s)""",
-        [user],
-    ).fetchone()
-
-
-def test_nothing_is_asked_without_a_model(db: psycopg.Connection, user: str) -> None:
-    long_session(db, user)
-    assert waiting(db) == []
+def run_model(db: Db) -> tuple[Any, ...]:
+    """Outcome, counts and error of a run."""
     db.execute("call memoir.run_job('model')")
-    assert last_run(db, "model") == ("done", {}, None)
-    assert db.execute("select * from memoir.claim_model_calls(4)").fetchall() == []
+    return last_run(db, "model")
 
 
-def test_a_summary_by_a_model(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
-    open_now: list = []
+def costs(db: Db, user: str) -> tuple[Any, ...]:
+    """Of the user and the session: helpers' tokens, what they cost, all costs."""
+    columns = ", ".join(f"{of}.{c}" for of in "us" for c in ("helper_tokens", "helper_microcents", "cost_microcents"))
+    own = "_memoir.user_counters u join _memoir.session_counters s using (user_id) join _memoir.users n using (user_id)"
+    return db.execute(f"select {columns} from {own} where n.external_id = %s", [user]).fetchone() or ()
+
+
+def list_makers(db: Db, user: str) -> list[tuple[Any, ...]]:
+    return table(db, "list_compactions", user, "s", columns="from_turn, summary, made_by")
+
+
+def test_nothing_is_asked_without_a_model(db: Db, user: str) -> None:
+    assert compact_long_session(db, user) == 0 and run_model(db) == ("done", {}, None)
+    assert table(db, "claim_model_calls", 4) == []
+
+
+def test_summary_by_a_model(db: Db, memoir_dsn: str, user: str) -> None:
+    held: list[int] = []
+    transactions = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and (backend_xid is not null or backend_xmin is not null)"
+    locks = "select count(*) from pg_locks where locktype in ('transactionid', 'tuple') and pid <> pg_backend_pid() and database = (select oid from pg_database where datname = current_database())"
 
     class Watching(ChatCompletionsStub):
-        def handle(self, path, body):
+        def handle(self, path: str, body: dict[str, Any]) -> Any:
             with connect(memoir_dsn) as other:
-                open_now.append(
-                    other.execute(
-                        "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() "
-                        "and (backend_xid is not null or backend_xmin is not null)"
-                    ).fetchone()[0]
-                )
-                open_now.append(
-                    other.execute(
-                        "select count(*) from pg_locks where locktype in ('transactionid', 'tuple') and pid <> pg_backend_pid() "
-                        "and database = (select oid from pg_database where datname = current_database())"
-                    ).fetchone()[0]
-                )
+                held.extend((one(other, transactions), one(other, locks)))
             return super().handle(path, body)
 
     with Watching(GOOD) as stub:
         use(db, stub)
-        long_session(db, user)
-        asked = len(waiting(db))
-        assert asked >= 1
-        before = db.execute(
-            "select array_agg((c.compaction_id, c.from_turn, c.to_turn)::text order by from_turn) from _memoir.compactions c "
-            "where level = 1 and made_by = 'extract' and user_id = (select user_id from _memoir.users where external_id = %s)",
-            [user],
-        ).fetchone()[0]
-        assert "Brisa" not in (
-            db.execute("select payload from _memoir.work_items where kind = 'summarise' limit 1").fetchone()[0] or ""
-        )
-        db.execute("call memoir.run_job('model')")
-    assert open_now == [0, 0] * asked  # nothing held while the model was at it
+        asked = compact_long_session(db, user)
+        outcome, counts, _ = run_model(db)
+    assert asked >= 1 and held == [0, 0] * asked, "nothing is held while the model is at it"
     assert len(stub.requests) == asked and "harbour" in stub.requests[0]["messages"][1]["content"]
-    assert last_run(db, "model")[:2] == (
-        "done",
-        {"calls": asked, "stored": asked, "tokens": 1100 * asked, "cost": (15000 + 6000) * asked},
-    ), last_run(db, "model")
-    assert waiting(db) == []
-    made = db.execute(
-        "select from_turn, to_turn, summary_text, made_by from _memoir.compactions where level = 1 and made_by <> 'extract' "
-        "and user_id = (select user_id from _memoir.users where external_id = %s)",
-        [user],
-    ).fetchall()
-    assert len(made) == asked == len(before) and all(
-        m[3] == "gpt-4o-mini summarise.v1" and m[2].endswith(SUMMARY) for m in made
-    )
-    assert (
-        SUMMARY
-        in db.execute(
-            "select summary_text from _memoir.sessions where user_id = (select user_id from _memoir.users where external_id = %s)",
-            [user],
-        ).fetchone()[0]
-    )
+    paid = {"calls": asked, "stored": asked, "tokens": 1100 * asked, "cost": 21000 * asked}
+    assert (outcome, counts) == ("done", paid) and waiting(db) == []
+    made = [summary for _, summary, name in list_makers(db, user) if name == "gpt-4o-mini summarise.v1"]
+    assert len(made) >= asked and all(summary.endswith(SUMMARY) for summary in made)
+    assert SUMMARY in call(db, "compile_context", user, "s", "Where did we sail?")[0]["content"]
     assert costs(db, user) == (1100 * asked, 21000 * asked, 21000 * asked) * 2
-    assert code(lambda: db.execute("select memoir.compile_context(%s, 's', 'Where did we sail?')", [user])) is None
 
 
 @pytest.mark.parametrize(
@@ -149,82 +108,66 @@ def test_a_summary_by_a_model(db: psycopg.Connection, memoir_dsn: str, user: str
     ],
     ids=["bad output", "refused", "overloaded", "garbage", "hang", "too long"],
 )
-def test_failed_calls(db: psycopg.Connection, user: str, answer: Answer, state: str, error: str) -> None:
+def test_failed_calls(db: Db, user: str, answer: Answer, state: str, error: str) -> None:
     with ChatCompletionsStub(answer) as stub:
         use(db, stub, timeout=1)
-        long_session(db, user)
-        asked = len(waiting(db))
-        db.execute("call memoir.run_job('model')")
-        assert [row[0] for row in waiting(db)] == [state] * asked and all(error in row[2] for row in waiting(db))
-        if answer.headers:
-            assert db.execute(
-                "select min(run_after) > now() + interval '14 min' from _memoir.work_items where kind = 'summarise'"
-            ).fetchone() == (True,)
-        assert last_run(db, "model")[0] == "errors" and last_run(db, "model")[1]["failed"] == asked
-    tokens = costs(db, user)[0]
-    assert (tokens > 0) == (answer.text is not None)  # a useless answer is paid for
+        asked = compact_long_session(db, user)
+        outcome, counts, _ = run_model(db)
+    rows = waiting(db)
+    assert [row[0] for row in rows] == [state] * asked and all(error in row[2] for row in rows)
+    if answer.headers:
+        assert one(
+            db, "select min(run_after) > now() + interval '14 min' from _memoir.work_items where kind = 'summarise'"
+        )
+    assert outcome == "errors" and counts["failed"] == asked
+    assert (costs(db, user)[0] > 0) == (answer.text is not None)  # a useless answer is paid for
 
 
-def test_a_summary_of_what_was_forgotten_meanwhile(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
+def test_summary_of_what_was_forgotten_meanwhile(db: Db, memoir_dsn: str, user: str) -> None:
     class Forgetting(ChatCompletionsStub):
-        def handle(self, path, body):
-            db2.execute(
-                "insert into _memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, reason, recorded_at) "
-                "select user_id, session_id, 0, gen_random_uuid(), 'test', now() from _memoir.sessions where user_id = (select user_id from _memoir.users where external_id = %s)",
-                [user],
-            )
+        def handle(self, path: str, body: dict[str, Any]) -> Any:
+            with connect(memoir_dsn) as other:
+                call(other, "mark_turn", user, "s", 0, "secret")
             return super().handle(path, body)
 
-    with Forgetting(GOOD) as stub, connect(memoir_dsn) as db2:
+    with Forgetting(GOOD) as stub:
         use(db, stub)
-        long_session(db, user)
-        first = db.execute(
-            "select dedup_key from _memoir.work_items where kind = 'summarise' order by work_id"
-        ).fetchall()
-        db.execute("call memoir.run_job('model')")
-        assert waiting(db) == []
-        made = db.execute(
-            "select count(*) from _memoir.compactions where from_turn = 0 and made_by like 'gpt%%' and user_id = (select user_id from _memoir.users where external_id = %s)",
-            [user],
-        )
-        assert made.fetchone() == (0,) and first
+        assert compact_long_session(db, user)
+        run_model(db)
+    assert waiting(db) == [] and not any(first == 0 and "gpt" in name for first, _, name in list_makers(db, user))
 
 
-def test_the_cost_cap_ends_a_run(db: psycopg.Connection, user: str) -> None:
+def test_cost_cap_ends_a_run(db: Db, user: str) -> None:
     with ChatCompletionsStub(GOOD) as stub:
         use(db, stub, cost_cap=1)
         for n in range(6):
-            long_session(db, f"{user}-{n}")
-        asked = len(waiting(db))
-        db.execute("call memoir.run_job('model')")
-        assert last_run(db, "model")[0] == "cost cap" and last_run(db, "model")[1]["calls"] == 4 < asked == 4 + len(
-            waiting(db)
-        )
+            asked = compact_long_session(db, f"{user}-{n}")
+        outcome, counts, _ = run_model(db)
+    assert outcome == "cost cap" and counts["calls"] == 4 < asked == 4 + len(waiting(db))
 
 
-def test_a_cancel_gives_everything_back(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
+def test_cancel_gives_everything_back(db: Db, memoir_dsn: str, user: str) -> None:
     with ChatCompletionsStub(Answer(delay=60)) as stub, connect(memoir_dsn) as other:
         use(db, stub, timeout=60)
-        for n in range(2):
-            long_session(db, f"{user}-{n}")
-        asked = len(waiting(db))
-        result: list = []
-        thread = threading.Thread(
+        asked = compact_long_session(db, user)
+        result: list[Any] = []
+        run = threading.Thread(
             target=lambda: result.append(code(lambda: other.execute("call memoir.run_job('model')")))
         )
-        thread.start()
+        run.start()
         while not stub.requests:
-            assert thread.is_alive()
+            assert run.is_alive()
         db.execute("select pg_cancel_backend(%s)", [other.info.backend_pid])
-        thread.join(30)
-        assert result == ["57014"] and last_run(db, "model")[0] == "cancelled"
-        assert [row[:2] for row in waiting(db)] == [("ready", 0)] * asked
+        run.join(30)
+    assert result == ["57014"] and last_run(db, "model")[0] == "cancelled"
+    assert [row[:2] for row in waiting(db)] == [("ready", 0)] * asked
 
 
-def test_without_a_key_the_work_waits(db: psycopg.Connection, user: str) -> None:
+def test_without_a_key_the_work_waits(db: Db, user: str) -> None:
     with ChatCompletionsStub() as stub:
         use(db, stub, provider="anthropic", model="claude-haiku")
-        long_session(db, user)
-        assert code(lambda: db.execute("call memoir.run_job('model')")) == "PM051"
+        compact_long_session(db, user)
+        with raises("PM051"):
+            run_model(db)
         assert last_run(db, "model")[0] == "failed" and "no API key" in last_run(db, "model")[2]
         assert {row[:2] for row in waiting(db)} == {("ready", 0)} and stub.requests == []

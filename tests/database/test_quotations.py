@@ -1,37 +1,33 @@
-"""A tool call that quotes the user acts in the user's name for what the quoted clause says, and for nothing else.
-
-`data/quotations.jsonl`: `before` was said in an earlier session and extracted, `now` is the user's message in this one. `call` are the
-arguments of memory_update, `id_of` a pattern of the memory or turn that its id names. `authority` is whose word it has to carry.
-"""
+"""The authority of a quotation in a tool call, through the database: a handful of the cases that
+unit/test_read_quotations.py reads with the package alone."""
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
-from calls import call, history, persist, table
+from calls import Db, call, history, persist, table
+from cases import read_cases
 
-CASES = [json.loads(line) for line in Path(__file__).parent.with_name("data").joinpath("quotations.jsonl").open()]
+NAMES = ("f_en_whole", "f_en_id", "c_en_any_more", "r_en_fly", "f_other_clause_2", "f_wider", "c_topic", "r_without")
+CASES = [case for case in read_cases("quotations") if case["name"] in NAMES]
 
 
-def memories(db: psycopg.Connection, user: str) -> dict[str, tuple[str, str, str]]:
+def memories(db: Db, user: str) -> dict[str, tuple[str, str, str]]:
     """All memories of a user by id: text, state, provenance."""
     columns = "memory_id::text, content, state, provenance"
     return {row[0]: row[1:] for row in table(db, "list_memories", user, p_states=[], p_limit=200, columns=columns)}
 
 
-def id_of(db: psycopg.Connection, user: str, pattern: str) -> str:
+def id_of(db: Db, user: str, pattern: str) -> str:
     """The id of the memory that says it, else of the turn."""
     found = [key for key, (content, _, _) in memories(db, user).items() if re.search(pattern, content, re.IGNORECASE)]
     return found[0] if found else str(history(db, user, "before")[0]["message_id"])
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_quotation_authority(db: psycopg.Connection, user: str, case: dict[str, Any]) -> None:
+def test_quotation_authority(db: Db, user: str, case: dict[str, Any]) -> None:
     persist(db, user, "before", case["before"] or "Hello there.", "Noted.")
     call(db, "extract_session", user, "before")
     persist(db, user, "now", case["now"], "You moved to Porto.")

@@ -8,18 +8,9 @@ from typing import Any
 
 import pytest
 from agents import Agent
-from calls import Db, call, one, run_job, table
+from calls import Db, call, one, recalled, run_job
 
 WORDS = "handler worker queue payment order customer cache shard replica leader index request".split()
-
-
-def code(functions: int = 60) -> str:
-    """A module of a few thousand tokens, each function with something that is in no other."""
-    return "import os\nfrom app.core import Base\n\n" + "\n\n".join(
-        f'def charge_order_{n}(amount: int) -> int:\n    """Charges an order."""\n    limit_{n} = {1000 + n * 7}\n'
-        f'    if amount > limit_{n}:\n        raise ValueError("E{4000 + n}: over the limit of shard {n}")\n    return amount - {n}'
-        for n in range(functions)
-    )
 
 
 def log(lines: int, odd: dict[int, str] | None = None) -> str:
@@ -30,19 +21,23 @@ def log(lines: int, odd: dict[int, str] | None = None) -> str:
     )
 
 
-JSON = json.dumps([{"id": n, "name": f"customer-{n}", "total": n * 31.5, "tags": ["a", "b"]} for n in range(120)])
-TABLE = "id,name,total,city\n" + "\n".join(f"{n},customer_{n},{n * 31},town{n % 9}" for n in range(300))
-PROSE = "# Report\n\n" + "\n\n".join(
-    f"Chapter {n} tells how the harbour was built. It took {n * 17} days and many hands. Nobody remembers the names of those who "
-    f"carried the stones, but the bill of {n * 1130} crowns was kept in the archive of the town."
-    for n in range(60)
-)
+# A few thousand tokens each, with something in each part that is in no other.
 TEXTS = {
-    "code": code(),
+    "code": "import os\nfrom app.core import Base\n\n"
+    + "\n\n".join(
+        f'def charge_order_{n}(amount: int) -> int:\n    """Charges an order."""\n    limit_{n} = {1000 + n * 7}\n'
+        f'    if amount > limit_{n}:\n        raise ValueError("E{4000 + n}: over the limit of shard {n}")\n    return amount - {n}'
+        for n in range(60)
+    ),
     "log": log(400, {200: "ERROR disk /dev/sdb1 failed: E_IO_77"}),
-    "json": JSON,
-    "table": TABLE,
-    "prose": PROSE,
+    "json": json.dumps([{"id": n, "name": f"customer-{n}", "total": n * 31.5, "tags": ["a", "b"]} for n in range(120)]),
+    "table": "id,name,total,city\n" + "\n".join(f"{n},customer_{n},{n * 31},town{n % 9}" for n in range(300)),
+    "prose": "# Report\n\n"
+    + "\n\n".join(
+        f"Chapter {n} tells how the harbour was built. It took {n * 17} days and many hands. Nobody remembers the names of those "
+        f"who carried the stones, but the bill of {n * 1130} crowns was kept in the archive of the town."
+        for n in range(60)
+    ),
 }
 
 
@@ -56,75 +51,63 @@ def forms(db: Db, user: str, *fidelities: int) -> list[dict[str, Any]]:
     return [form for (form,) in db.execute(query, [list(fidelities), list(fidelities), user])]
 
 
+def body(db: Db, user: str, fidelity: int) -> str:
+    return str(forms(db, user, fidelity)[0]["content"])
+
+
 @pytest.mark.parametrize("kind", TEXTS)
 def test_forms_have_their_size_and_tell_their_losses(db: Db, user: str, kind: str) -> None:
-    text = TEXTS[kind]
-    sent = Agent(db, user).calls("Bash", {"command": f"show {kind}"}, text)
+    sent = Agent(db, user).calls("Bash", {"command": f"show {kind}"}, TEXTS[kind])
     detailed, compact, stub = forms(db, user, 1, 2, 3)
-    assert detailed["token_count"] < 0.36 * sent["tokens"] + 120
+    assert detailed["token_count"] < 0.36 * sent["tokens"] + 120 and stub["token_count"] < 200
     assert compact["token_count"] < 0.06 * sent["tokens"] + 220
-    assert stub["token_count"] < 200
     for form in (detailed, compact, stub):
-        body = form["content"]
-        assert re.match(r"\[(detailed, \d+|compact, \d+|stub) of [\d,]+ tokens, object [0-9a-f]{8} · ", body), body
-        assert "memory_query(" in body and "Left out: " in body
-        assert all(str(entity) in body for entity in form["can_answer"])
-        assert not any(str(entity) in body for entity in form["losses"])
+        text = form["content"]
+        assert re.match(r"\[(detailed, \d+|compact, \d+|stub) of [\d,]+ tokens, object [0-9a-f]{8} · ", text), text
+        assert "memory_query(" in text and "Left out: " in text
+        assert all(str(entity) in text for entity in form["can_answer"])
+        assert not any(str(entity) in text for entity in form["losses"])
         # Nothing is neither kept nor declared.
         assert len(form["losses"]) + len(form["can_answer"]) > 50
-    assert set(detailed["losses"]) <= set(stub["losses"]) and set(compact["losses"]) <= set(stub["losses"])
+    assert set(detailed["losses"]) | set(compact["losses"]) <= set(stub["losses"])
 
 
-def test_code_keeps_signatures_and_logs_their_errors(db: Db, user: str) -> None:
+def test_code_keeps_signatures_and_edits(db: Db, user: str) -> None:
     agent = Agent(db, user)
     agent.calls("Read", {"file_path": "/w/pay.py"}, TEXTS["code"])
-    [detailed] = forms(db, user, 1)
-    assert "from app.core import Base" in detailed["content"] and detailed["content"].count("def charge_order_") > 30
+    detailed = body(db, user, 1)
+    assert "from app.core import Base" in detailed and detailed.count("def charge_order_") > 30
+    assert "limit_31 = 1217" not in body(db, user, 2)
+    edit = {"file_path": "/w/pay.py", "old_string": "    limit_31 = 1217", "new_string": "    limit_31 = 1"}
+    agent.calls("Edit", edit, "ok")
+    assert "limit_31 = 1217" in body(db, user, 2)
     agent.calls("Bash", {"command": "journalctl"}, TEXTS["log"])
-    [compact] = forms(db, user, 2)
-    assert "ERROR disk /dev/sdb1 failed: E_IO_77" in compact["content"] and "×" in compact["content"]
+    assert "ERROR disk /dev/sdb1 failed: E_IO_77" in body(db, user, 2)
 
 
-def test_a_search_keeps_the_files_that_it_found(db: Db, user: str) -> None:
-    found = [
-        f"src/part_{n % 9}/handler_{n % 9}.py:{n * 7}:    if order_{n} > limit_{n}: raise Over(order_{n})"
-        for n in range(90)
-    ]
-    Agent(db, user).calls("Grep", {"pattern": "order", "path": "src"}, "\n".join(found))
-    compact, stub = forms(db, user, 2, 3)
-    assert all(f"src/part_{n}/handler_{n}.py ×10" in compact["content"] for n in range(9))
-    assert "src/part_0/handler_0.py ×10, src/part_1/handler_1.py ×10" in stub["content"]
-    assert "Left out: all but these files." in stub["content"] and stub["token_count"] < 200
-
-
-def test_a_list_of_paths_is_a_search(db: Db, user: str) -> None:
-    found = [f"./src/area_{n // 9}/module_{n}.py" for n in range(400)]
-    Agent(db, user).calls("Glob", {"pattern": "**/*.py"}, "Found 400 files\n" + "\n".join(found))
-    compact, stub = forms(db, user, 2, 3)
-    assert compact["content"].count("./src/area_") > 8 and "./src/area_0/module_0.py, " in stub["content"]
-    one_of_many = "\n".join(f"{n}.{n * 7 % 13}" for n in range(600))
-    Agent(db, user).calls("Bash", {"command": "cat measured"}, one_of_many)
-    assert "but these files" not in forms(db, user, 3)[0]["content"]
-
-
-def test_what_was_edited_later_is_kept(db: Db, user: str) -> None:
+def test_searches_keep_the_files_that_they_found(db: Db, user: str) -> None:
     agent = Agent(db, user)
-    agent.calls("Read", {"file_path": "/w/pay.py"}, TEXTS["code"])
-    assert "limit_31 = 1217" not in forms(db, user, 2)[0]["content"]
-    agent.calls(
-        "Edit", {"file_path": "/w/pay.py", "old_string": "    limit_31 = 1217", "new_string": "    limit_31 = 1"}, "ok"
+    line = "src/part_{0}/handler_{0}.py:{1}:    if order_{1} > limit_{1}: raise Over(order_{1})"
+    found = "\n".join(line.format(n % 9, n) for n in range(90))
+    agent.calls("Grep", {"pattern": "order", "path": "src"}, found)
+    assert all(f"src/part_{n}/handler_{n}.py ×10" in body(db, user, 2) for n in range(9))
+    stub = body(db, user, 3)
+    assert (
+        "src/part_0/handler_0.py ×10, src/part_1/handler_1.py ×10" in stub and "Left out: all but these files." in stub
     )
-    assert "limit_31 = 1217" in forms(db, user, 2)[0]["content"]
+    paths = "\n".join(f"./src/area_{n // 9}/module_{n}.py" for n in range(400))
+    agent.calls("Glob", {"pattern": "**/*.py"}, f"Found 400 files\n{paths}")
+    assert body(db, user, 2).count("./src/area_") > 8 and "./src/area_0/module_0.py, " in body(db, user, 3)
+    agent.calls("Bash", {"command": "cat measured"}, "\n".join(f"{n}.{n * 7 % 13}" for n in range(600)))
+    assert "but these files" not in body(db, user, 3)
 
 
-def test_what_is_forgotten_stands_in_no_form(db: Db, user: str) -> None:
-    agent = Agent(db, user)
-    agent.calls("Bash", {"command": "cat notes"}, "The gate code of Peter Brown is 4711.\n" + PROSE)
-    assert "4711" in forms(db, user, 1)[0]["content"]
-    memory = call(db, "remember", user, "The gate code is 4711.", session="s", source_turns=[2], actor="tool")[
-        "memory_id"
-    ]
-    call(db, "forget", user, memory)
+def test_forgotten_text_stands_in_no_form(db: Db, user: str) -> None:
+    secret = "The gate code of Peter Brown is 4711.\n"
+    Agent(db, user).calls("Bash", {"command": "cat notes"}, secret + TEXTS["prose"])
+    assert "4711" in body(db, user, 1)
+    named = {"session": "s", "source_turns": [2], "actor": "tool"}
+    call(db, "forget", user, call(db, "remember", user, "The gate code is 4711.", **named)["memory_id"])
     assert all("4711" not in form["content"] for form in forms(db, user, 1, 2, 3))
 
 
@@ -139,79 +122,17 @@ def test_stored_forms_stay_until_the_next_moment(db: Db, user: str) -> None:
     agent.calls("Edit", {"file_path": "/w/pay.py"}, "ok")
     assert forms(db, user, 3) == [before]
     one(db, keep, user)
-    assert "edited since" in forms(db, user, 3)[0]["content"]
+    assert "edited since" in body(db, user, 3)
+
+
+# Large outputs --------------------------------------------------------------------------------------------------------
 
 
 def passages(db: Db, user: str, question: str) -> list[tuple[Any, ...]]:
     """From the large outputs of the user's session."""
-    query = """select p.first_line, p.last_line, p.body, p.score from _memoir.sessions s join _memoir.users u using (user_id),
+    query = """select p.first_line, p.last_line, p.body from _memoir.sessions s join _memoir.users u using (user_id),
         _memoir.large_passages(s.user_id, s.session_id, %s, 3, 'normal') p where u.external_id = %s"""
     return db.execute(query, [question, user]).fetchall()
-
-
-def test_planted_facts_in_a_large_output_are_found(db: Db, user: str) -> None:
-    facts = {
-        3000: (
-            "the billing job of tenant acme stopped with exit status 137",
-            "Which exit status did the billing job have?",
-            "137",
-        ),
-        5111: (
-            "volume /mnt/data7 remounted read-only by node-12",
-            "Which volume was remounted read-only?",
-            "/mnt/data7",
-        ),
-        7070: (
-            "rotated signing certificate, next renewal 2027-04-19",
-            "When is the next renewal of the certificate?",
-            "2027-04-19",
-        ),
-        9123: (
-            "feature flag dark_checkout enabled for 12.5 percent",
-            "For how many percent is dark_checkout enabled?",
-            "12.5",
-        ),
-    }
-    text = log(17000, {line: f"2026-03-13T11:00:00Z INFO {fact}" for line, (fact, _, _) in facts.items()})
-    assert len(text) > 900_000
-    Agent(db, user).calls("Bash", {"command": "cat all.log"}, text)
-    for line, (_, question, answer) in facts.items():
-        first, last, body, score = passages(db, user, question)[0]
-        assert first <= line + 1 <= last and answer in body and 0.5 < score <= 1
-    assert len(forms(db, user, 2)[0]["content"]) < 40_000
-
-
-def test_a_large_output_makes_few_things_to_embed(db: Db, user: str) -> None:
-    agent = Agent(db, user)
-    for n in range(4):
-        agent.calls("Bash", {"command": f"cat {n}.log"}, log(2700, {n: f"part {n}"}))
-    run_job(db, "scan")
-    counted = (
-        "select count(*) from memoir.claim_embeddings(1000) join _memoir.users using (user_id) where external_id = %s"
-    )
-    waiting = one(db, counted, user)
-    # 135 MB make fewer than 20,000: one for 6,750 bytes.
-    assert 4 <= waiting < 4 * len(log(2700)) / 6750
-
-
-def test_middle_of_a_large_output_is_indexed(db: Db, user: str) -> None:
-    text = log(4000, {2000: "2026-03-13T11:00:00Z ERROR the quokka sensor of hall nine failed"})
-    Agent(db, user).calls("Bash", {"command": "cat all.log"}, text)
-    query = "quokka sensor failed"
-    assert not any("quokka" in found for (found,) in table(db, "recall", user, query, columns="content"))
-    assert "quokka" not in forms(db, user, 1)[0]["content"]
-    assert run_job(db, "scan")
-    assert any("quokka" in found for (found,) in table(db, "recall", user, query, columns="content"))
-    assert "quokka" in forms(db, user, 1)[0]["content"]
-
-
-def test_a_secret_in_the_middle_of_a_large_output_is_found(db: Db, user: str) -> None:
-    text = log(4000, {2000: "connecting with password=Tr0ub4dor&3xyz to the store"})
-    sent = Agent(db, user).calls("Bash", {"command": "cat all.log"}, text)
-    assert sent["warnings"] == []
-    run_job(db, "scan")
-    [turn] = [t for (t,) in table(db, "history", user, "s") if t["turn_index"] == 2] or [{"sensitivity": "secret"}]
-    assert turn["sensitivity"] == "secret" and forms(db, user, 1, 3) == []
 
 
 PLANTED = [
@@ -224,35 +145,54 @@ PLANTED = [
 ]  # fmt: skip
 
 
-@pytest.mark.acceptance
-def test_facts_in_outputs_of_a_megabyte_are_found(db: Db, user: str) -> None:
+@pytest.mark.parametrize("outputs", [1, pytest.param(5, marks=pytest.mark.acceptance)])
+def test_facts_in_outputs_of_a_megabyte_are_found(db: Db, user: str, outputs: int) -> None:
     """At least 95 of 100, one in each part of the text."""
     agent, missed, asked = Agent(db, user), [], 0
-    for output in range(5):
+    for output in range(outputs):
         facts = {}
         for n in range(20):
-            said, question, answer = (
-                text.format(who=WORDS[(n + output) % 12], n=100 * output + n + 17, m=7000 + 31 * n + output)
-                for text in PLANTED[n % len(PLANTED)]
-            )
+            values = {"who": WORDS[(n + output) % 12], "n": 100 * output + n + 17, "m": 7000 + 31 * n + output}
+            said, question, answer = (text.format(**values) for text in PLANTED[n % len(PLANTED)])
             facts[800 * n + 137 * output + 40] = (f"2026-03-13T11:00:00Z INFO {said}", question, answer)
-        agent.calls(
-            "Bash", {"command": f"cat {output}.log"}, log(17000, {line: fact for line, (fact, _, _) in facts.items()})
-        )
+        text = log(17000, {line: fact for line, (fact, _, _) in facts.items()})
+        assert len(text) > 900_000
+        agent.calls("Bash", {"command": f"cat {output}.log"}, text)
         for line, (_, question, answer) in facts.items():
             asked += 1
-            if not any(answer in body for _, _, body, _ in passages(db, user, question)):
+            found = [(first, last) for first, last, said in passages(db, user, question) if answer in said]
+            if not any(first <= line + 1 <= last for first, last in found):
                 missed.append((output, line, question))
     assert len(missed) <= 0.05 * asked, missed
+    assert len(body(db, user, 2)) < 40_000
 
 
-@pytest.mark.extended
-@pytest.mark.acceptance
-def test_logs_make_few_embeddings(db: Db, user: str) -> None:
+@pytest.mark.parametrize(
+    ("outputs", "lines", "most"),
+    # 135 MB make fewer than 20,000 things to embed: one for 6,750 bytes.
+    [(4, 2700, 80), pytest.param(150, 17000, 20_000, marks=[pytest.mark.extended, pytest.mark.acceptance])],
+)
+def test_large_outputs_make_few_things_to_embed(db: Db, user: str, outputs: int, lines: int, most: int) -> None:
     agent = Agent(db, user)
-    for n in range(150):
-        agent.calls("Bash", {"command": f"cat {n}.log"}, log(17000, {n: f"part {n}"}))
+    for n in range(outputs):
+        agent.calls("Bash", {"command": f"cat {n}.log"}, log(lines, {n: f"part {n}"}))
     run_job(db, "scan", 3600)
     counted = "select count(*) from _memoir.search_items join _memoir.users using (user_id) where embeddable and external_id = %s"
-    waiting = one(db, counted, user)
-    assert waiting < 20_000
+    assert outputs <= one(db, counted, user) < most
+
+
+def test_middle_of_a_large_output_is_indexed(db: Db, user: str) -> None:
+    text = log(4000, {2000: "2026-03-13T11:00:00Z ERROR the quokka sensor of hall nine failed"})
+    Agent(db, user).calls("Bash", {"command": "cat all.log"}, text)
+    for is_scanned in (False, True):
+        assert not is_scanned or run_job(db, "scan")
+        assert ("quokka" in str(recalled(db, user, "quokka sensor failed"))) == is_scanned
+        assert ("quokka" in body(db, user, 1)) == is_scanned
+
+
+def test_secret_in_the_middle_of_a_large_output_is_found(db: Db, user: str) -> None:
+    text = log(4000, {2000: "connecting with password=Tr0ub4dor&3xyz to the store"})
+    assert Agent(db, user).calls("Bash", {"command": "cat all.log"}, text)["warnings"] == []
+    run_job(db, "scan")
+    assert "Tr0ub4dor" not in str(call(db, "compile_context", user, "s", "Which password connects to the store?"))
+    assert forms(db, user, 1, 3) == []

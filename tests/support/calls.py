@@ -125,6 +125,17 @@ def memory_row(db: Db, memory_id: str, columns: str = "state::text") -> tuple[An
     return tuple(row)
 
 
+def export_rows(db: Db, user: str, kind: str) -> list[dict[str, Any]]:
+    """A user's rows of a table, as an export has them."""
+    return [line["row"] for (line,) in table(db, "export_user", user) if line.get("kind") == kind]
+
+
+def edges(db: Db, user: str, memory: str) -> set[tuple[str, str]]:
+    """Relation and target of each relation that begins at a memory."""
+    rows = export_rows(db, user, "memory_relationships")
+    return {(row["relation"], row["target_id"]) for row in rows if row["source_id"] == memory}
+
+
 BASE = [1.0, 0.0, 0.0, 0.0]
 
 

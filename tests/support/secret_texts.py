@@ -1,4 +1,4 @@
-"""Texts with and without secrets, as people and machines write them: what test_secrets.py measures recall and false alarms on.
+"""Templates of texts with secrets: tests/cases/secrets.jsonl measures recall and false alarms on them.
 
 Every value is invented. What has an issuer's shape is put together here, from its parts, so that no file holds a token that
 looks real: `<prefix|alphabet|length>` stands for the prefix and that many letters of an alphabet, always the same ones.
@@ -22,8 +22,8 @@ ALPHABETS = {
 }
 
 
-def filled(template: str) -> str:
-    """A template with its tokens put together, and `<base64|text>` encoded."""
+def fill(template: str) -> str:
+    """Puts the tokens of a template together, with `<base64|text>` encoded."""
     chance = random.Random(template)
 
     def token(match: re.Match[str]) -> str:
@@ -37,8 +37,3 @@ def filled(template: str) -> str:
 
     made = re.sub(r"<(base64)\|([^<>|]+)>", token, template)
     return re.sub(r"<([^<>|]*)\|([aulhdbw])\|(\d+)>", token, made)
-
-
-def texts(block: str) -> list[str]:
-    """The texts of a block, apart by lines of three dashes."""
-    return [filled(text.strip("\n")) for text in block.split("\n---\n") if text.strip()]

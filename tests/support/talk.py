@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from calls import Db, call, persist, table
+from calls import Db, call, export_rows, persist, table
 
 
 def talk(db: Db, user: str, *sessions: list[str] | str) -> None:
@@ -22,12 +22,10 @@ def changes(db: Db, user: str) -> list[Any]:
 
 def memories(db: Db, user: str) -> list[str]:
     """The active ones."""
-    rows = db.execute("select memoir.export_user(%s)", [user]).fetchall()
-    found: list[dict[str, Any]] = [r["row"] for (r,) in rows if r.get("kind") == "memory_store"]
-    return [m["content"] for m in found if m["state"] == "active"]
+    return [row["content"] for row in export_rows(db, user, "memory_store") if row["state"] == "active"]
 
 
-def shown(db: Db, user: str, question: str) -> str:
+def compile_text(db: Db, user: str, question: str) -> str:
     """All of a new session's list."""
     compiled = call(db, "compile_context", user, "asks", question)
     return "\n".join(str(m["content"]) for m in compiled)

@@ -1,19 +1,17 @@
-"""Changes: what a form and the judge say together; the cases of tests/cases/changes.jsonl are read with the shipped judge."""
+"""Changes: what a form and the judge say together. cases/changes.jsonl is read with the shipped judge."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import read_cases
 from pg_memoir_language.changes import Change, Earlier, Message, find_changes
 from pg_memoir_language.languages import spoken_language
 from pg_memoir_language.lists import find_remainder
 
-CASES = [json.loads(line) for line in (Path(__file__).parents[1] / "cases" / "changes.jsonl").read_text().splitlines()]
 SAID = datetime(2026, 5, 4, 9, tzinfo=UTC)
 
 
@@ -36,13 +34,6 @@ def read(old: str, new: str, judge: Any, before: int | None = None) -> list[Chan
     return find_changes(Message(new, SAID, language), earlier, judge)
 
 
-@pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    from pg_memoir_server.judge import Judge
-
-    return Judge(tmp_path_factory.mktemp("graph"))
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -50,20 +41,21 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Any:
         ("The standup is at 9:30.", "The standup is at 10:00."),
         ("I love olives", "I can't stand olives"),
         ("My address is Oak Road 9.", "Change my address to Elm Road 4."),
-        ("I use Trello for my lists", "switched from Trello to Todoist"),
         ("I play golf.", "I no longer play golf."),
     ],
 )
-def test_both_witnesses_make_it_certain(old: str, new: str) -> None:
+def test_form_and_judge_make_it_certain(old: str, new: str) -> None:
     (change,) = read(old, new, Saying(0.95))
     assert (change.grade, change.start) == ("certain", 1) and change.form
     assert read(old, new, Saying(0.03)) == [], "a form alone"
+    assert {change.grade for change in read(old, new, None)} <= {"likely"}, "without a judge"
 
 
-def test_the_judge_alone_makes_it_likely() -> None:
-    (change,) = read("I keep goats on the hill", "The pasture stands empty since spring", Saying(0.95), before=2)
+def test_judge_alone_makes_it_likely() -> None:
+    old, new = "I keep goats on the hill", "The pasture stands empty since spring"
+    (change,) = read(old, new, Saying(0.95), before=2)
     assert (change.grade, change.form) == ("likely", None)
-    assert read("I keep goats on the hill", "The pasture stands empty since spring", Saying(0.6), before=2) == []
+    assert read(old, new, Saying(0.6), before=2) == []
 
 
 @pytest.mark.parametrize(
@@ -71,55 +63,48 @@ def test_the_judge_alone_makes_it_likely() -> None:
     [
         ("My red bike has 21 gears.", "My blue bike has 8 gears."),
         ("My sister lives in Oslo.", "My ex lives in Rome now."),
-        ("My old phone has 64 GB.", "My new phone has 256 GB."),
         ("My left eye has -2.5 dioptres.", "My right eye has -3 dioptres."),
         ("My dentist in Vienna is Dr Moser.", "I moved to Vienna"),
     ],
 )
 def test_another_thing_is_never_certain(old: str, new: str) -> None:
-    assert [change.grade for change in read(old, new, Saying(0.99)) if change.grade == "certain"] == []
-
-
-def test_without_a_judge_nothing_is_certain() -> None:
-    assert {change.grade for change in read("I live in Bergen", "I moved to Rome", None)} <= {"likely"}
-
-
-def test_thanks_are_no_statement() -> None:
-    assert read("Long time no talk!", "Actually, long time no talk now.", Saying(0.99, states=0.05)) == []
+    assert all(change.grade != "certain" for change in read(old, new, Saying(0.99)))
 
 
 @pytest.mark.parametrize(
     ("old", "new", "ended", "rest"),
     [
         ("I am allergic to nuts and cats.", "I am not allergic to cats.", "cats", "User is allergic to nuts."),
-        ("I take ibuprofen and metformin.", "I stopped taking ibuprofen.", "ibuprofen", "User takes metformin."),
         ("I have two cats, Miso and Tofu.", "Miso died last night.", "Miso", "User has one cat, Tofu."),
         ("I speak French, Dutch and Frisian", "I no longer speak Dutch.", "Dutch", "User speaks French and Frisian."),
     ],
 )
-def test_a_list_keeps_its_rest(old: str, new: str, ended: str, rest: str) -> None:
+def test_list_keeps_its_rest(old: str, new: str, ended: str, rest: str) -> None:
     (change,) = read(old, new, Saying(0.95))
     assert (old[change.start - 1 : change.start - 1 + change.length], change.remainder) == (ended, rest)
 
 
-def test_no_rest_where_all_or_none_is_named() -> None:
-    assert (
-        find_remainder("I take ibuprofen and metformin.", "No ibuprofen and no metformin any more.", "english") is None
-    )
-    assert find_remainder("I take ibuprofen and metformin.", "I take nothing any more.", "english") is None
+@pytest.mark.parametrize("new", ["No ibuprofen and no metformin any more.", "I take nothing any more."])
+def test_no_rest_where_all_or_none_is_named(new: str) -> None:
+    assert find_remainder("I take ibuprofen and metformin.", new, "english") is None
 
 
-def test_questions_pasted_text_and_captions_state_nothing() -> None:
-    for old in ("Do I live in Bergen?", "[image: I live in Bergen]", "Translate this: I live in Bergen"):
-        assert read(old, "I moved to Rome", Saying(0.99), before=1) == []
+@pytest.mark.parametrize(
+    "old", ["Do I live in Bergen?", "[image: I live in Bergen]", "Translate this: I live in Bergen"]
+)
+def test_questions_pastes_and_captions_state_nothing(old: str) -> None:
+    assert read(old, "I moved to Rome", Saying(0.99), before=1) == []
+    assert read("Long time no talk!", "Actually, long time no talk now.", Saying(0.99, states=0.05)) == []
 
 
-def test_the_shipped_judge_on_all_cases(judge: Any) -> None:
+def test_shipped_judge_on_all_cases(tmp_path: Any) -> None:
     """Of corrections most are certain; of messages that change nothing none is. docs/explain/extraction.md has the grades."""
-    certain = {True: 0, False: 0}
-    for case in CASES:
+    from pg_memoir_server.judge import Judge
+
+    judge, certain, cases = Judge(tmp_path), {True: 0, False: 0}, read_cases("changes")
+    for case in cases:
         found = read(case["old"], case["new"], judge)
         certain[case["changed"]] += any(change.grade == "certain" for change in found)
-    of = sum(case["changed"] for case in CASES)
-    print(f"certain: {certain[True]} of {of} corrections, {certain[False]} of {len(CASES) - of} others")
+    of = sum(case["changed"] for case in cases)
+    print(f"certain: {certain[True]} of {of} corrections, {certain[False]} of {len(cases) - of} others")
     assert certain[False] == 0 and certain[True] >= 0.5 * of

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from cases import read_cases
+from pg_memoir_language import data, secret_tables
+from pg_memoir_language.patterns import compile_pattern
+from pg_memoir_language.secrets import find_secrets, redact, secret_kinds
+from secret_texts import fill
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "plpython"), str(ROOT / "tests" / "support")]
-
-from pg_memoir_language import data, secret_tables  # noqa: E402
-from pg_memoir_language.patterns import compile_pattern  # noqa: E402
-from pg_memoir_language.secrets import find_secrets, redact, secret_kinds  # noqa: E402
-from secret_texts import texts  # noqa: E402
 
 CARD = "4111 1111 1111 1111"
 
@@ -60,7 +58,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind, text, near", KINDS, ids=[f"{k} {n}" for n, (k, _, _) in enumerate(KINDS)])
-def test_each_kind_is_found_and_what_nearly_looks_like_it_is_not(kind: str, text: str, near: str) -> None:
+def test_each_kind_and_its_near_miss(kind: str, text: str, near: str) -> None:
     for around in (text, f"Well, {text}, you know.", f"({text})", f"x\n{text}\ny"):
         assert secret_kinds(around) == [kind], around
         redacted = redact(around)
@@ -70,19 +68,19 @@ def test_each_kind_is_found_and_what_nearly_looks_like_it_is_not(kind: str, text
 
 
 @pytest.mark.acceptance
-@pytest.mark.parametrize("texts_of", [f"held_out_{n}" for n in range(1, 7)])
-def test_what_people_and_machines_write(texts_of: str) -> None:
-    """Recall of at least nine in ten and at most three false alarms in a hundred, which `docs/guides/security.md` promises."""
-    folder = ROOT / "tests/data/secrets"
-    secret, plain = (texts((folder / f"{texts_of}_{kind}.txt").read_text()) for kind in ("secret", "plain"))
-    missed = [t for t in secret if secret_kinds(t) == []]
-    false = [t for t in plain if secret_kinds(t) != []]
+@pytest.mark.parametrize("number", range(1, 7))
+def test_recall_and_false_alarms(number: int) -> None:
+    """Recall of at least nine in ten and at most three false alarms in a hundred, in texts that no rule was made of."""
+    cases = [case for case in read_cases("secrets") if case["set"] == number]
+    secret, plain = ([fill(case["text"]) for case in cases if case["secret"] is kind] for kind in (True, False))
+    missed = [text for text in secret if secret_kinds(text) == []]
+    false = [text for text in plain if secret_kinds(text) != []]
     assert len(secret) > 40 and len(missed) <= 0.1 * len(secret), missed
     assert len(plain) > 40 and len(false) <= 0.03 * len(plain), false
     for text in secret[::3]:
         redacted = redact(text)
         assert text in missed or secret_kinds(redacted) == [] and "(withheld)" in redacted, text
-    print(f"{texts_of}: {len(secret) - len(missed)} of {len(secret)} found, {len(false)} of {len(plain)} false alarms")
+    print(f"{number}: {len(secret) - len(missed)} of {len(secret)} found, {len(false)} of {len(plain)} false alarms")
 
 
 @pytest.mark.parametrize(
@@ -98,21 +96,19 @@ def test_what_people_and_machines_write(texts_of: str) -> None:
         ),
         ("密码是 abc12345。好的", "密码是 (withheld)。好的"),
         ("The PIN of my card is 7294, keep it", "The PIN of my card is (withheld), keep it"),
+        ("Cookie: sid=38afes7a8ab9d; csrftoken=u32t4o3tb3gl9", "Cookie: sid=(withheld); csrftoken=(withheld)"),
+        ("my card is ４１１１ １１１１ １１１１ １１１１", ""),  # disguised: all of the text is withheld
     ],
 )
-def test_all_of_the_value_is_blotted_out_and_nothing_else(text: str, left: str) -> None:
+def test_redaction_takes_the_value_alone(text: str, left: str) -> None:
     assert redact(text) == left
 
 
-def test_the_sample_holds_no_secret() -> None:
-    texts = [
-        m["content"]
-        for s in json.loads((ROOT / "scripts/sample.json").read_text())
-        for m in s["messages"]
-        if isinstance(m.get("content"), str)
-    ]
-    assert len(texts) > 50
-    assert [t for t in texts if secret_kinds(t) != []] == []
+def test_sample_holds_no_secret() -> None:
+    sessions = json.loads((ROOT / "scripts/sample.json").read_text())
+    said = [message.get("content") for session in sessions for message in session["messages"]]
+    texts = [text for text in said if isinstance(text, str)]
+    assert len(texts) > 50 and [text for text in texts if secret_kinds(text) != []] == []
 
 
 @pytest.mark.parametrize(
@@ -120,28 +116,14 @@ def test_the_sample_holds_no_secret() -> None:
     [
         "06421896-ae49-4d59-bd8b-71b6471b0f71",
         "ba65a204-3303-4cdd-b7b5-d61457320267",
-        "be1194ff-0098-400b-aebe-787dc14b7dda",
         "BE1194FF-0098-400B-AEBE-787DC14B7DDA",
     ],
 )
-def test_an_id_is_no_account(name: str) -> None:
+def test_uuid_is_no_account(name: str) -> None:
     """Their digits check as those of an IBAN, as one in five thousand ids' do."""
     for text in (f'{{"id": "{name}"}}', f"{name} (turn of first) user: hello", f"see /runs/{name}/log"):
         assert secret_kinds(text) == [], text
     assert secret_kinds(f"run {name}: pay to DE89 3704 0044 0532 0130 00") == ["IBAN"]
-
-
-def test_query_is_redacted() -> None:
-    assert redact("Where did I pay with 4111 1111 1111 1111 last?") == "Where did I pay with (withheld) last?"
-
-
-def test_both_cookies_are_redacted() -> None:
-    text = "Cookie: sessionid=38afes7a8ab9d; csrftoken=u32t4o3tb3gl9"
-    assert redact(text) == "Cookie: sessionid=(withheld); csrftoken=(withheld)"
-
-
-def test_disguised_secret_withholds_the_text() -> None:
-    assert redact("my card is ４１１１ １１１１ １１１１ １１１１") == ""
 
 
 def test_stems_are_in_all_names() -> None:

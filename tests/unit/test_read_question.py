@@ -1,30 +1,22 @@
-"""Questions, by the package alone: tests/cases/questions.jsonl has what each of them is after, or is not."""
+"""Questions, by the package alone: cases/questions.jsonl has what each of them is after, or is not."""
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "plpython"))
-
-from pg_memoir_language.languages import script, spoken_language, text_language  # noqa: E402
-from pg_memoir_language.questions import read_question  # noqa: E402
-
-CASES = [json.loads(line) for line in (ROOT / "tests" / "cases" / "questions.jsonl").read_text("utf-8").splitlines()]
+from cases import read_cases
+from pg_memoir_language.languages import script, text_language
+from pg_memoir_language.questions import read_question
 
 
 def test_cases() -> None:
     """Each case names the facts that it is about."""
     wrong = []
-    for case in CASES:
+    for case in read_cases("questions"):
         facts = read_question(case["text"])
         wrong += [(case, facts[key]) for key in case.keys() - {"text"} if facts[key] != case[key]]
-    assert len(CASES) > 100 and wrong == []
+    assert len(read_cases("questions")) > 100 and wrong == []
 
 
 @pytest.mark.parametrize(
@@ -49,22 +41,6 @@ def test_times(text: str, expected: dict[str, Any]) -> None:
 
 def test_question_is_redacted() -> None:
     assert read_question("Is my password hunter2x safe?")["redacted"] == "Is my password (withheld) safe?"
-
-
-@pytest.mark.parametrize(
-    ("text", "language"),
-    [
-        ("I would like to know where the station is", "english"),
-        ("Ich möchte wissen, wo der Bahnhof ist", "german"),
-        ("¿Dónde está la estación de tren?", "spanish"),
-        ("Je voudrais savoir où se trouve la gare", "french"),
-        ("Onde fica a estação de comboios?", "portuguese"),
-        ("Dove si trova la stazione?", "italian"),
-        ("ok", "english"),
-    ],
-)
-def test_spoken_language(text: str, language: str) -> None:
-    assert spoken_language(text) == language
 
 
 def test_script() -> None:

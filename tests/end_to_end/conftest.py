@@ -1,0 +1,48 @@
+"""The ways by which queued work reaches a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from calls import Db, call, one, use_vectors
+from pg_memoir import Memoir
+from pg_memoir_cli import worker
+from pipeline import WAYS, Way
+from servers import connect
+
+SETTINGS = ("llm_provider", "llm_model", "llm_endpoint", "llm_timeout", "llm_retries", "judge")
+
+
+@pytest.fixture(scope="module")
+def priced_model(memoir_dsn: str) -> None:
+    """A model with prices, and vectors of four dimensions."""
+    prices = {"prompt_microcents_per_1k": 100000, "completion_microcents_per_1k": 500000}
+    with connect(memoir_dsn) as db:
+        use_vectors(db)
+        call(db, "register_model", "priced", "openai", 128000, 4096, **prices)
+
+
+@pytest.fixture(params=WAYS[:1], ids="-".join)
+def way(
+    request: pytest.FixtureRequest,
+    db: Db,
+    memoir_dsn: str,
+    priced_model: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Way]:
+    """Job `model` in the server, whose environment has no key, or the worker's loop."""
+    provider, place = request.param
+    if place == "inside" and not one(db, "select to_regprocedure('_memoir.run_in_python(text,bigint)') is not null"):
+        pytest.skip("no PL/Python")
+    monkeypatch.setenv("PG_MEMOIR_LLM_API_KEY", "sk-x")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with Memoir(memoir_dsn) as memoir:
+        ways: dict[str, Callable[[], None]] = {
+            "inside": lambda: db.execute("call memoir.run_job('model')") and None,
+            "outside": lambda: worker.run_models(memoir, once=True, interval=0),
+        }
+        yield provider, ways[place]
+    for key in SETTINGS:
+        call(db, "reset_setting", key)
+    db.execute("delete from _memoir.work_items where kind <> 'embed'")

@@ -1,0 +1,230 @@
+"""From turns to memories through a language model, end to end: queue, prompts, provider, checks, store; inside the server and in a worker."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from calls import Db, call, one, persist, recalled, remember, run_job, table
+from pipeline import (
+    BOAT,
+    COST,
+    GOOD,
+    KEPT,
+    PRICE,
+    STUBS,
+    TOKENS,
+    WAYS,
+    Way,
+    active_rows,
+    candidate,
+    contents,
+    costs,
+    extract,
+    make_due,
+    read_request,
+    says,
+    use,
+    waiting,
+)
+from stubs import Answer
+
+pytestmark = pytest.mark.extended
+
+outside = pytest.mark.parametrize("way", [WAYS[1]], indirect=True, ids="-".join)
+
+
+@pytest.mark.parametrize("way", WAYS, indirect=True, ids="-".join)
+def test_candidates_become_memories(db: Db, user: str, way: Way) -> None:
+    provider, model = way
+    persist(db, user, "before", "I live in Bergen.")
+    run_job(db, "extract")
+    call(db, "forget", user, active_rows(db, user, "memory_id")[0][0])
+    found = says(
+        new=[
+            candidate(0, BOAT, KEPT, valid_from="2020-05-01"),
+            candidate(2, "in the drawer with Tom", "Tom has the key to the drawer."),  # a private turn
+            candidate(9, "We keep the boat", "The user keeps a boat elsewhere."),  # no such turn
+            candidate(0, "I own three yachts", "The user owns three yachts."),  # no such words
+            candidate(1, "You want a bigger boat", "The user wants a bigger boat.", importance=1),  # the assistant's
+            candidate(0, "I live in Bergen", "User lives in Bergen."),  # forgotten for good
+        ]
+    )
+    with STUBS[provider](found) as stub:
+        use(db, provider, stub.url)
+        said = "The spare key is in the drawer with Tom."
+        persist(db, user, "s", f"{BOAT}. I live in Bergen.", "You want a bigger boat.", said, "Noted.")
+        call(db, "mark_turn", user, "s", 2, "private")
+        run_job(db, "extract")
+        assert [row[0] for row in waiting(db, "extract")] == ["ready"] and stub.requests == []
+        model()
+    [request] = stub.requests
+    assert request["model"] == "priced" and "Harstad" in json.dumps(request) and "drawer" not in json.dumps(request)
+    assert waiting(db, "extract") == []
+    columns = "m.content, m.provenance::text, m.scope::text, m.tier, m.valid_from::date::text"
+    made = active_rows(db, user, f"{columns}, m.metadata ->> 'extracted_by'")
+    # What rules made of turns that the model has read is gone; the private one it has not.
+    assert all("drawer" in row[0] for row in made if row[5] == "rules 1")
+    (boat, wish) = [row[:5] for row in made if row[5] == "priced extract.v2"]
+    assert boat == (KEPT, "user_stated", "global", 3, "2020-05-01")
+    assert wish[:4] == ("The user wants a bigger boat.", "system_inferred", "local", 1)
+    sources = db.execute(
+        "select t.turn_index, substr(t.content, s.span_start, s.span_length) from _memoir.memory_store m "
+        "join _memoir.memory_sources s on s.user_id = m.user_id and s.item_id = m.memory_id and s.source_kind = 'turn' "
+        "join _memoir.conversation_history t on t.user_id = m.user_id and t.message_id = s.source_id "
+        "join _memoir.users u on u.user_id = m.user_id where external_id = %s and m.metadata ->> 'rule' = 'model' order by 1",
+        [user],
+    ).fetchall()
+    assert sources == [(0, BOAT), (1, "You want a bigger boat")]
+    assert costs(db, user) == [(TOKENS, COST, COST), (TOKENS, COST, COST), (0, 0, 0)]
+    assert KEPT in recalled(db, user, "Where is the boat Brisa?")
+
+
+# Answers, what is left in the queue, requests, calls that are paid for.
+TROUBLE: dict[str, tuple[list[Answer], list[tuple[str, str]], int, int]] = {
+    "repaired": ([Answer(text="Sure!", **PRICE), GOOD], [], 2, 2),
+    "busy": ([Answer(status=429, headers={"retry-after": "0"}), GOOD], [], 2, 1),
+    "useless": ([Answer(text="Sure!", **PRICE)] * 2, [("dead", "bad answer, twice")], 2, 2),
+    "later": ([Answer(status=429, headers={"retry-after": "900"})], [("ready", "429")], 1, 0),
+}
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize("name", TROUBLE)
+def test_bad_answers_and_busy_servers(db: Db, user: str, way: Way, name: str) -> None:
+    provider, model = way
+    script, left, requests, paid = TROUBLE[name]
+    with STUBS[provider](*script) as stub:
+        use(db, provider, stub.url)
+        extract(db, user, f"{BOAT}.")
+        model()
+        rows = waiting(db, "extract")
+        assert [row[0] for row in rows] == [state for state, _ in left] and len(stub.requests) == requests
+        assert all(error in row[2] for row, (_, error) in zip(rows, left)), rows
+    assert costs(db, user) == [(paid * TOKENS, paid * COST, paid * COST)] * 2
+    if left:
+        with STUBS[provider](GOOD) as stub:
+            use(db, provider, stub.url)
+            model()
+            assert stub.requests == []  # not before the server's Retry-After; a dead letter not at all
+            if name == "later":
+                assert one(
+                    db,
+                    "select min(run_after) > now() + interval '14 min' from _memoir.work_items where kind = 'extract'",
+                )
+                make_due(db)
+            else:
+                assert one(
+                    db, "select bool_and(memoir.retry_work(work_id)) from memoir.dead_letters where kind = 'extract'"
+                )
+            model()
+    assert waiting(db, "extract") == [] and active_rows(db, user, "m.metadata ->> 'extracted_by'") == [
+        ("priced extract.v2",)
+    ]
+
+
+def test_provider_that_is_down_takes_nothing_with_it(db: Db, user: str, way: Way) -> None:
+    provider, model = way
+    with STUBS[provider]() as stub:
+        gone = stub.url
+    use(db, provider, gone, retries=0)
+    extract(db, user, f"{BOAT}. I am allergic to peanuts.", "Noted.")
+    model()
+    [(state, attempts, error)] = waiting(db, "extract")
+    assert (state, attempts) == ("ready", 1) and "no answer" in error and costs(db, user) == [(0, 0, 0)] * 2
+    assert "User is allergic to peanuts." in contents(db, user)
+    call(db, "compile_context", user, "fresh", "What am I allergic to?")
+    with STUBS[provider](GOOD) as stub:
+        use(db, provider, stub.url)
+        make_due(db)
+        model()
+    assert waiting(db, "extract") == [] and contents(db, user) == {KEPT}
+
+
+@outside
+def test_model_reads_in_the_place_of_rules(db: Db, user: str, way: Way) -> None:
+    """It sees the memories, changes and forgets them by number, and what rules made of the turn goes. undo_change takes it back."""
+    provider, model = way
+    nuts, bank, dentist = (
+        "User is allergic to nuts and cats.",
+        "User banks with Sparnord.",
+        "User's dentist is Dr Moser.",
+    )
+    for content in (nuts, dentist, bank):
+        remember(db, user, content)
+    persist(db, user, "old", "I live in Bergen.", "Noted.")
+    with STUBS[provider](says(new=[candidate(0, "i live in  Bergen", "User lives in Bergen.", standing=True)])) as stub:
+        use(db, provider, stub.url)
+        run_job(db, "extract")
+        model()
+        assert {memory["text"] for memory in read_request(stub.requests[0])["memories"]} == {nuts, bank, dentist}
+    said = "The cat thing was wrong, no allergy. I’m in Oslo now. Where my money is should not be on file. My red hat is at Ida's."
+
+    def answer(body: dict[str, Any]) -> Answer:
+        ids = {memory["text"]: memory["id"] for memory in read_request(body)["memories"]}
+        oslo = {"turn": 0, "quote": "I'm in Oslo now", "content": "User lives in Oslo."}
+        cats = {"turn": 0, "quote": "the cat thing was wrong", "content": None, "remains": "User is allergic to nuts."}
+        return says(
+            new=[candidate(0, "I'm in Oslo now", "User lives in Oslo."), {"turn": 0, "quote": "no content"}],
+            changed=[cats | {"id": ids[nuts]}, oslo | {"id": ids["User lives in Bergen."]}, oslo | {"id": 99}],
+            forget=[{"ids": [ids[bank]], "turn": 0, "quote": "where my money is should not be on file"}],
+        )
+
+    with STUBS[provider](answer) as stub:
+        use(db, provider, stub.url)
+        extract(db, user, said, "Noted.")
+        assert "User lives in Bergen." in contents(db, user)  # rules alone end nothing here
+        model()
+        assert len(stub.requests) == 1 and waiting(db, "extract") == []
+    assert contents(db, user) == {"User is allergic to nuts.", "User lives in Oslo.", dentist}
+    changes = table(db, "list_changes", user, columns="change_id, kind")
+    assert {kind for _, kind in changes} == {"changed", "forgotten"}
+    for change, _ in changes:
+        call(db, "undo_change", user, change)
+    assert {"User lives in Bergen.", bank} <= contents(db, user)
+
+
+@outside
+def test_quoted_words_are_whose_they_are(db: Db, user: str, way: Way) -> None:
+    """In any language the person's own words count as theirs; pasted words change nothing, and what nobody said is inferred."""
+    provider, model = way
+    own = {
+        "Ich bin gegen Haselnüsse allergisch.": "User ist gegen Haselnüsse allergisch.",
+        "我对花生过敏。": "用户对花生过敏。",
+        "मुझे मूंगफली से एलर्जी है।": "User को मूंगफली से एलर्जी है।",
+        "У меня аллергия на орехи.": "У User аллергия на орехи.",
+    }
+    pasted = "Can you polish this letter?\n\nDear Sir or Madam,\nI live in Trondheim and I am a welder.\nKind regards\nSolveig Aune"
+    found = [candidate(2 * n, said, content, standing=True) for n, (said, content) in enumerate(own.items())]
+    found += [
+        candidate(8, "I live in Trondheim", "User lives in Trondheim.", standing=True),
+        candidate(0, "allergisch", "User owns 4711 yachts in Monaco."),
+    ]
+    with STUBS[provider](says(new=found)) as stub:
+        use(db, provider, stub.url)
+        extract(db, user, *[text for said in [*own, pasted] for text in (said, "Noted.")])
+        model()
+    made = dict(active_rows(db, user, "m.content, m.provenance::text || ' ' || m.scope::text || ' ' || m.tier"))
+    assert {made.get(content) for content in own.values()} == {"user_stated global 3"}
+    others = ("User lives in Trondheim.", "User owns 4711 yachts in Monaco.")
+    assert {made.get(content) for content in others} == {"system_inferred local 1"}
+
+
+@outside
+def test_stretch_that_is_too_long_for_an_answer(db: Db, user: str, way: Way) -> None:
+    """A cut answer is asked for again in two halves; a day that is none costs nothing but itself."""
+    provider, model = way
+    cut = Answer(text='{"new": [{"turn"', stop={"openai": "length", "anthropic": "max_tokens"}[provider], **PRICE)
+    boat = candidate(0, "the boat Brisa in Harstad", KEPT, valid_from="2026-02-30")
+    hat = candidate(2, "My hat is at Ida's", "User's hat is at Ida's.")
+    with STUBS[provider](cut, cut, says(new=[boat]), says(new=[hat])) as stub:
+        use(db, provider, stub.url)
+        extract(db, user, f"{BOAT}.", "Noted.", "My hat is at Ida's.", "Noted.")
+        for _ in range(3):
+            model()
+        assert [[turn["turn"] for turn in read_request(request)["turns"]] for request in stub.requests[2:]] == [
+            [0, 1],
+            [2, 3],
+        ]
+    assert waiting(db, "extract") == [] and contents(db, user) == {KEPT, "User's hat is at Ida's."}

@@ -1,0 +1,32 @@
+"""Cases of language: a sentence and what it must bring about, one a line in tests/cases."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pg_memoir_language.extraction import read_turns
+from pg_memoir_language.languages import spoken_language
+from pg_memoir_language.memories import Extracted, Turn
+
+MONDAY = datetime(2023, 5, 8, 9, tzinfo=UTC)
+
+
+@cache
+def read_cases(name: str) -> list[dict[str, Any]]:
+    """The rows of tests/cases/<name>.jsonl."""
+    path = Path(__file__).parents[1] / "cases" / f"{name}.jsonl"
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def turn(text: str, role: str = "user", name: str | None = None, tool: str | None = None) -> Turn:
+    """A turn of that Monday, in the language that the text has."""
+    return Turn(text, role, name, MONDAY, spoken_language(text), tool)
+
+
+def extract(text: str, **named: Any) -> list[Extracted]:
+    """The memories of one turn."""
+    return read_turns([turn(text, **named)]).found

@@ -1,0 +1,146 @@
+"""Work for a language model from its queue to what is stored: a stand-in provider's answers, and what came of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from agents import Agent
+from calls import Db, call, persist, remembered, run_job, set_settings
+from servers import connect
+from stubs import Answer, ChatCompletionsStub, MessagesStub
+
+STUBS = {"openai": ChatCompletionsStub, "anthropic": MessagesStub}
+PRICE = {"prompt_tokens": 1000, "completion_tokens": 100}
+TOKENS, COST = 1100, 1000 * 100 + 100 * 500  # of one call at the prices of the model "priced"
+BOAT, KEPT = "We keep the boat Brisa in Harstad", "The user keeps the boat Brisa in Harstad."
+
+# Provider, and what has the queued calls made.
+Way = tuple[str, Callable[[], None]]
+# One test goes all three ways, the others go one.
+WAYS = [("openai", "inside"), ("openai", "outside"), ("anthropic", "outside")]
+
+
+def use(db: Db, provider: str, url: str, **changed: Any) -> None:
+    """Has a provider at a URL asked."""
+    values = {"provider": provider, "model": "priced", "endpoint": url, "timeout": 10, "retries": 1} | changed
+    set_settings(db, **{f"llm_{key}": value for key, value in values.items()})
+
+
+def says(**output: Any) -> Answer:
+    return Answer(text="Here you are:\n" + json.dumps(output), **PRICE)
+
+
+def candidate(turn: int, quote: str, content: str, **more: Any) -> dict[str, Any]:
+    return {"turn": turn, "quote": quote, "content": content, "type": "fact", "importance": 0.9} | more
+
+
+GOOD = says(new=[candidate(0, BOAT, KEPT)])
+
+
+def read_request(request: dict[str, Any]) -> dict[str, Any]:
+    """What a request shows the model: turns, what was said before, memories by number."""
+    text = request["messages"][-1]["content"]
+    return dict(json.loads(text[text.index("{") : text.rindex("}") + 1]))
+
+
+def active_rows(db: Db, user: str, columns: str = "m.content") -> list[tuple[Any, ...]]:
+    """Of the user's active memories."""
+    own = (
+        "from _memoir.memory_store m join _memoir.users u using (user_id) where external_id = %s and m.state = 'active'"
+    )
+    return db.execute(f"select {columns} {own} order by content", [user]).fetchall()
+
+
+def contents(db: Db, user: str) -> set[str]:
+    return {content for (content,) in active_rows(db, user)}
+
+
+def waiting(db: Db, kind: str) -> list[tuple[Any, ...]]:
+    return db.execute("select state, attempts, last_error from _memoir.work_items where kind = %s", [kind]).fetchall()
+
+
+def make_due(db: Db) -> None:
+    """No work waits for its time."""
+    db.execute("update _memoir.work_items set run_after = now()")
+
+
+def costs(db: Db, user: str) -> list[tuple[Any, ...]]:
+    """Of the user and of each session: helpers' tokens, what they cost, and all costs."""
+    of = "select c.helper_tokens, c.helper_microcents, c.cost_microcents from _memoir.{}_counters c join _memoir.users u using (user_id) where external_id = %s"
+    sessions = db.execute(of.format("session") + " order by c.helper_tokens desc", [user]).fetchall()
+    return db.execute(of.format("user"), [user]).fetchall() + sessions
+
+
+def extract(db: Db, user: str, *said: str) -> None:
+    """Said in a session "s" and read by rules, which leaves it for the model."""
+    persist(db, user, "s", *said)
+    run_job(db, "extract")
+
+
+# Alike, and no duplicates: names and numbers differ.
+HIKES = {
+    "Hikes in the Alps each summer": [1, 0.1, 0, 0],
+    "Hikes with Brigida.": [1, 0.3, 0, 0],
+    "Hiked 40 km around Zermatt": [1, 0, 0.3, 0],
+}
+MERGED = "Hikes in the Alps each summer with Brigida, once 40 km around Zermatt."
+
+
+def hikes(db: Db, user: str) -> list[str]:
+    """Three memories that rules have put together; their ids."""
+    ids = [remembered(db, user, text, embedding=vector) for text, vector in HIKES.items()]
+    run_job(db, "consolidation")
+    return ids
+
+
+def history(db: Db, user: str) -> dict[str, tuple[Any, ...]]:
+    """Of all memories, by their text: state, reason, successor, id, who worded it."""
+    columns = "content, state::text, state_reason, superseded_by::text, memory_id::text, metadata ->> 'by'"
+    own = "from _memoir.memory_store m join _memoir.users u using (user_id) where external_id = %s"
+    return {row[0]: row[1:] for row in db.execute(f"select {columns} {own}", [user])}
+
+
+def meanwhile(provider: str, dsn: str, statement: str, values: list[Any], *answers: Answer) -> Any:
+    """A provider; a statement is executed while it answers."""
+
+    class Meanwhile(STUBS[provider]):  # type: ignore[misc]
+        def handle(self, path: str, body: dict[str, Any]) -> Any:
+            with connect(dsn) as other:
+                other.execute(statement, values)
+            return super().handle(path, body)
+
+    return Meanwhile(*answers)
+
+
+# Forms and answers ----------------------------------------------------------------------------------------------------
+
+OUTPUT = "\n".join(f"Step {n} of deploy to host web-{n}.example.org took {n * 31} seconds" for n in range(80))
+SHORT = {"detailed": "Deployed to web-0.example.org first; 80 hosts.", "compact": "Deployed to 80 hosts."}
+WHERE = "Where is the boat Brisa kept?"
+
+
+def deploy(db: Db, user: str) -> list[tuple[Any, ...]]:
+    """An object whose forms were needed: by whom each was made, and what is shown now."""
+    Agent(db, user).calls("Bash", {"command": "deploy"}, OUTPUT)
+    return read_forms(db, user)
+
+
+def read_forms(db: Db, user: str) -> list[tuple[Any, ...]]:
+    """As at a moment of compile."""
+    return db.execute(
+        """select f.made_by, f.content from _memoir.users u join _memoir.memory_store m using (user_id),
+          lateral (select _memoir.keep_forms(m.user_id, array[m.memory_id, m.memory_id], '{1,2}')) k(kept),
+          lateral (select * from _memoir.object_forms(m.user_id, array[m.memory_id, m.memory_id], case when kept is null then null else '{1,2}'::smallint[] end)) f
+        where m.is_object and u.external_id = %s""",
+        [user],
+    ).fetchall()
+
+
+def ask(db: Db, user: str, *more: Any) -> dict[str, Any]:
+    return dict(call(db, "memory_query", user, "s", WHERE, *more))
+
+
+def answer_of(db: Db, user: str, asked: dict[str, Any]) -> dict[str, Any]:
+    return dict(call(db, "query_answer", user, "s", asked["answer"]["id"]))
