@@ -201,7 +201,6 @@ def weakness(story: Story) -> None:
         )
     story.ask("a weak match", session="later", query=knee)
     story.ask("a strong match", session="later", query="What is in row 17 of the inventory?", memory_budget=60)
-    story.ask("no match", session="later", query="Who repaired the violin?")
     story.ask("small talk", session="later", query="good morning")
     story.write("set_user_settings", settings={"weak_below": 0})
     story.ask("never weak", session="later", query=knee, by_words=True, memory_budget=60)
