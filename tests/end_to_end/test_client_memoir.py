@@ -18,7 +18,6 @@ from psycopg_pool import ConnectionPool
 from stubs.chat_completions import fake_vector
 
 USER, MODEL = {"role": "user", "content": "Where do I live?"}, {"role": "assistant", "content": "In Oslo."}
-CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
 class Blocking:
@@ -84,46 +83,6 @@ def test_how_the_model_is_called_comes_back(memoir, user):
         memoir.open_session(user, "hot", temperature=2.5)
 
 
-def test_context_and_explain(memoir, user):
-    memoir.persist_turn(user, "old", [USER, MODEL])
-    memoir.persist_turn(
-        user,
-        "old",
-        [{"role": "user", "content": "My cat is called Ximena."}, {"role": "assistant", "content": "Noted."}],
-    )
-    session = memoir.session(user, "new")
-    compiled = session.context("What is my cat called?")
-    assert compiled["messages"] == session.compile_context("What is my cat called?")
-    assert "Ximena" in compiled["messages"][-1]["content"]
-    assert 0 < compiled["tokens"] <= compiled["budget"] and compiled["prefix_hash"]
-    items = session.explain("What is my cat called?")
-    found = [item for item in items if "Ximena" in (item.content or "")]
-    assert (
-        found
-        and found[0].included
-        and found[0].session == "old"
-        and found[0].turn_index == 2
-        and found[0].words_rank == 1
-    )
-    request = session.compile_anthropic("What is my cat called?")
-    assert set(request) <= {"system", "messages"} and request["messages"][-1]["role"] == "user"
-    assert session.context("What is my cat called?", format="anthropic")["format"] == "anthropic"
-
-
-def test_an_agent_loop(memoir, user):
-    session = memoir.session(user, "s1")
-    session.append([USER])
-    assert session.compile_context()[-1]["role"] == "user"
-    session.append({"role": "assistant", "content": None, "tool_calls": [CALL]})  # one message need not stand in a list
-    session.append([{"role": "tool", "tool_call_id": "c1", "content": "Oslo"}])
-    assert [m["role"] for m in session.compile_context()] == ["user", "assistant", "tool"]
-    session.append([MODEL])
-    with pytest.raises(errors.NothingToContinueError):
-        session.compile_context()
-    with pytest.raises(errors.ToolCallMismatchError):
-        session.persist_turn([USER, {"role": "assistant", "content": None, "tool_calls": [CALL | {"id": "c2"}]}])
-
-
 def test_memories(memoir, user):
     at = datetime(2024, 5, 1, tzinfo=UTC)
     stored = memoir.remember(
@@ -144,33 +103,6 @@ def test_memories(memoir, user):
         memoir.match_memories(user, [1.0, 0.0])
 
 
-def test_idempotency(memoir, user):
-    first = memoir.persist_turn(user, "s1", [USER, MODEL], key="k")
-    assert memoir.persist_turn(user, "s1", [USER, MODEL], key="k") == first
-    with pytest.raises(errors.KeyReusedError):
-        memoir.persist_turn(user, "s1", [MODEL], key="k")
-    assert len(memoir.history(user, "s1")) == 2
-
-
-def test_captured_calls_come_back_byte_for_byte(memoir, user):
-    request, response, events = b'{ "b":1,"a":2}\xff\x00', b"", [b"data: 1\n\n", b"data: [DONE]\n\n"]
-    call = memoir.session(user, "s1").capture_call(
-        request,
-        response=response,
-        events=events,
-        provider="openai",
-        model="gpt-4o",
-        status=200,
-        latency_ms=5,
-        request_headers={"a": "b"},
-    )
-    parts = memoir.read_call(user, call)
-    assert [p.body for p in parts if p.kind == "request"] == [request]
-    assert [p.body for p in parts if p.kind not in ("request", "response")] == events
-    with pytest.raises(errors.UnknownMemoryError):
-        memoir.read_call(user, UUID(int=0))
-
-
 def test_refusals_say_what_and_why(memoir, user):
     with pytest.raises(errors.BudgetTooSmallError) as caught:
         memoir.compile_context(user, "s1", "word " * 500, budget=100)
@@ -184,26 +116,6 @@ def test_refusals_say_what_and_why(memoir, user):
         memoir.set_setting("no_such", 1)
     with pytest.raises(psycopg.errors.UndefinedFunction):
         memoir.run(Call("x", "select memoir.no_such_function()", {}, list))
-
-
-def test_any_text_survives(memoir, user):
-    text = (
-        "".join(chr(c) for c in (1, 9, 0x85, 0x2028, 0x202E, 0xFFFE, 0xFFFF, 0x10FFFF, 0x1F9A9))
-        + "שלום 日本 \"quoted\" \\u0000 'x' %s {}"
-    )
-    memoir.persist_turn(user, "s1", [{"role": "user", "content": text}, MODEL])
-    assert memoir.history(user, "s1")[0]["content"] == text
-    assert memoir.count_tokens(text) > 0
-
-
-def test_settings_and_models(memoir, user):
-    assert {"key", "value", "description"} <= set(memoir.list_settings()[0])
-    memoir.register_model("test-model", "openai", 1000, 100, message_overhead=5)
-    session = memoir.session(user, "s1", model="test-model")
-    assert session.context("Hi")["budget"] <= 1000
-    assert isinstance(memoir.embedding_progress(), list)
-    memoir.flush_statistics()
-    memoir.merge_search()
 
 
 def test_queries_are_embedded_here_when_an_embedder_is_given(memoir_dsn):
@@ -251,17 +163,6 @@ def test_nothing_depends_on_the_connection(memoir_dsn):
                 "select name from pg_settings where source = 'session' and name <> 'application_name'"
             ).fetchall()
             assert changed == []
-
-
-def test_tasks_may_race_for_the_first_call(memoir_dsn):
-    async def run():
-        memoir = AsyncMemoir(memoir_dsn, max_size=4)
-        try:
-            return await asyncio.gather(*(memoir.persist_turn("race", f"s{n}", [USER, MODEL]) for n in range(8)))
-        finally:
-            await memoir.close()
-
-    assert len(asyncio.run(run())) == 8
 
 
 def test_no_server_is_said_with_the_reason(tmp_path):
