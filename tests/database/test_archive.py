@@ -153,32 +153,6 @@ def test_an_exported_month_comes_back_but_for_what_was_erased(db: Db, user: str)
     assert one(db, restore, part, month, Jsonb(file)) == {"restored": 0, "missing": 0}  # nothing is there twice
 
 
-def test_a_client_exports_before_the_drop(db: Db, user: str) -> None:
-    set_clock(db, "2031-07-07T00:00:00Z")
-    say(db, user, "s", *(f"Line {n}" for n in range(5)))
-    db.execute("select memoir.close_session(%s, 's')", [user])
-    set_clock(db, "2031-10-10T00:00:00Z")
-    set_settings(db, archive_destination="client")
-    archive(db)
-    assert count_turns(db, user) == (10, 10, 0)
-    part = one(db, "select memoir.part_of(%s)", user)
-    month, export = db.execute(
-        "select month, export from memoir.archive_plan() where part = %s and month > '2031-01-01'", [part]
-    ).fetchone()
-    assert (month, export) == (date(2031, 7, 1), "ready")
-    turns, key = [], None
-    while rows := db.execute("select key, turn from memoir.export_month(%s, %s, %s, 3)", [part, month, key]).fetchall():
-        turns += [turn for _, turn in rows if turn["user"] == user]
-        key = rows[-1][0]
-    assert [turn["content"] for turn in turns if turn["role"] == "user"] == [f"Line {n}" for n in range(5)]
-    with pytest.raises(psycopg.Error) as refused:
-        db.execute("select memoir.confirm_export(%s, %s, 9, 'a file')", [part, month])
-    assert refused.value.sqlstate == "PM014"
-    db.execute("select memoir.confirm_export(%s, %s, 10, 'a file')", [part, month])
-    assert archive(db)["months"] >= 1 and count_turns(db, user) == (10, 0, 10)
-    assert one(db, "select state || ' ' || destination from _memoir.archives where turns = 10") == "dropped a file"
-
-
 def test_open_reader_only_delays_a_detach(memoir_dsn: str, db: Db, user: str) -> None:
     """A detach from outside waits for the reader, and calls do not wait for it. A detach by the job tries again."""
     set_clock(db, "2036-07-07T00:00:00Z")

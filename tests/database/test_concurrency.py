@@ -144,33 +144,6 @@ def test_compile_shows_whole_exchanges_only(memoir_dsn: str, db: psycopg.Connect
     assert len(set(sizes)) > 2  # it did look meanwhile
 
 
-@pytest.mark.acceptance
-def test_merging_while_writing_loses_no_word(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
-    writers, rounds = 4, 18
-    db.execute("select memoir.set_setting('tail_items_max', '16')")
-
-    def writer(w: int) -> Job:
-        def run(own: psycopg.Connection) -> None:
-            for r in range(rounds):
-                persist(own, user, f"s{w}", f"The code is plant{w}q{r}z.", "Noted.")
-
-        return run
-
-    in_parallel(memoir_dsn, *map(writer, range(writers)), look=lambda: db.execute("call memoir.merge_search()"))
-    db.execute("select memoir.reset_setting('tail_items_max')")
-    assert column(db, user, "next_segment", "user_counters") > [3]
-    # Were the count of the tail wrong, it would be merged never, or all the time.
-    assert column(db, user, "tail_items", "user_counters") == [
-        sum(map(len, column(db, user, "word_counts", "search_tail")))
-    ]
-    for w in range(writers):
-        for r in range(rounds):
-            found = db.execute(
-                "select content, session, turn_index from memoir.recall(%s, %s, p_limit => 1)", [user, f"plant{w}q{r}z"]
-            ).fetchall()
-            assert found == [(f"The code is plant{w}q{r}z.", f"s{w}", 2 * r)]
-
-
 def test_a_merge_changes_no_result(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
     queries = [
         "Where does the red bicycle stand?",

@@ -116,24 +116,6 @@ def test_one_run_at_a_time(db: Db, memoir_dsn: str, step: Callable[[str], None])
     assert result == [None]
 
 
-def test_run_job_waits_for_another_run(db: Db, memoir_dsn: str, step: Callable[[str], None]) -> None:
-    results: list = []
-    with connect(memoir_dsn) as waiting, blocked_run(db, memoir_dsn, step) as (_, other_run, _result):
-        waiter = threading.Thread(
-            target=lambda: results.append(code(lambda: waiting.execute("call memoir.run_job('flush')")))
-        )
-        waiter.start()
-        in_pause = "select xact_start from pg_stat_activity where pid = %s and wait_event = 'PgSleep'"
-        transactions: set[datetime] = set()
-        while len(transactions) < 3:  # none of its transactions stays open
-            assert waiter.is_alive() and other_run.is_alive(), results
-            transactions |= {start for (start,) in db.execute(in_pause, [waiting.info.backend_pid])}
-        assert db.execute("select count(*) from _memoir.job_runs where finished_at is null").fetchone() == (1,)
-        step("begin insert into public.did default values; return '{\"own\": 1}'; end")
-    waiter.join(30)
-    assert results == [None] and last_run(db, "flush") == ("done", {"own": 1}, None)
-
-
 def test_run_job_names_the_run_it_waited_for(db: Db, memoir_dsn: str, step: Callable[[str], None]) -> None:
     with blocked_run(db, memoir_dsn, step) as (other, _, _result):
         with pytest.raises(psycopg.Error) as raised:

@@ -88,18 +88,6 @@ def test_a_lease_passes_on(db: psycopg.Connection) -> None:
     assert not complete(db, work, old) and complete(db, work, new)
 
 
-def test_what_was_not_begun_goes_back_as_it_was(db: psycopg.Connection) -> None:
-    user = uuid.uuid4()
-    ask(db, user)
-    [(work, lease, *_)] = claim(db)
-    assert db.execute("select memoir.release_work(%s, %s)", [work, lease]).fetchone() == (True,)
-    assert state(db) == [("ready", 0, None)]
-    [(work, lease, *_)] = claim(db)
-    ask(db, user)  # asked for anew meanwhile: one row goes on
-    assert db.execute("select memoir.release_work(%s, %s)", [work, lease]).fetchone() == (True,)
-    assert state(db) == [("ready", 0, None)]
-
-
 def test_backoff_and_dead_letters(db: psycopg.Connection) -> None:
     poisoned, well = uuid.uuid4(), uuid.uuid4()
     ask(db, poisoned, priority=9)
@@ -128,19 +116,6 @@ def test_backoff_and_dead_letters(db: psycopg.Connection) -> None:
     assert db.execute("select memoir.retry_work(%s)", [work]).fetchone() == (False,)
     assert [row[:2] for row in state(db)] == [("ready", 0), ("leased", 1)]
     assert db.execute("select count(*) from _memoir.audit_log where action = 'retry_work'").fetchone() == (1,)
-
-
-def test_a_server_that_says_when(db: psycopg.Connection) -> None:
-    ask(db, uuid.uuid4())
-    [(work, lease, *_)] = claim(db)
-    assert fail(db, work, lease, "busy", 3600) == "ready"
-    assert db.execute(
-        "select run_after - clock_timestamp() between '59 min' and '61 min' from _memoir.work_items where work_id = %s",
-        [work],
-    ).fetchone() == (True,)
-    db.execute("update _memoir.work_items set run_after = now()")
-    [(work, lease, *_)] = claim(db)
-    assert fail(db, work, lease, "never", final=True) == "dead"
 
 
 def test_many_workers_share_the_work(db: psycopg.Connection, memoir_dsn: str) -> None:

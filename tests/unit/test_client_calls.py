@@ -1,19 +1,16 @@
 """What is sent: named arguments with casts, nothing that was not given, nothing the database would choke on."""
 
-import ast
-import inspect
 import json
 import math
 import re
-import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
 
 import pytest
-from client_calls import GOOD, METHODS, arguments, calls, parameters, sql_type
-from pg_memoir import AsyncMemoir, AsyncSession, Memoir, MemoirError, Session, errors
+from client_calls import METHODS, arguments, calls, parameters, sql_type
+from pg_memoir import AsyncMemoir, Memoir, MemoirError, errors
 from pg_memoir.texts import unescape
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,32 +94,6 @@ def test_what_is_said_of_bad_values(build, error, message):
 
 
 @pytest.mark.parametrize(
-    ("given", "stored"),
-    [
-        ("a\0b", "a\ufffdb"), ("half \ud83d emoji", "half \ufffd emoji"), ("\ude00\ud83d", "\ufffd\ufffd"), ("\udfff", "\ufffd"),
-        ("cut \ud83d\ude00", "cut 😀"), ("a\x01b\x1b[0m", "a\x01b\x1b[0m"), ("\ufdd00000 \ufeff", "\ufdd00000 \ufeff"), ("", ""),
-    ],
-)  # fmt: skip
-def test_text_unstorable_is_replaced(given, stored):
-    """Every argument through which a model's or a tool's text comes in."""
-    for build in (
-        lambda text: calls.remember("a", text).params["content"],
-        lambda text: calls.remember("a", "x", tags=[text], slot_value=text).params["tags"][0],
-        lambda text: calls.correct("a", GOOD["uuid"], text).params["content"],
-        lambda text: calls.recall("a", text).params["query"],
-        lambda text: calls.compile_context("a", "s", text).params["query"],
-        lambda text: calls.persist_turn("a", "s", {"role": "user", "content": text}).params["messages"].obj[0]["content"],
-        lambda text: calls.append("a", "s", [{"content": [{"text": text}]}]).params["messages"].obj[0]["content"][0]["text"],
-        lambda text: calls.call_memory_tool("a", "s", text, {}).params["name"],
-        lambda text: calls.call_memory_tool("a", "s", "x", {"said": text}).params["arguments"].obj["said"],
-        lambda text: next(iter(calls.call_memory_tool("a", "s", "x", {text: 1}).params["arguments"].obj)),
-        lambda text: calls.append_items("a", "s", [{"item": {}, "messages": [text]}]).params["items"].obj[0]["messages"][0],
-        lambda text: calls.put_documents("a", [{"value": 1, "text": text}]).params["documents"].obj[0]["text"],
-    ):  # fmt: skip
-        assert build(given) == stored
-
-
-@pytest.mark.parametrize(
     "value",
     ["a\0b", "\ud83d", "\ud83d\ude00", "\ufdd00000", "\ufdd0NaN", "\ufdd0", {"\0": ["\udfff", {"\ufdd0": 1}]}, [math.inf, -math.inf], 2**70, 1e22, ""],
 )  # fmt: skip
@@ -168,62 +139,6 @@ class Recorder:
 
     def connection(self):
         raise AssertionError("something was sent")
-
-
-def test_sql_is_a_call_with_named_arguments():
-    call = calls.compile_context("ann", "s1", "Why?", budget=1000, query_parts=[{"type": "text", "text": "x"}])
-    assert call.sql == (
-        "select memoir.compile_context(p_user => %(user)s::text, p_session => %(session)s::text, p_query => %(query)s::text, "
-        "p_budget => %(budget)s::int, p_query_embedding => %(query_embedding)s::real[], p_query_parts => %(query_parts)s::jsonb) as result"
-    )
-    assert call.embed == "Why?" and call.params["query_embedding"] is None
-    assert calls.compile_context("ann", "s1", "Why?", query_embedding=[1.0]).embed is None
-    assert calls.compile_anthropic("ann", "s1").params["format"] == "anthropic"
-    memory = GOOD["uuid"]
-    assert (
-        calls.forget("ann", str(memory)).sql
-        == "select memoir.forget(p_user => %(user)s::text, p_memory => %(memory)s::uuid) as result"
-    )
-    assert calls.forget("ann", str(memory)).params["memory"] == memory
-    assert calls.remember("ann", "x", confidence=1).sql.count("=>") == 3
-    assert calls.merge_search().sql == "call memoir.merge_search()"
-    # None is a value where the database has no default.
-    assert calls.set_working_memory("ann", "s1", "k", None).params == {
-        "user": "ann",
-        "session": "s1",
-        "key": "k",
-        "content": None,
-    }
-
-
-def test_both_clients_have_every_call():
-    assert len(METHODS) > 70
-    for name, method in METHODS.items():
-        assert method.__doc__ and method.__doc__.strip(), name
-        for client in (Memoir, AsyncMemoir):
-            assert getattr(client, name) is method and inspect.isroutine(getattr(client, name))
-    for one, other in ((Memoir, AsyncMemoir), (Session, AsyncSession)):
-        public = [{n for n in dir(c) if not n.startswith("_")} for c in (one, other)]
-        assert public[1] - public[0] <= {"open"} and public[0] <= public[1]
-        for name in public[0]:
-            pair = [getattr(c, name) for c in (one, other)]
-            assert [*inspect.signature(pair[0]).parameters] == [*inspect.signature(pair[1]).parameters], name
-    assert list(inspect.signature(Session.compile_context).parameters)[:2] == ["self", "query"]
-    assert (
-        inspect.signature(Memoir.session).parameters.keys() == inspect.signature(Memoir.open_session).parameters.keys()
-    )
-    assert "Annotated" not in str(inspect.signature(Memoir.remember)) and Session.pin.__doc__ == Memoir.pin.__doc__
-
-
-def test_the_client_needs_psycopg_and_nothing_else():
-    imported = set()
-    for path in (ROOT / "client" / "pg_memoir").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import):
-                imported |= {name.name.split(".")[0] for name in node.names}
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                imported.add(node.module.split(".")[0])
-    assert imported - set(sys.stdlib_module_names) == {"psycopg", "psycopg_pool"}
 
 
 def test_values_of_other_libraries():
