@@ -17,7 +17,7 @@ def archive(db: Db) -> dict[str, int]:
     return run_job(db, "archive")
 
 
-def expired(db: Db, user: str, content: str, **more: Any) -> str:
+def expire_memory(db: Db, user: str, content: str, **more: Any) -> str:
     named = "".join(f", {name} => %({name})s" for name in more)
     memory = db.execute(
         f"select memoir.remember(%(user)s, %(content)s, p_actor => 'agent'{named}) ->> 'memory_id'",
@@ -90,7 +90,7 @@ def texts(db: Db, user: str) -> list[str]:
     return [row["content"] for (row,) in db.execute("select memoir.history(%s, 's')", [user])]
 
 
-def told(db: Db, user: str) -> list[str]:
+def list_archive_notes(db: Db, user: str) -> list[str]:
     """What history, session_info and a compile say of what is archived."""
     said: list[str] = []
     db.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
@@ -106,19 +106,19 @@ def test_a_kept_month_comes_back(db: Db, user: str) -> None:
     set_clock(db, "2032-02-01T12:00:00Z")
     say(db, user, "s", "And a heron.")
     written = texts(db, user)
-    assert told(db, user) == []
+    assert list_archive_notes(db, user) == []
     set_clock(db, "2032-03-15T00:00:00Z")
     set_settings(db, archive_destination="keep", archive_requires="nothing")
     assert archive(db)["months"] >= 1 and count_turns(db, user) == (4, 2, 2)
     found = "select content from memoir.recall(%s, 'Who feeds ravens at the lighthouse?')"
     assert texts(db, user) == written[2:] and "ravens" not in str(db.execute(found, [user]).fetchall())
-    says = told(db, user)
+    says = list_archive_notes(db, user)
     assert len(says) == 3 and all("archived" in line or "from_turn" in line for line in says), says
     assert "turns 0 to 1 (2032-01)" in says[0] and "turns 0 to 1 (2032-01)" in says[2], says
 
     part = one(db, "select memoir.part_of(%s)", user)
     assert one(db, "select memoir.restore_month(%s, '2032-01-01')", part) == {"restored": 2, "missing": 0}
-    assert texts(db, user) == written and count_turns(db, user) == (4, 4, 0) and told(db, user) == []
+    assert texts(db, user) == written and count_turns(db, user) == (4, 4, 0) and list_archive_notes(db, user) == []
     assert "ravens" in str(db.execute(found, [user]).fetchall())
     # The job lets it be for as long as was said, then takes it again.
     archive(db)
@@ -192,7 +192,7 @@ def test_open_reader_only_delays_a_detach(memoir_dsn: str, db: Db, user: str) ->
 
 def test_expired_memories_go(db: Db, user: str) -> None:
     set_clock(db, "2034-01-01T00:00:00Z")
-    gone = expired(db, user, "Thinks the xylophone is in Trondheim.")
+    gone = expire_memory(db, user, "Thinks the xylophone is in Trondheim.")
     remember(db, user, "Plays the marimba.")
     set_settings(db, archive_destination="keep", expired_memory_days=20)
     set_clock(db, "2034-01-20T00:00:00Z")
@@ -210,7 +210,7 @@ def test_expired_memories_go(db: Db, user: str) -> None:
 def test_a_client_writes_expired_memories_away(memoir_dsn: str, db: Db, user: str) -> None:
     set_clock(db, "2035-01-01T00:00:00Z")
     say(db, user, "s", "The bassoon is in Coimbra.")
-    gone = expired(db, user, "Seems to have a bassoon in Coimbra.", p_session="s", p_source_turns=[0])
+    gone = expire_memory(db, user, "Seems to have a bassoon in Coimbra.", p_session="s", p_source_turns=[0])
     set_settings(db, archive_destination="client", expired_memory_days=20)
     set_clock(db, "2035-03-01T00:00:00Z")
     with Memoir(memoir_dsn) as memoir:

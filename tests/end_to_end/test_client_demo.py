@@ -46,7 +46,7 @@ def demo(dsn, *arguments):
     return done.stdout
 
 
-def settled(output):
+def strip_times(output):
     """Without what a run has of its own: times, and the first run's embedding."""
     lines = [re.sub(r"compiled in \d+ ms", "", line) for line in output.splitlines()]
     return [line for line in lines if not line.startswith(("stored", "embedded", "nothing", "no embedder"))]
@@ -54,14 +54,14 @@ def settled(output):
 
 def test_demo(memoir_dsn, tmp_path):
     first, second = demo(memoir_dsn), demo(memoir_dsn)
-    assert settled(first) == settled(second)
+    assert strip_times(first) == strip_times(second)
     celadon, order = first.split("ines asks: ")[1:]
     said, why = celadon.split("Why these")
     assert "60 °C per hour from 1100 to 950 °C" in " ".join(said.split()) and "celadon-cracks" in why
     text = " ".join(order.split("Why these")[0].split())
     assert "60 sets of espresso cups, is due on 11 April" in text and "three fingers" in text
     assert "is due on 28 March." not in text  # superseded
-    assert all(len(line) <= 110 for line in settled(first))
+    assert all(len(line) <= 110 for line in strip_times(first))
     with Memoir(memoir_dsn) as memoir:
         assert len(memoir.history("ines", "celadon-cracks")) == 10
         assert len(memoir.recall("ines", "Lindenhof order sets cups due", kinds=["memory"])) == 1
