@@ -8,17 +8,16 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import call, one, run_job, say, set_clock, set_settings, table
-from loops import append, code, read
+from calls import Db, call, one, recalled, remember, run_job, say, set_clock, set_settings, table
 from pg_memoir import Memoir, errors
 from psycopg.types.json import Jsonb
 
 
-def archive(db: psycopg.Connection) -> dict[str, int]:
+def archive(db: Db) -> dict[str, int]:
     return run_job(db, "archive")
 
 
-def expired(db: psycopg.Connection, user: str, content: str, **more: Any) -> str:
+def expire_memory(db: Db, user: str, content: str, **more: Any) -> str:
     named = "".join(f", {name} => %({name})s" for name in more)
     memory = db.execute(
         f"select memoir.remember(%(user)s, %(content)s, p_actor => 'agent'{named}) ->> 'memory_id'",
@@ -30,7 +29,7 @@ def expired(db: psycopg.Connection, user: str, content: str, **more: Any) -> str
     return memory
 
 
-def accounted(db: psycopg.Connection, user: str) -> tuple[int, int, int]:
+def count_turns(db: Db, user: str) -> tuple[int, int, int]:
     """Turns ever written, still there, archived."""
     return db.execute(
         """select (select sum(turn_count) from _memoir.session_counters where user_id = u.user_id), (select count(*) from _memoir.conversation_history where user_id = u.user_id),
@@ -40,14 +39,14 @@ def accounted(db: psycopg.Connection, user: str) -> tuple[int, int, int]:
 
 
 @pytest.fixture(autouse=True)
-def afterwards(db: psycopg.Connection) -> Any:
+def afterwards(db: Db) -> Any:
     set_settings(db, history_days=30)
     yield
     set_settings(db, archive_destination="", archive_requires="compacted", archive_detach="lock", expired_memory_days=0)
     set_clock(db, None)
 
 
-def test_a_month_goes_when_its_sessions_have_ended(db: psycopg.Connection, user: str) -> None:
+def test_a_month_goes_when_its_sessions_have_ended(db: Db, user: str) -> None:
     # Over a month's end: the last second of one and the first of the next, in a leap year.
     set_clock(db, "2028-02-29T23:59:59Z")
     say(db, user, "s", "The Zebrafish project moves to Lisbon in May.", "The budget is 90000 euros.")
@@ -61,15 +60,15 @@ def test_a_month_goes_when_its_sessions_have_ended(db: psycopg.Connection, user:
     set_clock(db, "2028-03-30T23:00:00Z")  # not yet thirty days
     set_settings(db, archive_destination="drop")
     archive(db)  # empty months of the install
-    assert archive(db) == {} and accounted(db, user) == (6, 6, 0)
+    assert archive(db) == {} and count_turns(db, user) == (6, 6, 0)
     set_clock(db, "2028-03-31T01:00:00Z")  # due, but the session still runs
-    assert archive(db) == {"blocked": 1} and accounted(db, user) == (6, 6, 0)
+    assert archive(db) == {"blocked": 1} and count_turns(db, user) == (6, 6, 0)
     assert db.execute(
         "select month, turns, uncompacted, sessions_open from memoir.archive_plan() where turns > 0"
     ).fetchall() == [(date(2028, 2, 1), 4, 4, 1)]
     db.execute("select memoir.close_session(%s, 's')", [user])
     counts = archive(db)
-    assert counts["compacted"] >= 1 and counts["months"] >= 1 and accounted(db, user) == (6, 2, 4)
+    assert counts["compacted"] >= 1 and counts["months"] >= 1 and count_turns(db, user) == (6, 2, 4)
     assert [(row["turn_index"]) for (row,) in db.execute("select memoir.history(%s, 's')", [user])] == [4, 5]
     # What was drawn from it is there, the summary is found, the turns are not.
     assert one(db, "select state from _memoir.memory_store where memory_id = %s", known) == "active"
@@ -84,53 +83,14 @@ def test_a_month_goes_when_its_sessions_have_ended(db: psycopg.Connection, user:
     # A clock set back finds what is left, and writes go on.
     set_clock(db, "2028-02-10T00:00:00Z")
     say(db, user, "t", "Once more in February.")
-    assert accounted(db, user) == (8, 4, 4)
+    assert count_turns(db, user) == (8, 4, 4)
 
 
-def test_policy_may_drop_what_no_summary_stands_for(db: psycopg.Connection, user: str) -> None:
-    set_clock(db, "2029-05-05T00:00:00Z")
-    say(db, user, "s", "Something to lose.")
-    set_clock(db, "2029-09-01T00:00:00Z")
-    set_settings(db, archive_destination="drop", archive_requires="nothing")
-    assert archive(db)["months"] >= 1 and accounted(db, user) == (2, 0, 2)
-    # The session goes on where it stands.
-    say(db, user, "s", "And on we go.")
-    messages = one(db, "select memoir.compile_context(%s, 's', 'Well?')", user)
-    assert [m["content"] for m in messages][:2] == ["And on we go.", "I see."]
-
-
-def test_a_kept_month_is_a_table_of_its_own(db: psycopg.Connection, user: str) -> None:
-    set_clock(db, "2030-01-31T23:59:59Z")
-    say(db, user, "s", "Keep me.")
-    db.execute("select memoir.close_session(%s, 's')", [user])
-    set_clock(db, "2030-12-31T00:00:00Z")
-    set_settings(db, archive_destination="keep")
-    assert archive(db)["months"] >= 1 and accounted(db, user) == (2, 0, 2)
-    leaf = one(
-        db,
-        "select a.leaf from _memoir.archives a join _memoir.archived_turns t using (archive_id) join _memoir.users u using (user_id) where u.external_id = %s",
-        user,
-    )
-    assert (
-        one(
-            db,
-            f"select count(*) from _memoir.archived_{leaf} h join _memoir.users u using (user_id) where u.external_id = %s",
-            user,
-        )
-        == 2
-    )
-    me = one(db, "select user_id from _memoir.users where external_id = %s", user)
-    db.execute("select memoir.erase_user(%s)", [user])
-    assert (
-        one(db, f"select count(*) from _memoir.archived_{leaf} where user_id = %s", me) == 0
-    )  # an erase reaches it there
-
-
-def texts(db: psycopg.Connection, user: str) -> list[str]:
+def texts(db: Db, user: str) -> list[str]:
     return [row["content"] for (row,) in db.execute("select memoir.history(%s, 's')", [user])]
 
 
-def told(db: psycopg.Connection, user: str) -> list[str]:
+def list_archive_notes(db: Db, user: str) -> list[str]:
     """What history, session_info and a compile say of what is archived."""
     said: list[str] = []
     db.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
@@ -140,37 +100,37 @@ def told(db: psycopg.Connection, user: str) -> list[str]:
     return [*said, *(str(r) for r in info.get("archived", [])), *(w for w in compiled if "archived" in w)]
 
 
-def test_a_kept_month_comes_back(db: psycopg.Connection, user: str) -> None:
+def test_a_kept_month_comes_back(db: Db, user: str) -> None:
     set_clock(db, "2032-01-31T12:00:00Z")
     say(db, user, "s", "The lighthouse keeper feeds two ravens.")
     set_clock(db, "2032-02-01T12:00:00Z")
     say(db, user, "s", "And a heron.")
     written = texts(db, user)
-    assert told(db, user) == []
+    assert list_archive_notes(db, user) == []
     set_clock(db, "2032-03-15T00:00:00Z")
     set_settings(db, archive_destination="keep", archive_requires="nothing")
-    assert archive(db)["months"] >= 1 and accounted(db, user) == (4, 2, 2)
+    assert archive(db)["months"] >= 1 and count_turns(db, user) == (4, 2, 2)
     found = "select content from memoir.recall(%s, 'Who feeds ravens at the lighthouse?')"
     assert texts(db, user) == written[2:] and "ravens" not in str(db.execute(found, [user]).fetchall())
-    says = told(db, user)
+    says = list_archive_notes(db, user)
     assert len(says) == 3 and all("archived" in line or "from_turn" in line for line in says), says
     assert "turns 0 to 1 (2032-01)" in says[0] and "turns 0 to 1 (2032-01)" in says[2], says
 
     part = one(db, "select memoir.part_of(%s)", user)
     assert one(db, "select memoir.restore_month(%s, '2032-01-01')", part) == {"restored": 2, "missing": 0}
-    assert texts(db, user) == written and accounted(db, user) == (4, 4, 0) and told(db, user) == []
+    assert texts(db, user) == written and count_turns(db, user) == (4, 4, 0) and list_archive_notes(db, user) == []
     assert "ravens" in str(db.execute(found, [user]).fetchall())
     # The job lets it be for as long as was said, then takes it again.
     archive(db)
-    assert accounted(db, user) == (4, 4, 0)
+    assert count_turns(db, user) == (4, 4, 0)
     set_clock(db, "2032-04-20T00:00:00Z")
     while archive(db).get("months"):
         pass
-    assert accounted(db, user) == (4, 0, 4)
+    assert count_turns(db, user) == (4, 0, 4)
     assert one(db, "select memoir.restore_month(%s, '2031-01-01')", part) == {"restored": 0, "missing": 0}
 
 
-def test_an_exported_month_comes_back_but_for_what_was_erased(db: psycopg.Connection, user: str) -> None:
+def test_an_exported_month_comes_back_but_for_what_was_erased(db: Db, user: str) -> None:
     set_clock(db, "2033-07-07T00:00:00Z")
     say(db, user, "s", *(f"Heron number {n}" for n in range(3)))
     say(db, user, "gone", "A secret heron.")
@@ -188,164 +148,69 @@ def test_an_exported_month_comes_back_but_for_what_was_erased(db: psycopg.Connec
     assert one(db, restore, part, month, None) == {"restored": 0, "missing": 6}
     assert one(db, restore, part, month, Jsonb(file[:3]))["restored"] <= 3  # a part at a time
     assert one(db, restore, part, month, Jsonb(file))["missing"] == 0
-    assert texts(db, user) == written and accounted(db, user) == (6, 6, 0)
+    assert texts(db, user) == written and count_turns(db, user) == (6, 6, 0)
     assert "secret" not in str(db.execute("select content from memoir.recall(%s, 'secret heron')", [user]).fetchall())
     assert one(db, restore, part, month, Jsonb(file)) == {"restored": 0, "missing": 0}  # nothing is there twice
 
 
-def test_a_client_exports_before_the_drop(db: psycopg.Connection, user: str) -> None:
-    set_clock(db, "2031-07-07T00:00:00Z")
-    say(db, user, "s", *(f"Line {n}" for n in range(5)))
-    db.execute("select memoir.close_session(%s, 's')", [user])
-    set_clock(db, "2031-10-10T00:00:00Z")
-    set_settings(db, archive_destination="client")
-    archive(db)
-    assert accounted(db, user) == (10, 10, 0)
-    part = one(db, "select memoir.part_of(%s)", user)
-    month, export = db.execute(
-        "select month, export from memoir.archive_plan() where part = %s and month > '2031-01-01'", [part]
-    ).fetchone()
-    assert (month, export) == (date(2031, 7, 1), "ready")
-    turns, key = [], None
-    while rows := db.execute("select key, turn from memoir.export_month(%s, %s, %s, 3)", [part, month, key]).fetchall():
-        turns += [turn for _, turn in rows if turn["user"] == user]
-        key = rows[-1][0]
-    assert [turn["content"] for turn in turns if turn["role"] == "user"] == [f"Line {n}" for n in range(5)]
-    with pytest.raises(psycopg.Error) as refused:
-        db.execute("select memoir.confirm_export(%s, %s, 9, 'a file')", [part, month])
-    assert refused.value.sqlstate == "PM014"
-    db.execute("select memoir.confirm_export(%s, %s, 10, 'a file')", [part, month])
-    assert archive(db)["months"] >= 1 and accounted(db, user) == (10, 0, 10)
-    assert one(db, "select state || ' ' || destination from _memoir.archives where turns = 10") == "dropped a file"
-
-
-def test_a_reader_in_the_way_only_delays_it(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
-    set_clock(db, "2032-07-07T00:00:00Z")
-    say(db, user, "s", "Wait for me.")
-    db.execute("select memoir.close_session(%s, 's')", [user])
-    set_clock(db, "2032-10-10T00:00:00Z")
-    set_settings(db, archive_destination="drop")
-    with psycopg.connect(memoir_dsn) as reader:
-        reader.execute("select count(*) from _memoir.conversation_history")
-        counts = archive(db)
-        assert counts["locked"] >= 1 and accounted(db, user) == (2, 2, 0)
-    assert archive(db)["months"] >= 1 and accounted(db, user) == (2, 0, 2)
-
-
-def test_nobody_waits_for_a_detach_from_outside(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+def test_open_reader_only_delays_a_detach(memoir_dsn: str, db: Db, user: str) -> None:
+    """A detach from outside waits for the reader, and calls do not wait for it. A detach by the job tries again."""
     set_clock(db, "2036-07-07T00:00:00Z")
     say(db, user, "s", "The kiln in Delft is number 77.")
-    db.execute("select memoir.close_session(%s, 's')", [user])
+    call(db, "close_session", user, "s")
     set_clock(db, "2036-10-10T00:00:00Z")
-    set_settings(db, archive_destination="drop", archive_detach="concurrently")
-    part = one(db, "select memoir.part_of(%s)", user)
+    set_settings(db, archive_destination="drop")
+    part = call(db, "part_of", user)
     with psycopg.connect(memoir_dsn) as reader, psycopg.connect(memoir_dsn, autocommit=True) as sender:
         reader.execute("select count(*) from _memoir.conversation_history")  # stays in its transaction
-        counts = archive(db)
-        assert counts["detaching"] >= 1, counts
-        assert accounted(db, user) == (2, 2, 0)
-        assert "detaching" in [
-            state for (state,) in db.execute("select export from memoir.archive_plan() where month = '2036-07-01'")
-        ]
+        assert archive(db)["locked"] >= 1 and count_turns(db, user) == (2, 2, 0)
+        set_settings(db, archive_detach="concurrently")
+        assert archive(db)["detaching"] >= 1
         asked = [
-            s
-            for (s,) in db.execute(
-                "select statement from memoir.bare_statements() where reason = 'a month is to be archived'"
-            )
+            statement
+            for statement, reason in table(db, "bare_statements", columns="statement, reason")
+            if "archived" in reason
         ]
-        [mine] = [s for s in asked if s.endswith(f"conversation_history_p{part}_y2036m07 concurrently")]
+        [mine] = [statement for statement in asked if statement.endswith(f"history_p{part}_y2036m07 concurrently")]
         waiting = threading.Thread(target=lambda: sender.execute(mine))
         waiting.start()
-        while not one(
-            db,
-            "select exists (select from pg_stat_activity where pid = %s and wait_event_type = 'Lock')",
-            sender.info.backend_pid,
-        ):
+        blocked = "select exists (select from pg_stat_activity where pid = %s and wait_event_type = 'Lock')"
+        while not one(db, blocked, sender.info.backend_pid):
             assert waiting.is_alive()
-        # It waits for the reader; nobody waits for it.
         db.execute("set lock_timeout = '50ms'")
-        assert "number 77" in str(one(db, "select memoir.compile_context(%s, 'other', 'Where is number 77?')", user))
+        assert "number 77" in str(call(db, "compile_context", user, "other", "Where is number 77?"))
         say(db, user, "other", "And on we go.")
         db.execute("reset lock_timeout")
-        set_clock(db, "2036-10-13T00:00:00Z")
-        assert any(
-            "wait to be detached" in problem
-            for (problem,) in db.execute("select problem from memoir.health_problems()")
-        )
-        set_clock(db, "2036-10-10T00:00:00Z")
         reader.commit()
         waiting.join(30)
         assert not waiting.is_alive()
     for statement in asked:
         if statement != mine:
             db.execute(statement)
-    # Between the two runs it is a table that an erase reaches.
-    assert (
-        accounted(db, user) == (4, 2, 0)
-        and one(
-            db,
-            f"select count(*) from _memoir.conversation_history_p{part}_y2036m07 where user_id = (select user_id from _memoir.users where external_id = %s)",
-            user,
-        )
-        == 2
-    )
-    assert archive(db)["months"] >= 1 and accounted(db, user) == (4, 2, 2)
-    assert (
-        db.execute(
-            "select statement from memoir.bare_statements() where reason = 'a month is to be archived'"
-        ).fetchall()
-        == []
-    )
+    assert archive(db)["months"] >= 1 and count_turns(db, user) == (4, 2, 2)
 
 
-def test_expired_memories_go(db: psycopg.Connection, user: str) -> None:
+def test_expired_memories_go(db: Db, user: str) -> None:
     set_clock(db, "2034-01-01T00:00:00Z")
-    gone = expired(db, user, "Thinks the xylophone is in Trondheim.")
-    stays = one(db, "select memoir.remember(%s, 'Plays the marimba.')", user)["memory_id"]
+    gone = expire_memory(db, user, "Thinks the xylophone is in Trondheim.")
+    remember(db, user, "Plays the marimba.")
     set_settings(db, archive_destination="keep", expired_memory_days=20)
     set_clock(db, "2034-01-20T00:00:00Z")
-    archive(db)
-    assert one(db, "select count(*) from _memoir.memory_store where memory_id = %s", gone) == 1  # not yet twenty days
+    assert not archive(db).get("memories")  # not yet twenty days
     set_clock(db, "2034-01-22T00:00:00Z")
     assert archive(db)["memories"] >= 1
-    left = db.execute(
-        "select memory_id::text, state::text from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s",
-        [user],
-    ).fetchall()
-    assert left == [(stays, "active")]
-    kept = one(db, "select memory from _memoir.archived_memories where memory_id = %s", gone)
-    assert kept["content"].startswith("Thinks the xylophone") and [s["state"] for s in kept["states"]] == [
-        "active",
-        "expired",
-    ]
-    for kept in ("memory_stats", "memory_states"):
-        assert one(db, f"select count(*) from _memoir.{kept} where memory_id = %s", gone) == 0
-    assert one(db, "select count(*) from _memoir.search_items where ref_id = %s", gone) == 0
-    assert one(db, "select count(*) from memoir.recall(%s, 'xylophone Trondheim')", user) == 0
-    # Who asks for it by its id can still have it forgotten; the job leaves it be then.
-    done = one(db, "select memoir.forget(%s, %s)", user, gone)
-    assert (
-        done["state"] == "forgotten"
-        and one(db, "select count(*) from _memoir.archived_memories where memory_id = %s", gone) == 0
-    )
-    again = one(db, "select memoir.remember(%s, 'Thinks the xylophone is in Trondheim.', p_actor => 'agent')", user)
-    assert again["outcome"] == "refused_tombstone"
-    assert (
-        not archive(db).get("memories")
-        and one(db, "select state::text from _memoir.memory_store where memory_id = %s", gone) == "forgotten"
-    )
-    gone = expired(db, user, "Thinks the zither is in Tromsø.")
-    set_clock(db, "2034-02-22T00:00:00Z")
-    assert archive(db)["memories"] == 1
-    # An erase reaches it; a memory that others were superseded by stays.
-    db.execute("select memoir.erase_user(%s)", [user])
-    assert one(db, "select count(*) from _memoir.archived_memories where memory_id = %s", gone) == 0
+    assert table(db, "list_memories", user, states=[], columns="content") == [("Plays the marimba.",)]
+    assert recalled(db, user, "xylophone Trondheim") == []
+    # By its id it can still be forgotten, and stays away then.
+    assert call(db, "forget", user, gone)["state"] == "forgotten"
+    again = remember(db, user, "Thinks the xylophone is in Trondheim.", actor="agent")
+    assert again["outcome"] == "refused_tombstone" and not archive(db).get("memories")
 
 
-def test_a_client_writes_expired_memories_away(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+def test_a_client_writes_expired_memories_away(memoir_dsn: str, db: Db, user: str) -> None:
     set_clock(db, "2035-01-01T00:00:00Z")
     say(db, user, "s", "The bassoon is in Coimbra.")
-    gone = expired(db, user, "Seems to have a bassoon in Coimbra.", p_session="s", p_source_turns=[0])
+    gone = expire_memory(db, user, "Seems to have a bassoon in Coimbra.", p_session="s", p_source_turns=[0])
     set_settings(db, archive_destination="client", expired_memory_days=20)
     set_clock(db, "2035-03-01T00:00:00Z")
     with Memoir(memoir_dsn) as memoir:
@@ -380,32 +245,3 @@ def test_a_client_writes_expired_memories_away(memoir_dsn: str, db: psycopg.Conn
                 plan["part"], plan["month"], len(turns), "a file"
             )
         assert waiting and not memoir.confirm_export(0, date(1999, 1, 1), 0, "a file")
-
-
-def test_agent_month_is_archived_and_restored(db: psycopg.Connection, user: str) -> None:
-    set_clock(db, "2034-05-05T12:00:00Z")
-    call(db, "open_session", user, "s", p_context_window=64_000, p_response_tokens=4_000)
-    append(db, user, [{"role": "user", "content": "Read all parts."}])
-    for n in range(14):
-        append(db, user, read(n, f"src/part_{n}.py", code(n, 9_000)))
-        call(db, "context", user, "s")
-    columns = "turn_index, object, fidelity, content"
-    forms = table(db, "window_forms", user, "s", columns=columns)
-    name = next(name for turn, name, _, _ in forms if turn == 2)
-    set_clock(db, "2034-07-20T12:00:00Z")
-    append(db, user, [{"role": "assistant", "content": "All read."}, {"role": "user", "content": "And now?"}])
-    set_settings(db, archive_destination="keep", archive_requires="nothing")
-    while archive(db).get("months"):
-        pass
-    assert accounted(db, user)[2] == 29
-    made = call(db, "context", user, "s")
-    assert "And now?" in str(made["messages"]) and any("archived" in warning for warning in made["warnings"])
-    assert "split_794772" not in call(db, "memory_query", user, "s", "What does split_794772 return?")["text"]
-    with pytest.raises(psycopg.Error) as caught:
-        call(db, "memory_restore", user, "s", name)
-    assert caught.value.sqlstate == "PM004" and "archived" in str(caught.value), caught.value
-
-    part = one(db, "select memoir.part_of(%s)", user)
-    assert one(db, "select memoir.restore_month(%s, '2034-05-01')", part)["restored"] == 29
-    assert call(db, "memory_restore", user, "s", name) == code(0, 9_000), "byte for byte"
-    assert "split_794772" in call(db, "memory_query", user, "s", "What does split_794772 return?")["text"]

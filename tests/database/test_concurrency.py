@@ -71,44 +71,6 @@ def test_writers_of_one_session_neither_lose_nor_mix(memoir_dsn: str, db: psycop
     assert before[0] == 0 and len(set(steps)) == 1 and steps[0] >= 0
 
 
-@pytest.mark.acceptance
-def test_sessions_and_memories_of_a_user_do_not_deadlock(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
-    # Costs make a turn change the user's counters, closing takes both locks, remember decides under the user's.
-    usage = {"model": "gpt-4o", "prompt_tokens": 1000, "completion_tokens": 1000}
-    rounds = 10
-
-    def talker(n: int) -> Job:
-        def run(own: psycopg.Connection) -> None:
-            for r in range(rounds):
-                persist(own, user, f"s{n}", *pair(f"t{n}-{r}"), usage=usage)
-                remember(own, user, f"Learned by talker {n} in round {r}.", session=f"s{n}")
-            own.execute("select memoir.close_session(%s, %s)", [user, f"s{n}"])
-
-        return run
-
-    def rememberer(n: int) -> Job:
-        return lambda own: [
-            remember(own, user, f"Stated by writer {n} as number {r}.")["outcome"] for r in range(2 * rounds)
-        ]
-
-    def maintainer(own: psycopg.Connection) -> None:
-        for _ in range(rounds):
-            own.execute("select _memoir.merge_tail(user_id) from _memoir.users where external_id = %s", [user])
-            own.execute("call memoir.flush_statistics()")
-
-    results = in_parallel(memoir_dsn, *map(talker, range(5)), *map(rememberer, range(3)), maintainer)
-
-    assert results[5:8] == [["stored"] * (2 * rounds)] * 3
-    expected = [f"Learned by talker {n} in round {r}." for n in range(5) for r in range(rounds)]
-    expected += [f"Stated by writer {n} as number {r}." for n in range(3) for r in range(2 * rounds)]
-    assert column(db, user, "content", "memory_store") == sorted(expected)
-    assert [len(history(db, user, f"s{n}")) for n in range(5)] == [2 * rounds] * 5
-    infos = [one(db, "select memoir.session_info(%s, %s)", user, f"s{n}") for n in range(5)]
-    assert column(db, user, "cost_microcents", "user_counters") == [sum(i["cost_microcents"] for i in infos)] > [0]
-    items = column(db, user, "item_no", "search_items")
-    assert len(items) == len(set(items)) == len(expected) + 5 * 2 * rounds
-
-
 @pytest.mark.parametrize("what", ["turn", "memory"])
 def test_parallel_retries_have_one_effect(memoir_dsn: str, db: psycopg.Connection, user: str, what: str) -> None:
     keys, together = [f"k{r}" for r in range(10)], Barrier(2)
@@ -180,52 +142,6 @@ def test_compile_shows_whole_exchanges_only(memoir_dsn: str, db: psycopg.Connect
     look()
     assert sizes == sorted(sizes) and sizes[-1] == writers * rounds + 1
     assert len(set(sizes)) > 2  # it did look meanwhile
-
-
-@pytest.mark.acceptance
-def test_merging_while_writing_loses_no_word(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
-    writers, rounds = 4, 18
-    db.execute("select memoir.set_setting('tail_items_max', '16')")
-
-    def writer(w: int) -> Job:
-        def run(own: psycopg.Connection) -> None:
-            for r in range(rounds):
-                persist(own, user, f"s{w}", f"The code is plant{w}q{r}z.", "Noted.")
-
-        return run
-
-    in_parallel(memoir_dsn, *map(writer, range(writers)), look=lambda: db.execute("call memoir.merge_search()"))
-    db.execute("select memoir.reset_setting('tail_items_max')")
-    assert column(db, user, "next_segment", "user_counters") > [3]
-    # Were the count of the tail wrong, it would be merged never, or all the time.
-    assert column(db, user, "tail_items", "user_counters") == [
-        sum(map(len, column(db, user, "word_counts", "search_tail")))
-    ]
-    for w in range(writers):
-        for r in range(rounds):
-            found = db.execute(
-                "select content, session, turn_index from memoir.recall(%s, %s, p_limit => 1)", [user, f"plant{w}q{r}z"]
-            ).fetchall()
-            assert found == [(f"The code is plant{w}q{r}z.", f"s{w}", 2 * r)]
-
-
-def test_segments_stay_few_and_postings_are_seldom_written_again(db: psycopg.Connection, user: str) -> None:
-    """Merged after every write: by fours, so no more than three segments of each size, and a posting is written once for each size."""
-    written = 0
-    for n in range(64):
-        persist(db, user, "s", f"Item {n} is the plain word.", f"Noted, item {n}.")
-        me = one(db, "select user_id from _memoir.users where external_id = %s", user)
-        db.execute("select _memoir.merge_tail(%s)", [me])
-        (newest,) = db.execute("select max(segment) from _memoir.search_postings where user_id = %s", [me]).fetchone()
-        written += one(
-            db,
-            "select sum(cardinality(postings))::integer from _memoir.search_postings where user_id = %s and segment = %s",
-            me,
-            newest,
-        )
-        assert one(db, "select count(distinct segment) from _memoir.search_postings where user_id = %s", me) <= 10
-    total = one(db, "select sum(cardinality(postings))::integer from _memoir.search_postings where user_id = %s", me)
-    assert total < written <= 4 * total, (written, total)
 
 
 def test_a_merge_changes_no_result(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
 import pytest
-from calls import persist, raises, remembered, use_vectors
+from calls import Db, call, persist, raises, remembered, use_vectors
 from servers import connect
 
 MODEL = "small"
@@ -24,21 +23,19 @@ def db(memoir_dsn: str) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_waiting(db: psycopg.Connection) -> None:
+def nothing_waiting(db: Db) -> None:
     """What a test claims is its own."""
     db.execute("delete from _memoir.work_items")
 
 
-def claim(db: psycopg.Connection, limit: int = 64, model: str = MODEL) -> list[tuple[Any, ...]]:
+def claim(db: Db, limit: int = 64, model: str = MODEL) -> list[tuple[Any, ...]]:
     """(user id, item number, model, text) of each."""
     return db.execute(
         "select user_id, item_no, model, text from memoir.claim_embeddings(%s, %s)", [limit, model]
     ).fetchall()
 
 
-def store(
-    db: psycopg.Connection, items: list[tuple[Any, ...]], vectors: list[list[float]], model: str | None = MODEL
-) -> int:
+def store(db: Db, items: list[tuple[Any, ...]], vectors: list[list[float]], model: str | None = MODEL) -> int:
     users, numbers = [i[0] for i in items], [i[1] for i in items]
     return db.execute(
         "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], %s)",
@@ -46,22 +43,12 @@ def store(
     ).fetchone()[0]
 
 
-def progress(db: psycopg.Connection, model: str = MODEL) -> dict[str, Any]:
+def progress(db: Db, model: str = MODEL) -> dict[str, Any]:
     with db.cursor(row_factory=psycopg.rows.dict_row) as cursor:
         return next(r for r in cursor.execute("select * from memoir.embedding_progress()") if r["model"] == model)
 
 
-def cursor_of(db: psycopg.Connection, user: str, model: str = MODEL) -> tuple[int, int]:
-    """(how far the model's cursor is, the user's last item)"""
-    return db.execute(
-        "select coalesce(e.through_item, 0), c.next_item - 1 from _memoir.users u join _memoir.user_counters c using (user_id) "
-        "left join _memoir.embedding_cursors e on e.user_id = u.user_id and e.model_id = (select model_id from _memoir.embedding_models where name = %s) "
-        "where u.external_id = %s",
-        [model, user],
-    ).fetchone()
-
-
-def vectors_of(db: psycopg.Connection, user: str, model: str = MODEL) -> int:
+def vectors_of(db: Db, user: str, model: str = MODEL) -> int:
     return db.execute(
         "select count(*) from _memoir.embeddings join _memoir.users u using (user_id) join _memoir.embedding_models m using (model_id) "
         "where u.external_id = %s and m.name = %s",
@@ -69,7 +56,7 @@ def vectors_of(db: psycopg.Connection, user: str, model: str = MODEL) -> int:
     ).fetchone()[0]
 
 
-def by_vector(db: psycopg.Connection, user: str, vector: list[float]) -> str | None:
+def by_vector(db: Db, user: str, vector: list[float]) -> str | None:
     """The best match by meaning alone: the query shares no word with anything."""
     found = db.execute(
         "select content, matched_by from memoir.recall(%s, 'qqqq', p_query_embedding => %s::real[], p_limit => 1)",
@@ -78,35 +65,27 @@ def by_vector(db: psycopg.Connection, user: str, vector: list[float]) -> str | N
     return found[0] if found and found[1] == ["vector"] else None
 
 
-def jobs(db: psycopg.Connection, columns: str = "state, attempts") -> list[tuple[Any, ...]]:
+def jobs(db: Db, columns: str = "state, attempts") -> list[tuple[Any, ...]]:
     return db.execute(
         f"select {columns} from _memoir.work_items where dedup_key = (select model_id::text from _memoir.embedding_models where name = %s)",
         [MODEL],
     ).fetchall()
 
 
-def test_claim_store_progress(db: psycopg.Connection, user: str) -> None:
-    before = progress(db)
+def test_vectors_are_claimed_and_stored(db: Db, user: str) -> None:
     remembered(db, user, "keeps a boat")
     remembered(db, user, "avoids nuts")
-    assert (before["status"], progress(db)["users_waiting"]) == ("active", before["users_waiting"] + 1)
+    assert progress(db)["users_waiting"] == 1
     items = claim(db)
-    assert [i[2:] for i in items] == [(MODEL, "doc: keeps a boat"), (MODEL, "doc: avoids nuts")]
+    assert [item[2:] for item in items] == [(MODEL, "doc: keeps a boat"), (MODEL, "doc: avoids nuts")]
     assert by_vector(db, user, BOAT) is None
     assert store(db, items, [BOAT, NUTS]) == 2
-    after = progress(db)
-    assert (after["users"], after["users_waiting"], after["dead_letters"]) == (
-        before["users"] + 1,
-        before["users_waiting"],
-        before["dead_letters"],
-    )
     assert (by_vector(db, user, BOAT), by_vector(db, user, NUTS)) == ("keeps a boat", "avoids nuts")
-    assert cursor_of(db, user) == (items[-1][1],) * 2
     assert claim(db) == [] and store(db, items, [NUTS, BOAT]) == 0  # neither asked nor stored twice
     assert by_vector(db, user, BOAT) == "keeps a boat"
 
 
-def test_the_text_claimed_carries_the_end_of_the_previous_turn(db: psycopg.Connection, user: str) -> None:
+def test_the_text_claimed_carries_the_end_of_the_previous_turn(db: Db, user: str) -> None:
     question = "We looked at the old boats by the pier and then at the new ones. " * 4 + "Which colour do you want?"
     persist(db, user, "s", question, "Blue.")
     persist(db, user, "other", "Another conversation")
@@ -117,17 +96,7 @@ def test_the_text_claimed_carries_the_end_of_the_previous_turn(db: psycopg.Conne
     ]
 
 
-def test_the_cursor_passes_what_needs_no_vector(db: psycopg.Connection, user: str) -> None:
-    remembered(db, user, "the safe opens with a secret", sensitivity="secret")
-    db.execute("select memoir.forget(%s, %s)", [user, remembered(db, user, "soon forgotten")])
-    assert cursor_of(db, user)[0] == 0
-    assert claim(db) == []
-    through, last = cursor_of(db, user)
-    assert through == last > 0
-    assert jobs(db) == []
-
-
-def test_secret_memories_are_never_claimed(db: psycopg.Connection, user: str) -> None:
+def test_secret_memories_are_never_claimed(db: Db, user: str) -> None:
     remembered(db, user, "the safe opens with a secret", sensitivity="secret")
     remembered(db, user, "keeps a boat", sensitivity="private")
     remembered(db, user, "owns a grey cat")
@@ -136,36 +105,22 @@ def test_secret_memories_are_never_claimed(db: psycopg.Connection, user: str) ->
     assert [i[3] for i in items] == ["doc: keeps a boat"]
     store(db, [(i[0], n) for i in items for n in range(1, 10)], [BOAT] * 9)
     assert vectors_of(db, user) == 1
-    assert cursor_of(db, user)[0] == cursor_of(db, user)[1]
 
 
-def test_partial_stores_in_any_order_lose_nothing(db: psycopg.Connection, user: str) -> None:
+def test_partial_stores_in_any_order_lose_nothing(db: Db, user: str) -> None:
     for text in ("keeps a boat", "avoids nuts", "lives in a city"):
         remembered(db, user, text)
     one, two, three = claim(db)
     assert store(db, [three], [CITY]) == 1
-    assert cursor_of(db, user)[0] < one[1] and by_vector(db, user, CITY) == "lives in a city"
+    assert by_vector(db, user, CITY) == "lives in a city"
     assert claim(db) == [one, two]
-    assert store(db, [two], [NUTS]) == 1 and cursor_of(db, user)[0] < one[1]
+    assert store(db, [two], [NUTS]) == 1
     assert store(db, [two, one], [BOAT, BOAT]) == 1
-    assert cursor_of(db, user)[0] == three[1] and claim(db) == []
+    assert claim(db) == []
     assert (by_vector(db, user, NUTS), by_vector(db, user, BOAT)) == ("avoids nuts", "keeps a boat")
 
 
-def test_near_duplicates_merge_when_their_vectors_arrive(db: psycopg.Connection, user: str) -> None:
-    short = remembered(db, user, "keeps a boat")
-    long = remembered(db, user, "keeps a wooden sailing boat at the pier")
-    remembered(db, user, "keeps a boat with Ann")
-    store(db, claim(db), [BOAT, [0.99, 0.14, 0.0, 0.0], [0.99, 0.0, 0.14, 0.0]])
-    rows = db.execute(
-        "select memory_id::text, superseded_by::text from _memoir.memory_store join _memoir.users u using (user_id) "
-        "where u.external_id = %s and state = 'superseded'",
-        [user],
-    ).fetchall()
-    assert rows == [(short, long)]
-
-
-def test_two_workers_claim_the_work_of_different_users(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
+def test_two_workers_claim_the_work_of_different_users(db: Db, memoir_dsn: str, user: str) -> None:
     for name in (user, user + "-2"):
         remembered(db, name, "keeps a boat")
         remembered(db, name, "avoids nuts")
@@ -182,7 +137,7 @@ def test_two_workers_claim_the_work_of_different_users(db: psycopg.Connection, m
         assert claim(second) == mine  # a worker that dies before it commits leaves no lease
 
 
-def test_an_expired_lease_is_claimed_again(db: psycopg.Connection, user: str) -> None:
+def test_an_expired_lease_is_claimed_again(db: Db, user: str) -> None:
     remembered(db, user, "keeps a boat")
     items = claim(db)
     remembered(db, user, "avoids nuts")  # what comes in waits for the batch that is out
@@ -195,56 +150,29 @@ def test_an_expired_lease_is_claimed_again(db: psycopg.Connection, user: str) ->
     assert store(db, items, [NUTS]) == 0 and by_vector(db, user, BOAT) == "keeps a boat"
 
 
-def test_failures_back_off_and_end_as_dead_letters(db: psycopg.Connection, user: str) -> None:
-    remembered(db, user, "keeps a boat")
-    for attempt in range(1, 9):
-        items = claim(db)
-        assert len(items) == 1, attempt
-        db.execute("select memoir.fail_embeddings(%s, %s, %s)", [[items[0][0]], MODEL, f"no luck {attempt}"])
-        assert claim(db) == []  # not yet, or never
-        if attempt < 8:
-            [(state, attempts, wait, error)] = jobs(
-                db, "state, attempts, extract(epoch from run_after - clock_timestamp()), last_error"
-            )
-            assert (state, attempts, error) == ("ready", attempt, f"no luck {attempt}")
-            assert 2**attempt - 2 < wait <= 2 ** (attempt + 1)
-            db.execute("update _memoir.work_items set run_after = clock_timestamp()")
-    assert jobs(db, "state, attempts, last_error") == [("dead", 8, "no luck 8")]
-    assert (progress(db)["dead_letters"], progress(db)["users_waiting"]) == (1, 0)
-
-
-def test_other_dimensions_are_refused(db: psycopg.Connection, user: str) -> None:
+@pytest.mark.parametrize(
+    ("vector", "code"),
+    [(BOAT[:3], "PM030"), ([*BOAT, 0.0], "PM030")]
+    + [([0.5, value, 0.0, 0.0], "PM014") for value in (float("nan"), float("inf"), 70000.0)],
+    ids=["short", "long", "nan", "inf", "large"],
+)
+def test_bad_vectors_are_refused(db: Db, user: str, vector: list[float], code: str) -> None:
     remembered(db, user, "keeps a boat")
     items = claim(db)
-    for vectors in ([BOAT[:3]], [BOAT + [0.0]], [BOAT, BOAT], []):
-        with raises("PM030"):
-            store(db, items, vectors)
-    for vector in (BOAT[:3], BOAT + [0.0], []):
-        with raises("PM030"):
-            remembered(db, user, "avoids nuts", embedding=vector)
-        with raises("PM030"):
-            by_vector(db, user, vector)
-    assert vectors_of(db, user) == 0
+    for refused in (
+        lambda: store(db, items, [vector]),
+        lambda: remembered(db, user, "avoids nuts", embedding=vector),
+        lambda: by_vector(db, user, vector),
+    ):
+        with raises(code):
+            refused()
+    assert store(db, items, [BOAT]) == 1
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 70000.0])
-def test_what_is_no_finite_number_is_refused(db: psycopg.Connection, user: str, value: float) -> None:
-    remembered(db, user, "keeps a boat")
-    remembered(db, user, "avoids nuts")
-    bad = [0.5, value, 0.0, 0.0]
-    with raises("PM014"):
-        store(db, claim(db), [BOAT, bad])
-    with raises("PM014"):
-        remembered(db, user, "lives in a city", embedding=bad)
-    with raises("PM014"):
-        by_vector(db, user, bad)
-    assert vectors_of(db, user) == 0
-
-
-def test_unknown_models_are_refused(db: psycopg.Connection, user: str) -> None:
+def test_unknown_models_are_refused(db: Db, user: str) -> None:
     remembered(db, user, "keeps a boat")
     items = claim(db)
-    for call in (
+    for refused in (
         lambda: claim(db, model="nobody's"),
         lambda: store(db, items, [BOAT], "nobody's"),
         lambda: db.execute("select memoir.fail_embeddings(%s, 'nobody''s', 'x')", [[items[0][0]]]),
@@ -252,7 +180,7 @@ def test_unknown_models_are_refused(db: psycopg.Connection, user: str) -> None:
         lambda: db.execute("select memoir.switch_embedding_model('nobody''s')"),
     ):
         with raises("PM031"):
-            call()
+            refused()
     with raises("PM030"):
         db.execute("select memoir.register_embedding_model(%s, 'none', 5)", [MODEL])
 
@@ -260,9 +188,7 @@ def test_unknown_models_are_refused(db: psycopg.Connection, user: str) -> None:
 @pytest.mark.parametrize(
     ("model", "reason"), [(MODEL, "takes vectors from the client"), ("all-MiniLM-L6-v2", "no embedder")]
 )
-def test_without_an_embedder_context_says_so_and_uses_words(
-    db: psycopg.Connection, user: str, model: str, reason: str
-) -> None:
+def test_without_an_embedder_context_says_so_and_uses_words(db: Db, user: str, model: str, reason: str) -> None:
     remembered(db, user, "The boat is called Vesla", embedding=BOAT)
     persist(db, user, "s", "hello", "hi")
     ask = "select memoir.context(%s, 's', 'What is the boat called?', p_query_embedding => %s::real[])"
@@ -277,57 +203,31 @@ def test_without_an_embedder_context_says_so_and_uses_words(
     assert (given["arms"]["vector"], given["warnings"]) == (True, [])
 
 
-def test_second_model_fills_then_takes_over(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
+def test_second_model_fills_then_takes_over(db: Db, memoir_dsn: str, user: str) -> None:
     boat, nuts = [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]  # three dimensions, other directions
     remembered(db, user, "keeps a boat")
     remembered(db, user, "avoids nuts")
     store(db, claim(db), [BOAT, NUTS])
-    db.execute("delete from _memoir.work_items")
-    db.execute("select memoir.register_embedding_model('next', 'none', 3)")
+    call(db, "register_embedding_model", "next", "none", 3)
     assert progress(db, "next")["status"] == "backfilling" and claim(db, model="next") == []
-    assert db.execute("select memoir.queue_backfill('next')").fetchone()[0] is not None
-    assert db.execute("select memoir.queue_backfill('next')").fetchone()[0] is not None  # twice: still one job a user
-    items = [i for i in claim(db, 1000, "next") if i[3] in ("keeps a boat", "avoids nuts")]
-    mine = [
-        i
-        for i in items
-        if i[0] == db.execute("select user_id from _memoir.users where external_id = %s", [user]).fetchone()[0]
+    for _ in range(2):  # asked for twice: still one job a user
+        assert call(db, "queue_backfill", "next") is not None
+    items = claim(db, 1000, "next")
+    vectors = [
+        boat if item[3] == "keeps a boat" else nuts if item[3] == "avoids nuts" else [1.0, 0.0, 0.0] for item in items
     ]
-    assert [i[2:] for i in mine] == [("next", "keeps a boat"), ("next", "avoids nuts")]
-    assert store(db, mine, [boat, nuts], "next") == 2
-    assert (vectors_of(db, user), vectors_of(db, user, "next")) == (2, 2)
+    assert store(db, items, vectors, "next") == len(items)
     assert by_vector(db, user, BOAT) == "keeps a boat"  # the first still answers
-
     with psycopg.connect(memoir_dsn) as admin:
-        assert by_vector(admin, user, NUTS) == "avoids nuts"
         admin.execute("select memoir.switch_embedding_model('next')")
         assert by_vector(admin, user, nuts) == "avoids nuts"
-        assert by_vector(db, user, NUTS) == "avoids nuts"  # nobody else sees it before it is committed
+        assert by_vector(db, user, NUTS) == "avoids nuts"  # others see it once it is committed
     assert (by_vector(db, user, boat), by_vector(db, user, nuts)) == ("keeps a boat", "avoids nuts")
     with raises("PM030"):
         by_vector(db, user, BOAT)
     assert (progress(db)["status"], progress(db, "next")["status"]) == ("retired", "active")
-
-    assert db.execute("select memoir.drop_retired_embeddings(1)").fetchone() == (1,)  # bounded
-    db.execute("select memoir.drop_retired_embeddings()")
-    assert (vectors_of(db, user), vectors_of(db, user, "next")) == (0, 2)
+    assert call(db, "drop_retired_embeddings", 1) == 1  # bounded
+    call(db, "drop_retired_embeddings")
     assert by_vector(db, user, boat) == "keeps a boat"
-    db.execute("select memoir.register_embedding_model(%s, 'none', 4)", [MODEL])  # it may come back, from the beginning
-    assert cursor_of(db, user)[0] == 0 and progress(db)["status"] == "backfilling"
-    db.execute("select memoir.switch_embedding_model(%s)", [MODEL])
-
-
-def test_two_admins_switching_at_once_both_succeed(db: psycopg.Connection, memoir_dsn: str) -> None:
-    db.execute("select memoir.register_embedding_model('other', 'none', 3)")
-    with (
-        psycopg.connect(memoir_dsn) as first,
-        psycopg.connect(memoir_dsn, autocommit=True) as second,
-        ThreadPoolExecutor(1) as pool,
-    ):
-        first.execute("select memoir.switch_embedding_model('other')")
-        waiting = pool.submit(second.execute, "select memoir.switch_embedding_model(%s)", [MODEL])
-        while not db.execute("select pg_blocking_pids(%s) <> '{}'", [second.info.backend_pid]).fetchone()[0]:
-            assert not waiting.done()
-        first.commit()
-        waiting.result(timeout=30)
-    assert db.execute("select name from _memoir.embedding_models where status = 'active'").fetchall() == [(MODEL,)]
+    use_vectors(db, 4, MODEL, document_prefix="doc: ")  # it may come back, from the beginning
+    assert by_vector(db, user, BOAT) is None

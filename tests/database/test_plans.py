@@ -10,7 +10,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import persist, remembered
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
 from servers import apply, connect, database, roles
@@ -173,7 +172,7 @@ def watch(dsn: str, query: str, jit: str = "off") -> Seen:
     return seen
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", MEASURED)
 def test_no_statement_is_compiled(crowded: str, name: str) -> None:
     """With jit = on, PostgreSQL's default, compiling takes longer than any statement of ours."""
     seen = watch(crowded, CALLS[name], jit="on")
@@ -297,24 +296,3 @@ def test_the_modulus_costs_a_compile_nothing(server_dsn: str) -> None:
     }
     for name, (_, pages) in costs[2].items():
         assert abs(pages - costs[8][name][1]) <= pages * 0.05, (name, costs)
-
-
-# What few users have, each in a table of its own.
-SELDOM = ("turn_pins", "session_objects", "memory_store_working", "recall_exclusions")
-READ = "select coalesce(sum(seq_scan + idx_scan), 0) from pg_stat_xact_user_tables where relname like %s"
-
-
-def test_what_a_user_never_used_is_not_looked_for(db: psycopg.Connection, user: str) -> None:
-    def seldom_read() -> dict[str, bool]:
-        with db.transaction():
-            db.execute("select memoir.compile_context(%s, 's', 'Where is the doctor in Bergen?')", [user])
-            return {name: db.execute(READ, [f"{name}\\_p%"]).fetchone()[0] > 0 for name in SELDOM}
-
-    for n in range(6):
-        persist(db, user, "s", sentence(2 * n), sentence(2 * n + 1))
-    memory = remembered(db, user, "The doctor is in Bergen.")
-    assert seldom_read() == dict.fromkeys(SELDOM, False)
-    db.execute("select memoir.pin_turns(%s, 's', 0, 1)", [user])
-    db.execute("select memoir.pin(%s, 's', %s)", [user, memory])
-    db.execute("select memoir.set_working_memory(%s, 's', 'now', 'Asking for a doctor')", [user])
-    assert seldom_read() == dict.fromkeys(SELDOM, True) | {"recall_exclusions": False}

@@ -73,16 +73,6 @@ def test_claim_complete(db: psycopg.Connection) -> None:
     assert state(db) == []
 
 
-def test_the_same_work_is_done_by_one(db: psycopg.Connection) -> None:
-    user = uuid.uuid4()
-    ask(db, user)
-    [(work, lease, *_)] = claim(db)
-    ask(db, user)  # asked for again while it is out
-    assert claim(db) == []
-    assert complete(db, work, lease)
-    assert [c[2] for c in claim(db)] == [user]
-
-
 def test_a_lease_passes_on(db: psycopg.Connection) -> None:
     ask(db, uuid.uuid4())
     [(work, old, *_)] = claim(db)
@@ -96,18 +86,6 @@ def test_a_lease_passes_on(db: psycopg.Connection) -> None:
         False,
     )
     assert not complete(db, work, old) and complete(db, work, new)
-
-
-def test_what_was_not_begun_goes_back_as_it_was(db: psycopg.Connection) -> None:
-    user = uuid.uuid4()
-    ask(db, user)
-    [(work, lease, *_)] = claim(db)
-    assert db.execute("select memoir.release_work(%s, %s)", [work, lease]).fetchone() == (True,)
-    assert state(db) == [("ready", 0, None)]
-    [(work, lease, *_)] = claim(db)
-    ask(db, user)  # asked for anew meanwhile: one row goes on
-    assert db.execute("select memoir.release_work(%s, %s)", [work, lease]).fetchone() == (True,)
-    assert state(db) == [("ready", 0, None)]
 
 
 def test_backoff_and_dead_letters(db: psycopg.Connection) -> None:
@@ -138,49 +116,6 @@ def test_backoff_and_dead_letters(db: psycopg.Connection) -> None:
     assert db.execute("select memoir.retry_work(%s)", [work]).fetchone() == (False,)
     assert [row[:2] for row in state(db)] == [("ready", 0), ("leased", 1)]
     assert db.execute("select count(*) from _memoir.audit_log where action = 'retry_work'").fetchone() == (1,)
-
-
-def test_a_server_that_says_when(db: psycopg.Connection) -> None:
-    ask(db, uuid.uuid4())
-    [(work, lease, *_)] = claim(db)
-    assert fail(db, work, lease, "busy", 3600) == "ready"
-    assert db.execute(
-        "select run_after - clock_timestamp() between '59 min' and '61 min' from _memoir.work_items where work_id = %s",
-        [work],
-    ).fetchone() == (True,)
-    db.execute("update _memoir.work_items set run_after = now()")
-    [(work, lease, *_)] = claim(db)
-    assert fail(db, work, lease, "never", final=True) == "dead"
-
-
-def test_leases_that_run_out_end_too(db: psycopg.Connection) -> None:
-    ask(db, uuid.uuid4())
-    for _ in range(8):
-        [(work, *_)] = claim(db)
-        db.execute(
-            "update _memoir.work_items set leased_until = clock_timestamp() - interval '1 s' where work_id = %s", [work]
-        )
-    assert claim(db) == [] and state(db) == [("dead", 8, "leases ran out")]
-
-
-def test_giving_back_beside_a_writer(db: psycopg.Connection, memoir_dsn: str) -> None:
-    """A writer has asked for the same work and has not committed: giving back waits, then both are one row."""
-    user = uuid.uuid4()
-    ask(db, user)
-    [(work, lease, *_)] = claim(db)
-    with psycopg.connect(memoir_dsn) as writer, connect(memoir_dsn) as worker:
-        ask(writer, user)
-        result: list = []
-        thread = threading.Thread(target=lambda: result.append(fail(worker, work, lease, "no")))
-        thread.start()
-        while not db.execute(
-            "select 1 from pg_stat_activity where pid = %s and wait_event_type = 'Lock'", [worker.info.backend_pid]
-        ).fetchone():
-            assert thread.is_alive()
-        writer.commit()
-        thread.join(30)
-        assert result == ["ready"]
-    assert state(db) == [("ready", 1, "no")]
 
 
 def test_many_workers_share_the_work(db: psycopg.Connection, memoir_dsn: str) -> None:

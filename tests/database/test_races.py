@@ -4,34 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
-from calls import history
+from calls import Db, call, history, persist, remember, remembered, set_settings, table
 from psycopg.types.json import Jsonb
 
-CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 SAY = "select memoir.persist_turn(%s, %s, %s)"
 
 
 def pair(tag: str) -> Jsonb:
     return Jsonb([{"role": "user", "content": f"question {tag}"}, {"role": "assistant", "content": f"answer {tag}"}])
-
-
-def steps(tag: str) -> Jsonb:
-    """An exchange of four messages that must be seen together or not at all."""
-    return Jsonb(
-        [
-            {"role": "user", "content": f"q {tag}"},
-            {"role": "assistant", "content": None, "tool_calls": [CALL | {"id": tag}]},
-            {"role": "tool", "tool_call_id": tag, "content": f"r {tag}"},
-            {"role": "assistant", "content": f"a {tag}"},
-        ]
-    )
 
 
 def together(dsn: str, *works: Callable[[psycopg.Connection], Any]) -> list[Any]:
@@ -50,7 +38,7 @@ def together(dsn: str, *works: Callable[[psycopg.Connection], Any]) -> list[Any]
 
 
 @pytest.mark.acceptance
-def test_equal_memories_arrive_once(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+def test_equal_memories_arrive_once(memoir_dsn: str, db: Db, user: str) -> None:
     results = together(
         memoir_dsn,
         *[
@@ -76,70 +64,79 @@ def test_equal_memories_arrive_once(memoir_dsn: str, db: psycopg.Connection, use
             for w in range(4)
         ],
     )
-    assert db.execute(
-        "select count(*) filter (where state = 'active'), count(*) from _memoir.memory_store join _memoir.users using (user_id) "
-        "where external_id = %s and slot = 'city'",
-        [user],
-    ).fetchone() == (1, 20)
+    rows = table(db, "list_memories", user, states=[], columns="slot, state::text", limit=1000)
+    states = [state for slot, state in rows if slot == "city"]
+    assert (states.count("active"), len(states)) == (1, 20)
 
 
 @pytest.mark.acceptance
-def test_corrections_race_cleanly(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
-    """Correct, retract, forget, lift, validate and restate one slot's value from all sides: no deadlock, at most one active value."""
-    db.execute(SAY, [user, "s", pair("0")])
-    first = db.execute(
-        "select memoir.remember(%s, 'Lives in 0.', p_slot => 'city', p_slot_value => '0')", [user]
-    ).fetchone()[0]["memory_id"]
+def test_corrections_race_cleanly(memoir_dsn: str, db: Db, user: str) -> None:
+    """Correct, retract, lift, validate and restate one slot's value from all sides: no deadlock, at most one active value."""
+    first = remembered(db, user, "Lives in 0.", slot="city", slot_value="0")
 
-    def attempt(c: psycopg.Connection, statement: str, *values: Any) -> None:
+    def attempt(c: Db, function: str, *values: Any, **named: Any) -> None:
         try:
-            c.execute(statement, values)
+            call(c, function, user, *values, **named)
         except psycopg.Error as error:
             assert error.sqlstate in ("PM004", "PM040", "PM014"), error
 
-    def works(number: int) -> Callable[[psycopg.Connection], Any]:
-        def work(c: psycopg.Connection) -> None:
-            for n in range(12):
-                value = f"{number}.{n}"
-                attempt(
-                    c, "select memoir.correct(%s, %s, %s, p_slot_value => %s)", user, first, f"Lives in {value}.", value
-                )
-                attempt(
-                    c,
-                    "select memoir.remember(%s, %s, p_slot => 'city', p_slot_value => %s)",
-                    user,
-                    f"Home is {value}.",
-                    f"h{value}",
-                )
-                attempt(c, "select memoir.validate(%s, %s)", user, first)
-                ids = [
-                    i
-                    for (i,) in c.execute(
-                        "select memory_id from memoir.memory_history(%s, %s) order by random() limit 2", [user, first]
-                    )
-                ]
-                attempt(c, "select memoir.lift_tombstone(%s, %s)", user, ids[0])
-                if n % 5 == number:
-                    attempt(c, "select memoir.retract(%s, %s)", user, ids[-1])
-                attempt(c, "select memoir.pin(%s, 's', %s)", user, ids[-1])
+    def change(number: int, c: Db) -> None:
+        for n in range(12):
+            value = f"{number}.{n}"
+            attempt(c, "correct", first, f"Lives in {value}.", slot_value=value)
+            attempt(c, "remember", f"Home is {value}.", slot="city", slot_value=f"h{value}")
+            attempt(c, "validate", first)
+            ids = [i for (i,) in table(c, "memory_history", user, first, columns="memory_id")]
+            attempt(c, "lift_tombstone", ids[n % len(ids)])
+            if n % 5 == number:
+                attempt(c, "retract", ids[-1])
 
-        return work
-
-    together(memoir_dsn, *[works(n) for n in range(4)])
-    active = db.execute(
-        "select slot_value from _memoir.memory_store join _memoir.users using (user_id) where external_id = %s and slot = 'city' and state = 'active'",
-        [user],
-    ).fetchall()
-    assert len(active) <= 1, active
-    # Every state a memory is in is the last of its states.
-    assert db.execute(
-        """select count(*) from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s and m.state is distinct from
-        (select s.state from _memoir.memory_states s where s.user_id = m.user_id and s.memory_id = m.memory_id order by s.seq desc limit 1)""",
-        [user],
-    ).fetchone() == (0,)
+    together(memoir_dsn, *[partial(change, n) for n in range(4)])
+    states = table(db, "list_memories", user, states=["active"], columns="slot_value")
+    assert len(states) <= 1, states
 
 
-def test_opening_closing_and_branching_race_cleanly(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+@pytest.mark.acceptance
+def test_writers_and_jobs_race_cleanly(memoir_dsn: str, db: Db, user: str) -> None:
+    """Turns, memories, forgetting, closing, compiles, merging and flushing of two users at once: no deadlock, no other error."""
+    users = [f"{user}-{n}" for n in range(2)]
+    set_settings(db, tail_items_max=16)
+
+    def write(worker: int, c: Db) -> None:
+        for n in range(25):
+            usage = {"model": "gpt-4o", "prompt_tokens": 9000}
+            persist(c, users[n % 2], f"s{n % 3}", f"question {worker}.{n}", "answer", usage=usage)
+
+    def learn(c: Db) -> None:
+        for n in range(25):
+            done = remember(c, users[n % 2], f"Fact {n}", slot=f"slot{n % 3}", slot_value=str(n))
+            if n % 7 == 0 and done["memory_id"]:
+                call(c, "forget", users[n % 2], done["memory_id"])
+
+    def close(worker: int, c: Db) -> None:
+        for n in range(15):
+            persist(c, users[n % 2], f"b{worker}.{n}", "question", "answer")
+            call(c, "close_session", users[n % 2], f"b{worker}.{n}")
+            call(c, "compile_context", users[n % 2], f"s{n % 3}", "What about fact 3?")
+
+    def maintain(c: Db) -> None:
+        for _ in range(15):
+            c.execute("call memoir.merge_search()")
+            c.execute("call memoir.flush_statistics()")
+
+    together(
+        memoir_dsn, partial(write, 1), partial(write, 2), learn, learn, partial(close, 1), partial(close, 2), maintain
+    )
+    call(db, "reset_setting", "tail_items_max")
+    turns = {name: sum(len(history(db, name, f"s{n}")) for n in range(3)) for name in users}
+    assert turns == {users[0]: 52, users[1]: 48}
+    for name in users:
+        for n in range(3):
+            said = [turn["turn_index"] for turn in history(db, name, f"s{n}")]
+            assert said == list(range(len(said)))
+
+
+def test_opening_closing_and_branching_race_cleanly(memoir_dsn: str, db: Db, user: str) -> None:
     def opened(number: int) -> Callable[[psycopg.Connection], Any]:
         return lambda c: c.execute(
             "select memoir.open_session(%s, 's', p_metadata => %s)", [user, Jsonb({f"k{number}": number})]
@@ -179,181 +176,10 @@ def test_opening_closing_and_branching_race_cleanly(memoir_dsn: str, db: psycopg
     assert len(history(db, user, "s")) == 2 + 2 * (first + second) == closed_at  # no turn after the close
 
 
-class Stop:
-    """Set by the first of several workers that ends."""
-
-    def __init__(self, seconds: float) -> None:
-        self.end = time.monotonic() + seconds
-        self.flag = False
-
-    def __bool__(self) -> bool:
-        return self.flag or time.monotonic() > self.end
-
-
-def until(stop: Stop, work: Callable[[int], Any]) -> int:
-    number = 0
-    try:
-        while not stop:
-            work(number)
-            number += 1
-    except BaseException:
-        stop.flag = True
-        raise
-    return number
-
-
-@pytest.fixture
-def little_model(db: psycopg.Connection) -> Iterator[str]:
-    """A model of four dimensions is active for one test."""
-    db.execute("select memoir.register_embedding_model('little', 'none', 4)")
-    db.execute("select memoir.switch_embedding_model('little')")
-    yield "little"
-    db.execute("select memoir.register_embedding_model('all-MiniLM-L6-v2', 'embedder', 384)")
-    db.execute("select memoir.switch_embedding_model('all-MiniLM-L6-v2')")
-
-
-def embed_once(c: psycopg.Connection, limit: int = 20) -> int:
-    claims = c.execute("select user_id, item_no, text from memoir.claim_embeddings(%s, 'little')", [limit]).fetchall()
-    if claims:
-        vectors = [[1.0, len(text) % 7 / 1, len(text) % 5 / 1, len(text) % 3 / 1] for _, _, text in claims]
-        c.execute(
-            "select memoir.store_embeddings(%s, %s, %s::real[], 'little')",
-            [[u for u, _, _ in claims], [i for _, i, _ in claims], vectors],
-        )
-    return len(claims)
-
-
-@pytest.mark.acceptance
-def test_all_that_writes_runs_beside_all_else(
-    memoir_dsn: str, db: psycopg.Connection, user: str, little_model: str
-) -> None:
-    """Writers, memories, forgetting, closing, compiles, workers, merging, flushing of a few users at once: no deadlock, no other error."""
-    users = [f"{user}-{n}" for n in range(3)]
-    for name in users:
-        db.execute(SAY, [name, "base", pair("0")])
-    db.execute("select memoir.set_setting('tail_items_max', '16')")
-    stop = Stop(4)
-
-    def write(c: psycopg.Connection) -> int:
-        return until(
-            stop,
-            lambda n: c.execute(
-                'select memoir.persist_turn(%s, %s, %s, p_usage => \'{"model": "gpt-4o", "prompt_tokens": 9000}\', p_key => %s)',
-                [users[n % 3], f"s{n % 4}", steps(f"t{n}"), f"{threading.get_ident()}-{n}"],
-            ),
-        )
-
-    def remember(c: psycopg.Connection) -> int:
-        def one(n: int) -> None:
-            name = users[n % 3]
-            memory = c.execute(
-                "select memoir.remember(%s, %s, p_slot => %s, p_slot_value => %s, p_session => %s, p_embedding => %s::real[])",
-                [
-                    name,
-                    f"Fact {n % 11} of {n % 4}",
-                    f"slot{n % 3}",
-                    str(n % 5),
-                    [None, "base"][n % 2],
-                    [1.0, n % 2 / 1, n % 3 / 1, 0.5],
-                ],
-            ).fetchone()[0]
-            if n % 7 == 0 and memory["memory_id"]:
-                c.execute("select memoir.forget(%s, %s)", [name, memory["memory_id"]])
-
-        return until(stop, one)
-
-    def sessions(c: psycopg.Connection) -> int:
-        def one(n: int) -> None:
-            name = users[n % 3]
-            c.execute("select memoir.branch_session(%s, 'base', %s)", [name, f"b{n}"])
-            c.execute("select memoir.remember(%s, %s, p_session => %s)", [name, f"Local {n}", f"b{n}"])
-            c.execute("select memoir.close_session(%s, %s)", [name, f"b{n}"])
-            c.execute("select memoir.set_user_settings(%s, '{\"profile_tokens\": 500}')", [name])
-
-        return until(stop, one)
-
-    def compile_(c: psycopg.Connection) -> int:
-        return until(
-            stop,
-            lambda n: c.execute(
-                "select memoir.compile_context(%s, %s, 'What about fact 3?', p_query_embedding => '{1,1,1,0}')",
-                [users[n % 3], f"s{n % 4}"],
-            ),
-        )
-
-    def embed(c: psycopg.Connection) -> int:
-        return until(stop, lambda n: embed_once(c))
-
-    def maintain(c: psycopg.Connection) -> int:
-        def one(n: int) -> None:
-            c.execute("call memoir.merge_search()")
-            c.execute("call memoir.flush_statistics()")
-            c.execute("select memoir.queue_backfill('little')")
-            c.execute("select memoir.drop_retired_embeddings(100)")
-
-        return until(stop, one)
-
-    done = together(
-        memoir_dsn, write, write, remember, remember, sessions, compile_, compile_, embed, embed, maintain, maintain
-    )
-    assert all(done), done
-    db.execute("select memoir.reset_setting('tail_items_max')")
-    for name in users:
-        for (session,) in db.execute(
-            """select s.external_id from _memoir.sessions s join _memoir.users u using (user_id)
-            where u.external_id = %s and s.external_id ~ '^s'""",
-            [name],
-        ).fetchall():
-            assert [m["turn_index"] for m in history(db, name, session)] == list(range(len(history(db, name, session))))
-    # Nobody's work was forgotten: what is left in the queue gives every item its vector.
-    while embed_once(db, 500):
-        pass
-    assert db.execute(
-        """select count(*) from _memoir.search_items i join _memoir.users u using (user_id) where u.external_id = any (%s) and embeddable and not dead
-        and not exists (select from _memoir.embeddings e join _memoir.embedding_models m using (model_id) where m.name = 'little' and e.user_id = i.user_id and e.item_no = i.item_no)""",
-        [users],
-    ).fetchone() == (0,)
-    # And the counters say what is there.
-    assert db.execute(
-        """select count(*) from _memoir.user_counters c join _memoir.users u using (user_id) where u.external_id = any (%s) and (
-        c.items <> (select count(*) from _memoir.search_items i where i.user_id = c.user_id)
-        or c.tail_items <> (select count(n) from _memoir.search_tail t, unnest(t.word_counts) n where t.user_id = c.user_id))""",
-        [users],
-    ).fetchone() == (0,)
-
-
-@pytest.mark.acceptance
-def test_a_new_month_under_way(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
-    """The first writes of a month nobody prepared, from all sides at once, some with costs (the user's lock is taken early then)."""
-    names = [f"{user}-{n}" for n in range(4)]
-    for name in names:
-        db.execute(SAY, [name, "s", pair("0")])
-        db.execute("select memoir.compile_context(%s, 's', 'q')", [name])
-    db.execute("select memoir.set_clock('2031-07-01T00:00:01Z')")
-    try:
-        usage = Jsonb({"model": "gpt-4o", "prompt_tokens": 9000})
-        together(
-            memoir_dsn,
-            *[
-                lambda c, n=n, u=u: [
-                    c.execute("select memoir.persist_turn(%s, %s, %s, p_usage => %s)", [n, "s", pair(str(k)), u])
-                    for k in range(3)
-                ]
-                for n in names
-                for u in (None, usage)
-            ],
-            lambda c: c.execute("call memoir.flush_statistics()"),
-            lambda c: [c.execute("select memoir.capture_call(%s, 's', 'x')", [n]) for n in names],
-        )
-    finally:
-        db.execute("select memoir.set_clock(null)")
-    assert all(len(history(db, name, "s")) == 14 for name in names)
-
-
 # One at a time, in the order that once went wrong -----------------------------------------------------------------------
 
 
-def waits_for(db: psycopg.Connection, holder: psycopg.Connection) -> None:
+def waits_for(db: Db, holder: psycopg.Connection) -> None:
     """Returns when some connection waits for a lock of `holder`."""
     end = time.monotonic() + 30
     while not db.execute(
@@ -363,9 +189,7 @@ def waits_for(db: psycopg.Connection, holder: psycopg.Connection) -> None:
         time.sleep(0.01)
 
 
-def test_work_of_an_open_transaction_is_not_lost(
-    memoir_dsn: str, db: psycopg.Connection, user: str, little_model: str
-) -> None:
+def test_work_of_an_open_transaction_is_not_lost(memoir_dsn: str, db: Db, user: str, little_vectors: None) -> None:
     """A worker that looks meanwhile sees a job with nothing to do: it must not take it away from the writer who counts on it."""
     db.execute(
         "select memoir.remember(%s, 'Likes tea.', p_embedding => '{1,0,0,0}')", [user]
@@ -378,31 +202,7 @@ def test_work_of_an_open_transaction_is_not_lost(
     ]
 
 
-def test_a_claim_waits_for_nobody(memoir_dsn: str, db: psycopg.Connection, user: str, little_model: str) -> None:
-    """Neither for writers nor for another worker that stores: it would hold up, through its jobs, writers of all users."""
-    talking, stored = user, user + "-2"
-    db.execute("delete from _memoir.work_items")
-    for name in (talking, stored):
-        db.execute("select memoir.remember(%s, 'Likes hiking.', p_embedding => '{1,0,0,0}')", [name])
-    db.execute(
-        "update _memoir.work_items j set state = 'leased', leased_until = now() - interval '1 minute' from _memoir.users u where u.user_id = j.user_id and u.external_id = %s",
-        [talking],
-    )
-    with (
-        psycopg.connect(memoir_dsn) as writer,
-        psycopg.connect(memoir_dsn, options="-c lock_timeout=1s", autocommit=True) as worker,
-    ):
-        writer.execute(SAY, [talking, "s", pair("x")])
-        writer.execute(
-            "select memoir.store_embeddings(array[u.user_id], array[i.item_no], '{1,0,0,0}', 'little') from _memoir.users u join _memoir.search_items i using (user_id) "
-            "where u.external_id = %s",
-            [stored],
-        )
-        assert worker.execute("select text from memoir.claim_embeddings(10000, 'little')").fetchall() == []
-    assert len(db.execute("select text from memoir.claim_embeddings(10000, 'little')").fetchall()) == 2
-
-
-def test_a_session_closes_between_turns(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+def test_a_session_closes_between_turns(memoir_dsn: str, db: Db, user: str) -> None:
     """Not while one is being written, not even one without a word to index."""
     db.execute(SAY, [user, "s", pair("0")])
     with (
@@ -414,50 +214,7 @@ def test_a_session_closes_between_turns(memoir_dsn: str, db: psycopg.Connection,
             closer.execute("select memoir.close_session(%s, 's')", [user])
 
 
-def test_the_second_opener_changes_what_the_first_opened(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
-    db.execute(SAY, [user, "other", pair("0")])
-    with psycopg.connect(memoir_dsn) as first, ThreadPoolExecutor(1) as pool:
-        opened = first.execute(
-            "select memoir.open_session(%s, 's', p_task => 'knowledge', p_metadata => '{\"a\": 1}')", [user]
-        ).fetchone()
-        second = pool.submit(
-            lambda: together(
-                memoir_dsn,
-                lambda c: c.execute(
-                    "select memoir.open_session(%s, 's', p_model => 'gpt-4', p_metadata => '{\"b\": 2}')", [user]
-                ).fetchone(),
-            )
-        )
-        waits_for(db, first)
-        first.commit()
-        assert second.result() == [opened]
-    info = db.execute("select memoir.session_info(%s, 's')", [user]).fetchone()[0]
-    assert (info["task"], info["model"], info["metadata"]) == ("knowledge", "gpt-4", {"a": 1, "b": 2})
-
-
-def test_statistics_of_a_busy_user_wait_their_turn(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
-    """Flushing changes counters of memories, and so do writers under the user's lock: it leaves a user alone who is being written for."""
-    busy, idle = user, user + "-2"
-    for name in (busy, idle):
-        db.execute("select memoir.remember(%s, 'Likes hiking.')", [name])
-        db.execute("select memoir.compile_context(%s, 's', 'hiking')", [name])
-    left = """select u.external_id from _memoir.compile_buffer join _memoir.users u using (user_id) where u.external_id = any (%s)"""
-    with (
-        psycopg.connect(memoir_dsn) as writer,
-        psycopg.connect(memoir_dsn, options="-c lock_timeout=1s", autocommit=True) as flusher,
-    ):
-        writer.execute("select memoir.remember(%s, 'likes hiking.')", [busy])
-        flusher.execute("call memoir.flush_statistics()")
-        assert db.execute(left, [[busy, idle]]).fetchall() == [(busy,)]
-    db.execute("call memoir.flush_statistics()")
-    assert db.execute(left, [[busy, idle]]).fetchall() == []
-    assert db.execute(
-        "select array_agg(access_count) from _memoir.memory_stats join _memoir.users u using (user_id) where u.external_id = any (%s)",
-        [[busy, idle]],
-    ).fetchone() == ([1, 1],)
-
-
-def test_partitions_are_made_before_the_users_lock(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+def test_partitions_are_made_before_the_users_lock(memoir_dsn: str, db: Db, user: str) -> None:
     """Who makes a month's partitions may need the user's lock next: whoever holds that must not wait for partitions."""
     for session in ("a", "b"):
         db.execute(SAY, [user, session, pair("0")])
@@ -483,7 +240,7 @@ def test_partitions_are_made_before_the_users_lock(memoir_dsn: str, db: psycopg.
         db.execute("select memoir.set_clock(null)")
 
 
-def test_a_failed_writer_leaves_the_way_free(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+def test_a_failed_writer_leaves_the_way_free(memoir_dsn: str, db: Db, user: str) -> None:
     """One that dies with its transaction open, having locked the session and the user."""
     db.execute(SAY, [user, "s", pair("0")])
     with closing(psycopg.connect(memoir_dsn)) as dead:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import psycopg
 import pytest
@@ -104,50 +103,3 @@ def test_what_is_hidden_is_not_found(filled: psycopg.Connection) -> None:
     best = nearest(filled, "large", vector, 0)
     again = nearest(filled, "large", vector, 0, hidden=best[:50])
     assert not set(best[:50]) & set(again) and set(best[50:]) <= set(again)
-
-
-def scans(db: psycopg.Connection, call: str, values: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
-    """Pages a call touches, and how its statements read vectors."""
-    import json
-
-    plans: list[dict[str, Any]] = []
-
-    def walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        yield node
-        for child in node.get("Plans", []):
-            yield from walk(child)
-
-    def note(notice: psycopg.errors.Diagnostic) -> None:
-        text = notice.message_primary or ""
-        if "plan:" in text:
-            plans.extend(walk(json.loads(text[text.index("{") :])["Plan"]))
-
-    db.execute("load 'auto_explain'")
-    for name, value in {
-        "log_min_duration": "0",
-        "log_nested_statements": "on",
-        "log_analyze": "on",
-        "log_buffers": "on",
-        "log_timing": "off",
-        "log_format": "json",
-        "log_level": "notice",
-    }.items():
-        db.execute(f"set auto_explain.{name} = '{value}'")
-    db.add_notice_handler(note)
-    db.execute(call, values)
-    db.execute("set auto_explain.log_min_duration = -1")
-    db.remove_notice_handler(note)
-    reads = [node for node in plans if node.get("Index Name", node.get("Relation Name", "")).startswith("embeddings_p")]
-    return sum(node["Shared Hit Blocks"] + node["Shared Read Blocks"] for node in reads), reads
-
-
-def test_signs_come_from_the_index_alone(filled: psycopg.Connection) -> None:
-    [vector] = queries(filled, 1)
-    values = {"user": "large", "vector": vector, "items": None, "hidden": [], "wanted": WANTED}
-    every, _ = scans(filled, NEAREST, values | {"exact": 1_000_000})
-    by_signs, reads = scans(filled, NEAREST, values | {"exact": 0})
-    only = [node for node in reads if node["Node Type"] == "Index Only Scan"]
-    assert len(only) == 1 and only[0]["Heap Fetches"] == 0 and only[0]["Actual Rows"] == ITEMS["large"]
-    # 8,000 signs take some 100 pages, the vectors themselves nearly 1,000. What is compared costs a few pages each.
-    assert only[0]["Shared Hit Blocks"] + only[0]["Shared Read Blocks"] < ITEMS["large"] / 40
-    assert every > ITEMS["large"] / 10 and by_signs < every + 4 * 4 * WANTED

@@ -2,7 +2,6 @@
 of one's own, in every format it names, with a question of one's own."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -47,7 +46,7 @@ def demo(dsn, *arguments):
     return done.stdout
 
 
-def settled(output):
+def strip_times(output):
     """Without what a run has of its own: times, and the first run's embedding."""
     lines = [re.sub(r"compiled in \d+ ms", "", line) for line in output.splitlines()]
     return [line for line in lines if not line.startswith(("stored", "embedded", "nothing", "no embedder"))]
@@ -55,14 +54,14 @@ def settled(output):
 
 def test_demo(memoir_dsn, tmp_path):
     first, second = demo(memoir_dsn), demo(memoir_dsn)
-    assert settled(first) == settled(second)
+    assert strip_times(first) == strip_times(second)
     celadon, order = first.split("ines asks: ")[1:]
     said, why = celadon.split("Why these")
     assert "60 °C per hour from 1100 to 950 °C" in " ".join(said.split()) and "celadon-cracks" in why
     text = " ".join(order.split("Why these")[0].split())
     assert "60 sets of espresso cups, is due on 11 April" in text and "three fingers" in text
     assert "is due on 28 March." not in text  # superseded
-    assert all(len(line) <= 110 for line in settled(first))
+    assert all(len(line) <= 110 for line in strip_times(first))
     with Memoir(memoir_dsn) as memoir:
         assert len(memoir.history("ines", "celadon-cracks")) == 10
         assert len(memoir.recall("ines", "Lindenhof order sets cups due", kinds=["memory"])) == 1
@@ -90,31 +89,6 @@ def test_every_format_with_and_without_a_question(memoir_dsn, tmp_path, name):
     assert "asks: Where do we keep the key?" in printed and "blue pot" in printed.split("The list to send")[1]
 
 
-@pytest.mark.acceptance
-def test_make_hands_the_question_over_as_it_is(memoir_dsn, tmp_path):
-    own = tmp_path / "my chats.jsonl"
-    own.write_text(FORMATS["openai.jsonl"])
-    question = 'Which "pot" hides it, at $5 or `less`; isn\'t it blue?'
-    make = ["make", "-s", "-o", "up", "demo", "ENV=:", f"PYTHON={sys.executable}"]
-    environment = {**os.environ, "PG_MEMOIR_DSN": memoir_dsn}
-    for given in ([f"ASK={question}", f"DATA={own}"], [f"DATA={own}"], []):
-        done = subprocess.run([*make, *given], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        if len(given) == 2:
-            assert f"asks: {question}" in " ".join(done.stdout.split())
-        assert ("spare key" in done.stdout) == bool(given)
-
-
 def test_the_sample_answers_a_question_of_ones_own(memoir_dsn):
     printed = demo(memoir_dsn, "--ask", "Which cooling fixed the celadon mugs?")
     assert printed.count("asks:") == 1 and "60 °C per hour" in " ".join(printed.split())
-
-
-def test_demo_asks_for_what_it_needs(memoir_dsn, tmp_path):
-    silent = tmp_path / "silent.jsonl"
-    silent.write_text('[{"role": "assistant", "content": "Hi"}]')
-    for arguments in ([str(silent)], [str(tmp_path / "none.json"), "--ask", "x"]):
-        done = subprocess.run(
-            [sys.executable, str(DEMO), "--dsn", memoir_dsn, *arguments], capture_output=True, text=True
-        )
-        assert done.returncode == 1 and done.stderr.startswith("demo: ")

@@ -4,8 +4,6 @@ import asyncio
 import inspect
 import subprocess
 import sys
-import threading
-import time
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -14,11 +12,9 @@ import pytest
 from client_calls import AT, GOOD, METHODS, arguments, calls, types_sent
 from pg_memoir import AsyncMemoir, Memoir, MemoirError, errors
 from pg_memoir.call import Call
-from psycopg_pool import ConnectionPool
 from stubs.chat_completions import fake_vector
 
 USER, MODEL = {"role": "user", "content": "Where do I live?"}, {"role": "assistant", "content": "In Oslo."}
-CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
 class Blocking:
@@ -84,93 +80,6 @@ def test_how_the_model_is_called_comes_back(memoir, user):
         memoir.open_session(user, "hot", temperature=2.5)
 
 
-def test_context_and_explain(memoir, user):
-    memoir.persist_turn(user, "old", [USER, MODEL])
-    memoir.persist_turn(
-        user,
-        "old",
-        [{"role": "user", "content": "My cat is called Ximena."}, {"role": "assistant", "content": "Noted."}],
-    )
-    session = memoir.session(user, "new")
-    compiled = session.context("What is my cat called?")
-    assert compiled["messages"] == session.compile_context("What is my cat called?")
-    assert "Ximena" in compiled["messages"][-1]["content"]
-    assert 0 < compiled["tokens"] <= compiled["budget"] and compiled["prefix_hash"]
-    items = session.explain("What is my cat called?")
-    found = [item for item in items if "Ximena" in (item.content or "")]
-    assert (
-        found
-        and found[0].included
-        and found[0].session == "old"
-        and found[0].turn_index == 2
-        and found[0].words_rank == 1
-    )
-    request = session.compile_anthropic("What is my cat called?")
-    assert set(request) <= {"system", "messages"} and request["messages"][-1]["role"] == "user"
-    assert session.context("What is my cat called?", format="anthropic")["format"] == "anthropic"
-
-
-def test_an_agent_loop(memoir, user):
-    session = memoir.session(user, "s1")
-    session.append([USER])
-    assert session.compile_context()[-1]["role"] == "user"
-    session.append({"role": "assistant", "content": None, "tool_calls": [CALL]})  # one message need not stand in a list
-    session.append([{"role": "tool", "tool_call_id": "c1", "content": "Oslo"}])
-    assert [m["role"] for m in session.compile_context()] == ["user", "assistant", "tool"]
-    session.append([MODEL])
-    with pytest.raises(errors.NothingToContinueError):
-        session.compile_context()
-    with pytest.raises(errors.ToolCallMismatchError):
-        session.persist_turn([USER, {"role": "assistant", "content": None, "tool_calls": [CALL | {"id": "c2"}]}])
-
-
-def test_memories(memoir, user):
-    at = datetime(2024, 5, 1, tzinfo=UTC)
-    stored = memoir.remember(
-        user, "Lives in Oslo, not Bergen.", type="fact", tags=["home"], confidence=0.9, embedding=fake_vector("Lives in Oslo"),
-        valid_from=at, metadata={"from": "form"}, created_at=at,
-    )  # fmt: skip
-    assert stored["outcome"] == "stored"
-    assert memoir.remember(user, "Lives in Oslo, not Bergen.")["outcome"] == "duplicate"
-    [hit] = memoir.recall(user, "Oslo", tags=["home"], kinds=["memory"])
-    assert (hit.rank, hit.kind, str(hit.id), hit.type, hit.tags) == (1, "memory", stored["memory_id"], "fact", ["home"])
-    assert "words" in hit.matched_by and hit.words_score > 0
-    [match] = memoir.match_memories(user, fake_vector("Lives in Oslo"))
-    assert match.id == hit.id and match.similarity > 0.99
-    assert memoir.recall(user, "Oslo", before=at, kinds=["memory"]) == []
-    memoir.forget(user, hit.id, reason="moved")
-    assert memoir.recall(user, "Oslo", kinds=["memory"]) == []
-    with pytest.raises(errors.DimensionMismatchError):
-        memoir.match_memories(user, [1.0, 0.0])
-
-
-def test_idempotency(memoir, user):
-    first = memoir.persist_turn(user, "s1", [USER, MODEL], key="k")
-    assert memoir.persist_turn(user, "s1", [USER, MODEL], key="k") == first
-    with pytest.raises(errors.KeyReusedError):
-        memoir.persist_turn(user, "s1", [MODEL], key="k")
-    assert len(memoir.history(user, "s1")) == 2
-
-
-def test_captured_calls_come_back_byte_for_byte(memoir, user):
-    request, response, events = b'{ "b":1,"a":2}\xff\x00', b"", [b"data: 1\n\n", b"data: [DONE]\n\n"]
-    call = memoir.session(user, "s1").capture_call(
-        request,
-        response=response,
-        events=events,
-        provider="openai",
-        model="gpt-4o",
-        status=200,
-        latency_ms=5,
-        request_headers={"a": "b"},
-    )
-    parts = memoir.read_call(user, call)
-    assert [p.body for p in parts if p.kind == "request"] == [request]
-    assert [p.body for p in parts if p.kind not in ("request", "response")] == events
-    with pytest.raises(errors.UnknownMemoryError):
-        memoir.read_call(user, UUID(int=0))
-
-
 def test_refusals_say_what_and_why(memoir, user):
     with pytest.raises(errors.BudgetTooSmallError) as caught:
         memoir.compile_context(user, "s1", "word " * 500, budget=100)
@@ -184,26 +93,6 @@ def test_refusals_say_what_and_why(memoir, user):
         memoir.set_setting("no_such", 1)
     with pytest.raises(psycopg.errors.UndefinedFunction):
         memoir.run(Call("x", "select memoir.no_such_function()", {}, list))
-
-
-def test_any_text_survives(memoir, user):
-    text = (
-        "".join(chr(c) for c in (1, 9, 0x85, 0x2028, 0x202E, 0xFFFE, 0xFFFF, 0x10FFFF, 0x1F9A9))
-        + "שלום 日本 \"quoted\" \\u0000 'x' %s {}"
-    )
-    memoir.persist_turn(user, "s1", [{"role": "user", "content": text}, MODEL])
-    assert memoir.history(user, "s1")[0]["content"] == text
-    assert memoir.count_tokens(text) > 0
-
-
-def test_settings_and_models(memoir, user):
-    assert {"key", "value", "description"} <= set(memoir.list_settings()[0])
-    memoir.register_model("test-model", "openai", 1000, 100, message_overhead=5)
-    session = memoir.session(user, "s1", model="test-model")
-    assert session.context("Hi")["budget"] <= 1000
-    assert isinstance(memoir.embedding_progress(), list)
-    memoir.flush_statistics()
-    memoir.merge_search()
 
 
 def test_queries_are_embedded_here_when_an_embedder_is_given(memoir_dsn):
@@ -232,36 +121,6 @@ async def _async_embedders(dsn):
         async with AsyncMemoir(dsn, embed=function) as memoir:
             hits = await memoir.recall("embed", "bicycle blue")
             assert hits[0].vector_score > 0.5
-
-
-def test_nothing_depends_on_the_connection(memoir_dsn):
-    """What PgBouncer in transaction mode needs: no prepared statements, no transaction left open, nothing SET."""
-    with ConnectionPool(
-        memoir_dsn, min_size=1, max_size=1, open=True, kwargs={"autocommit": True, "prepare_threshold": None}
-    ) as pool:
-        memoir = Memoir(pool)
-        for _ in range(12):
-            memoir.compile_context("pool", "s1", "Hi")
-        memoir.close()  # the pool was given, so it stays open
-        with pool.connection() as connection:
-            assert connection.execute("select count(*) from pg_prepared_statements").fetchone() == (0,)
-            assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
-            # Set for the session by somebody: nothing of ours may.
-            changed = connection.execute(
-                "select name from pg_settings where source = 'session' and name <> 'application_name'"
-            ).fetchall()
-            assert changed == []
-
-
-def test_tasks_may_race_for_the_first_call(memoir_dsn):
-    async def run():
-        memoir = AsyncMemoir(memoir_dsn, max_size=4)
-        try:
-            return await asyncio.gather(*(memoir.persist_turn("race", f"s{n}", [USER, MODEL]) for n in range(8)))
-        finally:
-            await memoir.close()
-
-    assert len(asyncio.run(run())) == 8
 
 
 def test_no_server_is_said_with_the_reason(tmp_path):
@@ -296,24 +155,6 @@ NO_METHOD = {
     "max_tokens": "a bound that SQL needs",
     "version": "asked by installs",
 }
-
-
-def test_how_full_the_pool_is(memoir_dsn):
-    with Memoir(memoir_dsn, min_size=1, max_size=2) as memoir:
-        memoir.count_tokens("one")
-        idle = memoir.pool_load()
-        assert 1 <= idle.size == idle.idle <= idle.max_size == 2 and idle.waiting == 0
-        with memoir._pool.connection(), memoir._pool.connection():
-            waiting = threading.Thread(target=memoir.count_tokens, args=("one",))
-            waiting.start()
-            deadline = time.monotonic() + 10
-            while not memoir.pool_load().waiting:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            full = memoir.pool_load()
-            assert (full.size, full.idle, full.waiting) == (2, 0, 1)
-        waiting.join(10)
-        assert memoir.pool_load().waiting == 0 and memoir.pool_load().waited_ms > 0
 
 
 def test_calls_fit_the_database(memoir_dsn):
@@ -398,30 +239,3 @@ def test_what_is_not_closed_closes_at_exit(memoir_dsn, kind):
         [sys.executable, "-W", "error", "-c", FORGETFUL, kind, memoir_dsn], capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "closed\n", "")
-
-
-def test_a_forgotten_async_client_closes_with_its_task(memoir_dsn):
-    async def run():
-        memoir = AsyncMemoir(memoir_dsn)
-        await memoir.count_tokens("x")
-        pool = memoir._pool
-        del memoir
-        while not pool.closed:
-            await asyncio.sleep(0.01)
-
-    asyncio.run(asyncio.wait_for(run(), 30))
-
-
-def test_a_fork_leaves_its_parents_connections_alone(memoir_dsn):
-    code = (
-        "import os, sys\nfrom pg_memoir import Memoir\nmemoir = Memoir(sys.argv[1], max_size=1)\nmemoir.count_tokens('x')\n"
-        "child = os.fork()\nif not child: sys.exit()\nos.waitpid(child, 0)\n"
-        "with memoir._pool.connection() as connection: connection.execute('select 1')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, memoir_dsn],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )  # Python warns of forks beside threads from 3.12 on
-    assert (done.returncode, done.stderr) == (0, "")

@@ -155,14 +155,6 @@ def test_an_application_that_sends_all_its_messages(door, user, stream):
     ]  # fmt: skip
 
 
-def test_wrap_with_newest_message_only(door, user):
-    with door.stub_type(Answer(text="Noted."), Answer(text="Done.")) as stub:
-        door.ask(door.client(stub, user=user, session="s"), [said("Call me Vesper.")])
-        door.ask(door.client(stub, user=user, session="s"), [said("Who am I?")])
-        assert "Call me Vesper." in sent(stub.requests[1])
-    assert [role for role, _ in door.history(user)] == ["user", "assistant"] * 2
-
-
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_tools_of_the_application(door, user, stream):
     with door.stub_type(Answer(tool_calls=[("c1", "weather", {})]), Answer(text="Rain.")) as stub:
@@ -171,20 +163,6 @@ def test_tools_of_the_application(door, user, stream):
         assert door.ask(client, asked, stream, tools=[door.tool]) == ("", ["c1"])
         assert door.ask(client, asked + door.result("c1", "rain"), stream, tools=[door.tool]) == ("Rain.", [])
     assert [role for role, _ in door.history(user)] == ["user", "assistant", "tool", "assistant"]
-
-
-def test_a_tool_s_text_that_can_t_be_stored(door, user):
-    with door.stub_type(Answer(tool_calls=[("c1", "weather", {})]), Answer(text="Rain."), Answer(text="Yes.")) as stub:
-        client = door.client(stub, user=user, session="s", strict=True)
-        messages = [said("How is the weather?")]
-        door.ask(client, messages, False, tools=[door.tool])
-        messages += door.result("c1", "rain\0 half \ud83d emoji")
-        assert door.ask(client, messages, False, tools=[door.tool]) == ("Rain.", [])
-        messages += [{"role": "assistant", "content": "Rain."}, said("Is it\0 sure?")]
-        assert door.ask(client, messages, False, tools=[door.tool]) == ("Yes.", [])
-    history = door.history(user)
-    assert [role for role, _ in history] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
-    assert (history[2][1], history[4][1]) == ("rain\ufffd half \ufffd emoji", "Is it\ufffd sure?")
 
 
 def test_two_clients_in_one_session(door, user):
@@ -263,15 +241,6 @@ def test_a_stream_that_is_left_is_stored_as_far_as_it_came(door, user):
                     next(stream)
     (_, question), (role, answer) = door.history(user)
     assert question == "Count." and role == "assistant" and answer and "One two three four five six".startswith(answer)
-
-
-def test_options_keep_it_and_wrong_clients_are_named(door, user):
-    with door.stub_type(Answer(text="Yes.")) as stub:
-        door.ask(door.client(stub, user=user, session="s").with_options(timeout=5), [said("Hello, it is me.")])
-        assert len(door.history(user)) == 2
-        for client in (object(), anthropic.Anthropic(api_key="k") if door.runner else openai.AsyncOpenAI(api_key="k")):
-            with pytest.raises(errors.InvalidArgumentError, match="^client is an? "):
-                door.memoir.wrap(client, user=user)
 
 
 def test_the_streaming_helper_of_anthropic(memoir_dsn, user):

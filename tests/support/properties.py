@@ -1,4 +1,4 @@
-"""Builds generated worlds, compiles them and checks every answer with the validator. Used by test_properties.py and soak.py."""
+"""Builds generated worlds, compiles them and checks every answer with the validator."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import json
 import math
 import random
 import struct
-import time
 import uuid
-import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import psycopg
-from generators import CALL, DIMENSION, Call, Case, World, vector, world
+from generators import SESSION, World, worlds
+from hypothesis import HealthCheck, given, seed, settings
 from psycopg.types.json import Jsonb
+from servers import connect
 from validator import Expected, Message, tokens_of, validate
 
 # Registered models by name: tokens of overhead per message, provider, window less response reserve.
@@ -32,47 +32,31 @@ CASTS = {
     "p_embedding": "::real[]",
     "p_as_of": "::timestamptz",
     "p_valid_at": "::timestamptz",
-    "p_valid_from": "::timestamptz",
 }
 
 
-@dataclass
-class Failure:
-    """A case that broke a promise, with what is needed to see it again."""
+def check_worlds(dsn: str, start: int, examples: int, cases: int) -> Counter[str]:
+    """Checks `cases` compiles on each of `examples` worlds of a seed; returns how many gave a list or were refused.
 
-    seed: str
-    case: int
-    violations: list[str]
-    world: World
+    Hypothesis makes a failing world smaller and prints it.
+    """
+    seen: Counter[str] = Counter()
+    checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+    with connect(dsn) as connection:
 
-    def __str__(self) -> str:
-        shown = "\n".join(f"  {violation[:400]}" for violation in self.violations[:5])
-        calls = "\n".join(f"    {call.function}({_shorten(call.arguments)})" for call in self.world.calls[:30])
-        asked = _shorten(self.world.cases[self.case].arguments)
-        return f"world {self.seed!r} case {self.case}:\n{shown}\n  made smaller:\n{calls}\n    compile({asked})"
+        @seed(start)
+        @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=checks)
+        @given(worlds(cases))
+        def check(made: World) -> None:
+            built = Built(connection, made)
+            assert not built.refusals
+            for number, case in enumerate(made.cases):
+                violations, refused = built.check(case, is_twice=number % 4 == 0)
+                seen.update(["cases", refused or "lists"])
+                assert not violations, (case, violations[:5])
 
-
-@dataclass
-class Tally:
-    """What a run saw."""
-
-    cases: int = 0
-    lists: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
-    failures: list[Failure] = field(default_factory=list)
-    seconds: float = 0.0
-
-    def add(self, other: Tally) -> None:
-        self.cases += other.cases
-        self.lists += other.lists
-        self.refused += other.refused
-        self.failures += other.failures
-        self.seconds += other.seconds
-
-
-def _shorten(value: Any) -> str:
-    shown = json.dumps(value, ensure_ascii=True, default=str)
-    return shown if len(shown) < 600 else f"{shown[:500]} ... ({len(shown)} characters)"
+        check()
+    return seen
 
 
 # --- Counting ----------------------------------------------------------------------------------------------------------
@@ -153,33 +137,22 @@ class Built:
     """A world's state in the database, under a user of its own, and the checks of one compile on it."""
 
     def __init__(self, connection: psycopg.Connection, made: World) -> None:
-        self.connection, self.made = connection, made
+        self.connection, self.made, self.model = connection, made, made.model
         self.user = f"w-{uuid.uuid4().hex[:16]}"
-        self.rng = random.Random(made.seed + " build")
-        self.model = self.rng.choice(("default", "default", "gpt-4", "claude-sonnet"))
         connection.execute("select memoir.open_session(%s, 'model', %s)", (self.user, self.model))
         self.refusals: list[str] = []
         self.tokens = {name: Tokens(connection, name) for name in MODELS}
         self.histories: dict[str, list[Message]] = {}
-        for call in made.calls:
-            self._call(call)
+        for function, arguments in made.calls:
+            listed, values = _named(arguments)
+            try:
+                connection.execute(f"select memoir.{function}(p_user => %s, {listed})", (self.user, *values))
+            except psycopg.Error as error:
+                self.refusals.append(f"{function}: {error.sqlstate} {error.diag.message_primary}")
         if made.embed:
-            self._embed()
+            self._embed(random.Random(made.embed))
 
-    def _call(self, call: Call) -> None:
-        given = dict(call.arguments)
-        if call.function == "open_session" and given["p_session"] == CALL:
-            given["p_model"] = self.model
-        names, values = zip(*given.items(), strict=True)
-        listed = ", ".join(f"{name} => %s{CASTS.get(name, '')}" for name in names)
-        try:
-            self.connection.execute(
-                f"select memoir.{call.function}(p_user => %s, {listed})", (self.user, *map(_adapted, values))
-            )
-        except psycopg.Error as error:
-            self.refusals.append(f"{call.function}: {error.sqlstate} {error.diag.message_primary}")
-
-    def _embed(self) -> None:
+    def _embed(self, rng: random.Random) -> None:
         """Vectors for some of what waits for one, as a worker would store them."""
         claimed = self.connection.execute("select * from memoir.claim_embeddings(200)").fetchall()
         if claimed:
@@ -188,7 +161,7 @@ class Built:
                 (
                     [row[0] for row in claimed],
                     [row[1] for row in claimed],
-                    [vector(self.rng) for _ in claimed],
+                    [[rng.gauss(0, 1) for _ in range(384)] for _ in claimed],
                     claimed[0][2],
                 ),
             )
@@ -203,12 +176,11 @@ class Built:
             self.histories[session] = [row[0] for row in rows]
         return self.histories[session]
 
-    def check(self, case: Case) -> tuple[list[str], str | None]:
-        """(violations, SQLSTATE of the refusal or None) of one compile."""
-        session = case.arguments["p_session"]
-        names, values = zip(*case.arguments.items(), strict=True)
-        listed = ", ".join(f"{name} => %s{CASTS.get(name, '')}" for name in names)
-        arguments = (self.user, *map(_adapted, values))
+    def check(self, case: dict[str, Any], is_twice: bool) -> tuple[list[str], str | None]:
+        """(violations, SQLSTATE of the refusal or None) of one compile, made twice or once."""
+        session = case["p_session"]
+        listed, values = _named(case)
+        arguments = (self.user, *values)
         expected = self._expected(case, session)
         try:
             with self.connection.transaction():
@@ -218,7 +190,7 @@ class Built:
                     f"select memoir.context(p_user => %s, {listed})", arguments
                 ).fetchone()[0]
                 again = context["messages"]
-                if is_compiled_twice(case):
+                if is_twice:
                     again = self.connection.execute(
                         f"select memoir.compile_context(p_user => %s, {listed})", arguments
                     ).fetchone()[0]
@@ -233,7 +205,7 @@ class Built:
             violations.append(f"budget: context says {context['budget']}, expected {expected.budget}")
         if context["tokens"] > context["budget"]:
             violations.append(f"budget: context says {context['tokens']} tokens for a budget of {context['budget']}")
-        limit = case.arguments.get("p_memory_budget")
+        limit = case.get("p_memory_budget")
         # An open exchange keeps the recall it was started with, whatever the budget was then.
         if limit is not None and expected.query is not None and context["recall_tokens"] > limit:
             violations.append(f"recall: {context['recall_tokens']} tokens where p_memory_budget is {limit}")
@@ -252,10 +224,10 @@ class Built:
         return {"hidden": frozenset(hidden), "excerpts": frozenset(excerpts), "recalled": context["recall_tokens"] > 0}
 
     def _model_of(self, session: str) -> str:
-        return self.model if session in (CALL, "branch") and self.made.has("open_session", CALL) else "default"
+        return self.model if session in (SESSION, "branch") and self.made.has("open_session", SESSION) else "default"
 
-    def _expected(self, case: Case, session: str) -> Expected:
-        given = case.arguments
+    def _expected(self, case: dict[str, Any], session: str) -> Expected:
+        given = case
         overhead, provider, room = MODELS[self._model_of(session)]
         budget = given.get("p_budget")
         tools = given.get("p_tools")
@@ -316,12 +288,14 @@ class Built:
         return found
 
 
-def is_compiled_twice(case: Case) -> bool:
-    """A quarter of the cases, the same ones in every run and when a world is made smaller."""
-    return zlib.crc32(json.dumps(case.arguments, sort_keys=True, default=str).encode()) % 4 == 0
+def _named(arguments: dict[str, Any]) -> tuple[str, list[Any]]:
+    """Named arguments of a call and their values."""
+    return ", ".join(f"{name} => %s{CASTS.get(name, '')}" for name in arguments), [
+        _adapt(value) for value in arguments.values()
+    ]
 
 
-def _adapted(value: Any) -> Any:
+def _adapt(value: Any) -> Any:
     if isinstance(value, dict) or (isinstance(value, list) and value and isinstance(value[0], dict)):
         return Jsonb(value)
     return value
@@ -339,16 +313,16 @@ def _as_counted(message: Message) -> Message:
     """Arguments that are no object count as the costlier format sends them, wrapped into one (docs/explain/tokens.md)."""
 
     def wrapped(call: Message) -> Message:
-        given = call["function"]["arguments"]
+        arguments = call["function"]["arguments"]
         try:
-            is_object = not isinstance(given, str) or isinstance(json.loads(given), dict)
+            is_object = not isinstance(arguments, str) or isinstance(json.loads(arguments), dict)
         except ValueError:
             is_object = False
         return (
             call
             if is_object
             else call
-            | {"function": call["function"] | {"arguments": json.dumps({"arguments": given}, ensure_ascii=False)}}
+            | {"function": call["function"] | {"arguments": json.dumps({"arguments": arguments}, ensure_ascii=False)}}
         )
 
     return (
@@ -365,65 +339,3 @@ def _open_exchange(history: list[Message]) -> int | None:
         return None
     users = [place for place, message in rest if message["role"] == "user"]
     return users[-1] if users else None
-
-
-# --- Runs --------------------------------------------------------------------------------------------------------------
-
-
-def run(dsn: str, seed: str, first: int, worlds: int, cases: int, deadline: float | None = None) -> Tally:
-    """Builds `worlds` worlds from number `first` on and checks `cases` compiles of each. Failing ones are made smaller."""
-    tally = Tally()
-    started = time.monotonic()
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        for number in range(first, first + worlds):
-            if deadline is not None and time.monotonic() > deadline:
-                break
-            made = world(f"{seed}:{number}", cases)
-            tally.add(check_world(connection, made))
-    tally.seconds = time.monotonic() - started
-    return tally
-
-
-def check_world(connection: psycopg.Connection, made: World) -> Tally:
-    """Checks all cases of one world."""
-    tally = Tally()
-    built = Built(connection, made)
-    for refusal in built.refusals:
-        tally.failures.append(Failure(made.seed, 0, [f"build: {refusal}"], made))
-    for number, case in enumerate(made.cases):
-        violations, refused = built.check(case)
-        tally.cases += 1
-        tally.lists += refused is None
-        if refused:
-            tally.refused[refused] += 1
-        if violations:
-            tally.failures.append(smaller(connection, Failure(made.seed, number, violations, made)))
-    return tally
-
-
-def smaller(
-    connection: psycopg.Connection, failure: Failure, attempts: int = 60, build: type[Built] = Built
-) -> Failure:
-    """The failure with as few calls as still show its first rule broken."""
-    rule = failure.violations[0].split(":", 1)[0]
-    best, size = failure, max(1, len(failure.world.calls) // 2)
-    while size and attempts:
-        at, shrunk = 0, False
-        while at < len(best.world.calls) and attempts:
-            attempts -= 1
-            calls = best.world.calls[:at] + best.world.calls[at + size :]
-            candidate = replace(best.world, calls=calls, cases=best.world.cases)
-            found, _ = build(connection, candidate).check(candidate.cases[failure.case])
-            if any(violation.startswith(f"{rule}:") for violation in found):
-                best, shrunk = Failure(failure.seed, failure.case, found, candidate), True
-            else:
-                at += size
-        if not shrunk:
-            size //= 2
-    return best
-
-
-def dimension_matches(connection: psycopg.Connection) -> bool:
-    """Whether the active embedding model takes the generator's vectors."""
-    row = connection.execute("select dimension from _memoir.embedding_models where status = 'active'").fetchone()
-    return row is not None and row[0] == DIMENSION

@@ -1,10 +1,10 @@
-"""Snapshots of what the public API answers in fixed stories (stories.py): tests/snapshots/stories/<story>.json.
+"""Snapshots of the public API's answers in fixed stories (stories.py): tests/snapshots/stories/<story>.txt.
 
     eval "$(scripts/cluster.sh env)"                             after make up
     .local/venv/bin/python tests/support/recorded.py             writes the snapshots; read the difference with git
 
-A snapshot holds a few answers of a story, spread over it. The stories are told one after another in a database of their
-own. Not in them: what depends on chance (an order by random ids), standbys, embedders, language models, archives.
+The stories are told one after another in a database of their own. A snapshot shows of a compile its sizes, items, warnings
+and messages, of a search one line per row, of a refusal its SQLSTATE and text.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from stories import STORIES
 from story import DIMENSION, MODEL, Story
 
 FOLDER = Path(__file__).resolve().parents[1] / "snapshots" / "stories"
-CASES = 5  # answers of a story that are kept
-WIDTH = 150
+WIDTH, MESSAGES, ROWS = 150, 9, 14
 OPTIONS = "-c client_min_messages=warning -c timezone=UTC -c jit=off"
 SETTINGS = {
     "compaction_tokens": "1500",
@@ -34,7 +33,7 @@ SETTINGS = {
 }
 
 
-def told(db: psycopg.Connection) -> Iterator[Story]:
+def tell_stories(db: psycopg.Connection) -> Iterator[Story]:
     """All stories, one after another, in a database where nothing has happened yet."""
     db.execute("select memoir.register_embedding_model(%s, 'none', %s)", [MODEL, DIMENSION])
     db.execute("select memoir.switch_embedding_model(%s)", [MODEL])
@@ -43,7 +42,6 @@ def told(db: psycopg.Connection) -> Iterator[Story]:
         db.execute("select memoir.set_setting(%s, %s)", [setting, value])
     for tell in STORIES:
         story = Story(db, tell.__name__)
-        story.later(minutes=0)
         tell(story)
         yield story
 
@@ -53,44 +51,99 @@ def record(server_dsn: str) -> dict[str, str]:
     with database(server_dsn) as dsn:
         install(dsn)
         with connect(dsn, options=OPTIONS) as db:
-            return {story.name: snapshot(story) for story in told(db)}
+            return {
+                story.name: "".join(f"## {case}\n{_cut(show(answer))}\n" for case, answer in story.answers.items())
+                for story in tell_stories(db)
+            }
 
 
-def snapshot(story: Story) -> str:
-    """A few of a story's answers as JSON to read, evenly spread over it; texts as lists of their lines."""
-    cases = list(story.cases())
-    step = max(1, -(-len(cases) // CASES))
-    chosen = {name: split_lines(answer) for name, answer in cases[::step]}
-    return "\n".join(format_value(chosen)) + "\n"
+# --- Answers as text --------------------------------------------------------------------------------------------------
 
 
-def format_value(value: Any, before: str = "", indent: int = 0, after: str = "") -> list[str]:
-    """A value as lines of JSON, each as long as WIDTH allows."""
-    text = " " * indent + before + json.dumps(value, ensure_ascii=False) + after
-    if len(text) <= WIDTH or not value or not isinstance(value, (dict, list)):
-        return [text]
-    inner = (
-        [(f"{json.dumps(key)}: ", part) for key, part in value.items()]
-        if isinstance(value, dict)
-        else [("", part) for part in value]
-    )
-    lines = [" " * indent + before + ("{" if isinstance(value, dict) else "[")]
-    for number, (key, part) in enumerate(inner, 1):
-        lines += format_value(part, key, indent + 1, "," if number < len(inner) else "")
-    return [*lines, " " * indent + ("}" if isinstance(value, dict) else "]") + after]
+def show(answer: Any) -> Iterator[str]:
+    """The lines of an answer."""
+    if isinstance(answer, list):
+        rows = [_row(row) if isinstance(row, dict) else str(row) for row in answer]
+        is_memories = answer and isinstance(answer[0], dict) and "superseded_by" in answer[0]
+        yield from (sorted(rows) if is_memories else rows)[
+            :ROWS
+        ]  # memories of one call come in the order of random ids
+        if len(answer) > ROWS:
+            yield f"… {len(answer) - ROWS} more"
+    elif isinstance(answer, str):
+        yield answer
+    elif "error" in answer:
+        yield str(answer["error"])
+    elif "messages" in answer:
+        sizes = f"{answer['tokens']} of {answer['budget']} tokens, recall {answer['recall_tokens']}, prefix {answer['prefix_messages']}"
+        yield f"{sizes}{', weak' if answer['weak'] else ''}: {', '.join(answer['items']) or 'no items'}"
+        yield from (f"warning: {warning}" for warning in answer["warnings"])
+        yield from _messages(answer["messages"])
+    else:
+        yield json.dumps(answer, ensure_ascii=False)
 
 
-def split_lines(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: split_lines(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [split_lines(inner) for inner in value]
-    return value.split("\n") if isinstance(value, str) and "\n" in value else value
+def _row(row: dict[str, Any]) -> str:
+    """A row of explain_context, recall, history or a list of what is stored, on one line."""
+    if "included" in row:
+        head = f"{row['position']}. {row['fidelity']}" if row["included"] else f"-  {row['reason']}"
+        return f"{head}, {row['score']}, {'+'.join(row['arms'])}, {row['tokens']} tokens: {row['content']}"
+    if "words_score" in row:
+        return f"{row['rank']}. {row['score']} {row['kind']}, {row['said_at'][:10]}: {row['content']}"
+    if "superseded_by" in row:
+        replaced = f", replaced by {row['superseded_by']}" if row["superseded_by"] else ""
+        return f"{row['memory_id']}, {row['state']} {row['type']}{replaced}: {row['content']}"
+    if "role" in row:
+        return "\n".join(_message(row))
+    return json.dumps({key: value for key, value in row.items() if value not in (None, [], {})}, ensure_ascii=False)
 
 
-def differences(recorded: dict[str, str]) -> list[str]:
+def _messages(compiled: Any) -> Iterator[str]:
+    if isinstance(compiled, dict):  # Anthropic's shape
+        compiled = [{"role": "system", "content": compiled.get("system", "")}, *compiled["messages"]]
+    left_out = max(0, len(compiled) - MESSAGES)
+    for place, message in enumerate(compiled):
+        if left_out and place == MESSAGES // 2:
+            yield f"… {left_out} messages"
+        if not left_out or place < MESSAGES // 2 or place >= MESSAGES // 2 + left_out:
+            yield from _message(message)
+
+
+def _message(message: dict[str, Any]) -> Iterator[str]:
+    """`role: text`, further lines indented, each part and call on a line of its own."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
+    role = " ".join(filter(None, [message["role"], message.get("name"), message.get("tool_call_id")]))
+    shown = [_part(part) for part in parts]
+    shown += [
+        f"[call {call['id']} {call['function']['name']} {call['function']['arguments']}]"
+        for call in message.get("tool_calls") or []
+    ]
+    yield f"{role}: " + "\n".join(shown).replace("\n", "\n  ")
+
+
+def _part(part: dict[str, Any]) -> str:
+    mark = " [cache mark]" if part.get("cache_control") else ""
+    if part["type"] == "text":
+        return f"{part['text']}{mark}"
+    if part["type"] == "tool_result":
+        texts = part["content"] if isinstance(part["content"], list) else [{"text": part["content"]}]
+        return f"[result {part['tool_use_id']}] " + " ".join(each["text"] for each in texts) + mark
+    return json.dumps(part, ensure_ascii=False)
+
+
+def _cut(lines: Iterator[str]) -> str:
+    """Long lines end with the number of their characters."""
+    whole = [line.rstrip() for text in lines for line in text.splitlines() or [""]]
+    return "".join((line if len(line) <= WIDTH else f"{line[: WIDTH - 20]}… ({len(line)})") + "\n" for line in whole)
+
+
+# --- Comparing and writing --------------------------------------------------------------------------------------------
+
+
+def find_differences(recorded: dict[str, str]) -> list[str]:
     """How stories differ from their snapshots, as diffs; a story without snapshot and a snapshot without story count."""
-    saved = {path.stem: path.read_text("utf-8") for path in FOLDER.glob("*.json")}
+    saved = {path.stem: path.read_text("utf-8") for path in FOLDER.glob("*.txt")}
     found = []
     for name in sorted(saved.keys() | recorded.keys()):
         before, after = saved.get(name, ""), recorded.get(name, "")
@@ -104,10 +157,10 @@ def main() -> None:
     if "PG_MEMOIR_DSN" not in os.environ:
         sys.exit('PG_MEMOIR_DSN is not set: eval "$(scripts/cluster.sh env)"')
     FOLDER.mkdir(exist_ok=True)
-    for path in FOLDER.glob("*.json"):
+    for path in FOLDER.glob("*.txt"):
         path.unlink()
     for name, text in record(os.environ["PG_MEMOIR_DSN"]).items():
-        (FOLDER / f"{name}.json").write_text(text, "utf-8")
+        (FOLDER / f"{name}.txt").write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

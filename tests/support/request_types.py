@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from request_rules import problems
 
 STRICT = ConfigDict(extra="forbid", strict=True)
-MAX_CACHE_MARKS = 4
-_TOOL_ID = re.compile(r"[a-zA-Z0-9_-]+")
-_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
@@ -98,94 +99,31 @@ def openai_problems(compiled: Any) -> Iterator[str]:
 
 def anthropic_problems(compiled: Any) -> Iterator[str]:
     """What is wrong with a value as `system` and `messages` of a Messages request."""
-    if not isinstance(compiled, dict) or not set(compiled) <= {"system", "messages"} or "messages" not in compiled:
+    if not isinstance(compiled, dict) or not set(compiled) <= {"system", "messages"} or not compiled.get("messages"):
         yield "not an object of system and messages"
         return
     adapters = _anthropic_adapters()
-    blocks: list[tuple[str, Any]] = []
-    system = compiled.get("system", [])
-    if isinstance(system, list):
-        blocks += [(f"system[{place}]", block) for place, block in enumerate(system)]
-        for where, block in blocks:
-            problem = _check(adapters["text"], block)
-            if problem:
-                yield f"{where}: {problem}"
-                return
-    elif not isinstance(system, str):
-        yield f"system is {type(system).__name__}"
-        return
-    messages = compiled["messages"]
-    if not isinstance(messages, list) or not messages:
-        yield "messages is empty or not a list"
-        return
-    for place, message in enumerate(messages):
-        problem = _check(adapters["message"], message)
+    values = [(f"messages[{n}]", "message", message) for n, message in enumerate(compiled["messages"])]
+    contents = [("system", compiled.get("system", [])), *((where, m.get("content")) for where, _, m in values)]
+    blocks = [(f"{where}[{n}]", b) for where, found in contents if isinstance(found, list) for n, b in enumerate(found)]
+    for where, kind, value in [*values, *((where, block["type"], block) for where, block in blocks)]:
+        problem = _check(adapters[kind], value) if kind in adapters else f"type {kind!r}"
         if problem:
-            yield f"messages[{place}]: {problem}"
+            yield f"{where}: {problem}"
             return
-        if isinstance(message["content"], str):
-            if not message["content"].strip():
-                yield f"messages[{place}]: empty text"
-            continue
-        if not message["content"]:
-            yield f"messages[{place}]: no content"
-        for at, block in enumerate(message["content"]):
-            where = f"messages[{place}].content[{at}]"
-            problem = _check(adapters[block["type"]], block) if block["type"] in adapters else f"type {block['type']!r}"
-            if problem:
-                yield f"{where}: {problem}"
-                return
-            blocks.append((where, block))
-    yield from _anthropic_roles(messages)
-    yield from _anthropic_tools(messages)
-    yield from _anthropic_blocks(blocks)
-
-
-def _anthropic_roles(messages: list[dict[str, Any]]) -> Iterator[str]:
-    roles = [message["role"] for message in messages]
-    if roles[0] != "user":
-        yield f"messages[0] is of {roles[0]}, must be of user"
-    for place in range(1, len(roles)):
-        if roles[place] == roles[place - 1]:
-            yield f"messages[{place}] is of {roles[place]} like the one before"
-
-
-def _anthropic_tools(messages: list[dict[str, Any]]) -> Iterator[str]:
-    due: list[str] = []
-    for place, message in enumerate(messages):
-        blocks = message["content"] if isinstance(message["content"], list) else [{"type": "text"}]
-        results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
-        if sorted(results) != sorted(due):
-            yield f"messages[{place}] answers {results}, must answer {due}"
-        kinds = [block["type"] == "tool_result" for block in blocks]
-        if kinds != sorted(kinds, reverse=True):
-            yield f"messages[{place}]: tool results must come first"
-        due = [block["id"] for block in blocks if block["type"] == "tool_use"]
-        if due and message["role"] != "assistant":
-            yield f"messages[{place}]: tool use in a message of {message['role']}"
-    if due:
-        yield f"the last message's tool uses {due} are unanswered"
-
-
-def _anthropic_blocks(blocks: list[tuple[str, Any]]) -> Iterator[str]:
-    marks = 0
+    roles = [message["role"] for message in compiled["messages"]]
+    if any(one == other for one, other in zip(roles, roles[1:])):
+        yield f"roles do not alternate: {roles}"
+    tools = [{"name": "any"}]
+    yield from problems("/v1/messages", json.dumps({"model": "any", "tools": tools} | compiled).encode())
     for where, block in blocks:
-        marks += block.get("cache_control") is not None
-        if block["type"] == "text" and not block["text"].strip():
-            yield f"{where}: empty text"
-        if block["type"] == "tool_result" and isinstance(block.get("content"), list):
-            if any(inner.get("type") == "text" and not inner["text"].strip() for inner in block["content"]):
-                yield f"{where}: empty text in a tool result"
-        if block["type"] == "tool_use":
-            if not _TOOL_ID.fullmatch(block["id"]):
-                yield f"{where}: id {block['id']!r}, only letters, digits, _ and - are allowed"
-            if not _TOOL_NAME.fullmatch(block["name"]):
-                yield f"{where}: name {block['name']!r}"
-        if (
-            block["type"] == "image"
-            and block["source"]["type"] == "base64"
-            and block["source"]["media_type"] not in _IMAGE_TYPES
+        inner = block.get("content") if block["type"] == "tool_result" else None
+        if any(
+            part.get("type") == "text" and not part["text"].strip()
+            for part in (inner if isinstance(inner, list) else [])
         ):
+            yield f"{where}: empty text in a tool result"
+        if block["type"] == "tool_use" and not (_ID.fullmatch(block["id"]) and _NAME.fullmatch(block["name"])):
+            yield f"{where}: id {block['id']!r} or name {block['name']!r} has other characters than letters, digits, _ and -"
+        if block["type"] == "image" and block["source"].get("media_type", _IMAGE_TYPES[0]) not in _IMAGE_TYPES:
             yield f"{where}: media type {block['source']['media_type']!r}"
-    if marks > MAX_CACHE_MARKS:
-        yield f"{marks} cache_control marks, at most {MAX_CACHE_MARKS} are allowed"

@@ -1,52 +1,30 @@
 """A story: what happens to one user's memory through the public API, and what is asked of it.
 
-Told again it has the same answers: its clock is set by hand and ticks with every write, so that nothing depends on when
-it is told or on which of two random ids is the smaller; vectors come from the words of a text; ids get names.
+Told again it has the same answers. Its clock is set by hand and ticks with every write, vectors come from the words of a
+text, and ids get names.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from hashlib import sha256, shake_256
+from hashlib import shake_256
 from typing import Any
 
 import psycopg
-from generators import SMALL, Message
-from properties import CASTS
 from psycopg.types.json import Jsonb
 
-# In the future, so that jobs are due by the story's clock alone; after all times of generated worlds but 2100.
+Message = dict[str, Any]
+# In the future, so that jobs are due by the story's clock alone.
 START = datetime(2031, 5, 5, 9, tzinfo=UTC)
 MODEL, DIMENSION = "recorded", 128
-LONGEST = 20_000
 ID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b")
-SETS = {
-    "explain_context",
-    "export_user",
-    "history",
-    "list_aliases",
-    "list_compactions",
-    "list_tombstones",
-    "match_memories",
-    "memory_history",
-    "recall",
-}
-TYPES = {
-    "embedding": "real[]",
-    "query_embedding": "real[]",
-    "confidence": "real",
-    "threshold": "real",
-    "used": "uuid[]",
-    "source_turns": "integer[]",
-    "tags": "text[]",
-    "types": "text[]",
-    "kinds": "text[]",
-    "aliases": "text[]",
-}
+SMALL = set("the a is was did we my your on in at with for and or not never how when where why what who".split())
+SIGNATURES = """select proname, proretset, proargnames[1:pronargs],
+    array(select format_type(t, null) from unnest(proargtypes) with ordinality x (t, o) order by o)
+  from pg_proc where pronamespace = 'memoir'::regnamespace"""
 
 
 @cache
@@ -58,7 +36,7 @@ def _direction(word: str) -> tuple[int, ...]:
 
 @cache
 def vector(text: str) -> list[int]:
-    """A direction for each word, added up, in whole numbers: texts with words in common are near each other."""
+    """Adds up a direction for each word, in whole numbers: texts with words in common are near each other."""
     words = dict.fromkeys(re.findall(r"[a-z0-9]+|[^\x00-\x7f]", text.lower())) or {"": None}
     return [sum(column) for column in zip(*map(_direction, words), strict=True)]
 
@@ -68,10 +46,10 @@ def said(*texts: str) -> list[Message]:
     return [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(texts)]
 
 
-def calls(**named: str) -> Message:
+def tool_calls(arguments: str | None = None, **named: str) -> Message:
     """An assistant's calls of tools: id=name."""
     made = [
-        {"id": key, "type": "function", "function": {"name": name, "arguments": json.dumps({"of": key})}}
+        {"id": key, "type": "function", "function": {"name": name, "arguments": arguments or json.dumps({"of": key})}}
         for key, name in named.items()
     ]
     return {"role": "assistant", "content": None, "tool_calls": made}
@@ -87,19 +65,19 @@ class Story:
 
     def __init__(self, db: psycopg.Connection, name: str) -> None:
         self.db, self.name, self.user, self.now = db, name, name, START
-        self._login = db.info.user
-        self._answers: dict[str, Any] = {}
+        self.answers: dict[str, Any] = {}
         self._names: dict[str, str] = {}  # of ids
-        self._unnamed: set[str] = set()  # sessions written to since their turns have names
-
-    def cases(self) -> Iterator[tuple[str, Any]]:
-        """Name and answer of everything asked."""
-        yield from self._answers.items()
+        self._sessions: set[str] = set()  # written to
+        self._functions = {
+            name: (returns_set, dict(zip(names or [], types)))
+            for name, returns_set, names, types in db.execute(SIGNATURES)
+        }
+        self.later(minutes=0)
 
     # Time and jobs
 
     def tick(self, **period: float) -> None:
-        """Moves the clock on, by a minute if nothing is said."""
+        """Moves the clock on, by a minute if no period is given."""
         self.now += timedelta(**period or {"minutes": 1})
         self.db.execute("select memoir.set_clock(%s)", [self.now])
 
@@ -128,14 +106,14 @@ class Story:
     # Writing
 
     def write(self, function: str, **given: Any) -> Any:
-        """Calls a function a minute later than the last; its reply, or {"error": …}."""
+        """Calls a function a minute later than the last. Returns its reply, or {"error": …}."""
         self.tick()
         reply = self.call(function, **given)
-        self._unnamed |= {given[key] for key in ("session", "new_session") if given.get(key)}
-        if isinstance(reply, dict):
-            for key, value in reply.items():
-                if isinstance(value, str) and ID.fullmatch(value):
-                    self._name(value, key.removesuffix("_id"))
+        self._sessions |= {given[key] for key in ("session", "new_session") if given.get(key)}
+        for key, value in reply.items() if isinstance(reply, dict) else ():
+            if isinstance(value, str) and ID.fullmatch(value) and value not in self._names:
+                kind = key.removesuffix("_id")
+                self._names[value] = f"{kind} {sum(name.startswith(f'{kind} ') for name in self._names.values()) + 1}"
         return reply
 
     def persist(self, session: str, *messages: Message) -> None:
@@ -145,7 +123,7 @@ class Story:
         self.write("append_messages", session=session, messages=list(messages))
 
     def remember(self, content: str, **given: Any) -> str:
-        """The memory's id; it comes with its vector."""
+        """Remembers a text with its vector. Returns the memory's id."""
         return str(self.write("remember", content=content, **{"embedding": vector(content)} | given)["memory_id"])
 
     def move(self, user: str) -> None:
@@ -157,77 +135,43 @@ class Story:
     # Asking
 
     def ask(self, case: str, function: str = "context", *, by_words: bool = False, **given: Any) -> None:
-        """Records what a function answers, under the case's name; the query's vector goes with it, unless by_words."""
-        for session in sorted(self._unnamed):
-            self._name_turns(session)
-        self._unnamed.clear()
+        """Records a function's answer under the case's name. The query's vector goes with it, unless by_words."""
+        for session in sorted(self._sessions):
+            turns = self.call("history", session=session)
+            for message in turns if isinstance(turns, list) else []:
+                self._names.setdefault(message["message_id"], f"turn {session}:{message['turn_index']}")
+        self._sessions.clear()
         if given.get("query") and not by_words:
             given.setdefault("query_embedding", vector(given["query"]))
-        assert case not in self._answers, f"{self.name} has two cases {case}"
-        self._answers[case] = self._settled(self.call(function, **given), {})
+        assert case not in self.answers, f"{self.name} has two cases {case}"
+        self.answers[case] = self._rename(self.call(function, **given))
 
     def call(self, function: str, **given: Any) -> Any:
         """A function's answer as it is: rows of those that return sets, {"error": …} where it fails."""
-        listed = "".join(f", p_{key} => %s{_cast(key)}" for key in given)
+        returns_set, types = self._functions[function]
+        listed = "".join(f", p_{key} => %s::{types[f'p_{key}']}" for key in given)
+        values = [Jsonb(value) if types[f"p_{key}"] == "jsonb" else value for key, value in given.items()]
         try:
-            cursor = self.db.execute(
-                f"select * from memoir.{function}(p_user => %s{listed})", [self.user, *map(_adapted, given.values())]
-            )
+            cursor = self.db.execute(f"select * from memoir.{function}(p_user => %s{listed})", [self.user, *values])
         except psycopg.Error as error:
-            return {"error": self._shown(error)}
+            # Of PostgreSQL's own errors only the code: their words change with its version.
+            own = (error.sqlstate or "").startswith("PM")
+            texts = [error.diag.message_primary, error.diag.message_detail] if own else []
+            return {"error": " | ".join(filter(None, [error.sqlstate, *texts]))}
         columns = [column.name for column in cursor.description or ()]
         rows = [row[0] if len(columns) == 1 else dict(zip(columns, row, strict=True)) for row in cursor]
-        return rows if function in SETS else rows[0]
+        return rows if returns_set else rows[0]
 
-    # What does not differ from run to run
-
-    def _shown(self, error: psycopg.Error) -> list[str | None]:
-        """Of what PostgreSQL itself says only the code: its words change with its version."""
-        if not (error.sqlstate or "").startswith("PM"):
-            return [error.sqlstate]
-        texts = error.diag.message_primary, error.diag.message_detail
-        return [error.sqlstate, *((text or "").replace(f"login {self._login} ", "login LOGIN ") for text in texts)]
-
-    def _name(self, key: str, kind: str) -> None:
-        if key not in self._names:
-            self._names[key] = f"{kind} {sum(name.startswith(f'{kind} ') for name in self._names.values()) + 1}"
-
-    def _name_turns(self, session: str) -> None:
-        turns = self.call("history", session=session)
-        for message in turns if isinstance(turns, list) else []:
-            self._names.setdefault(message["message_id"], f"turn {session}:{message['turn_index']}")
-
-    def _settled(self, value: Any, new: dict[str, str]) -> Any:
-        """An answer with ids by name, or by order of appearance in it (`new`), and numbers to four places."""
+    def _rename(self, value: Any) -> Any:
+        """An answer with ids by their names and numbers to four places."""
         if isinstance(value, dict):
-            return {key: self._settled(value[key], new) for key in sorted(value)}
+            return {key: self._rename(inner) for key, inner in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self._settled(inner, new) for inner in value]
+            return [self._rename(inner) for inner in value]
         if isinstance(value, float):
             return round(value, 4) + 0.0
         if isinstance(value, datetime):
             return value.astimezone(UTC).isoformat()
         if value is None or isinstance(value, (bool, int)):
             return value
-        text = ID.sub(lambda found: self._called(found.group(), new), str(value))
-        if text == self._login:
-            return "LOGIN"
-        if len(text) <= LONGEST:
-            return text
-        middle = f"[{len(text)} characters, {sha256(text.encode()).hexdigest()[:16]}]"
-        return text[: LONGEST // 2] + middle + text[-LONGEST // 4 :]
-
-    def _called(self, key: str, new: dict[str, str]) -> str:
-        if key in self._names:
-            return self._names[key]
-        return new.setdefault(key, f"id {len(new) + 1}")
-
-
-def _cast(key: str) -> str:
-    return f"::{TYPES[key]}" if key in TYPES else CASTS.get(f"p_{key}", "")
-
-
-def _adapted(value: Any) -> Any:
-    if isinstance(value, dict) or (isinstance(value, list) and value and isinstance(value[0], dict)):
-        return Jsonb(value)
-    return value
+        return ID.sub(lambda found: self._names.get(found.group(), "id"), str(value))

@@ -24,6 +24,8 @@ _OPEN_OR_CLOSE = re.compile(r"<(/?)(memoir-[a-z]+)>")
 _BREAKER = re.compile(r"</?memoir-")
 _RECALL = re.compile(r"<memoir-recall>.*?</memoir-recall>", re.DOTALL)
 _EXCERPT = re.compile(r"\n?\[excerpt: \d+ of \d+ characters left out, turn \d+\]\n?")
+ANY = "any arguments"
+_EMPTY = re.compile(r"^(?:\s|\(empty\))+")
 _STEPS = re.compile(r"<memoir-steps>.*?</memoir-steps>\s*", re.DOTALL)
 # What stands for an object of a managed window: a shorter form with its header, or the line that names it.
 _FORM = re.compile(
@@ -49,7 +51,7 @@ class Expected:
     query_parts: Sequence[dict[str, Any]] | None = None
     tools: str | None = None
     system_prompt: str | None = None
-    history: Sequence[dict[str, Any]] | None = None
+    history: Sequence[Message] | None = None
     hidden: frozenset[int] = frozenset()
     excerpts: frozenset[int] = frozenset()
     format: str = "openai"
@@ -81,9 +83,9 @@ def validate(compiled: Any, expected: Expected) -> list[str]:
 # --- The two shapes ----------------------------------------------------------------------------------------------------
 
 
-def from_anthropic(compiled: dict[str, Any]) -> list[dict[str, Any]]:
+def from_anthropic(compiled: dict[str, Any]) -> list[Message]:
     """An Anthropic request's system and messages as an OpenAI list: each tool result is a message of its own."""
-    messages: list[dict[str, Any]] = []
+    messages: list[Message] = []
     system = compiled.get("system") or []
     text = system if isinstance(system, str) else "".join(block["text"] for block in system)
     if text:
@@ -99,8 +101,8 @@ def from_anthropic(compiled: dict[str, Any]) -> list[dict[str, Any]]:
     return messages
 
 
-def _assistant_from_blocks(blocks: list[dict[str, Any]]) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": None}
+def _assistant_from_blocks(blocks: list[Message]) -> dict[str, Any]:
+    message: Message = {"role": "assistant", "content": None}
     texts = [block["text"] for block in blocks if block["type"] == "text"]
     if texts:
         message["content"] = [{"type": "text", "text": text} for text in texts]
@@ -114,7 +116,7 @@ def _assistant_from_blocks(blocks: list[dict[str, Any]]) -> dict[str, Any]:
     return message
 
 
-def _user_from_blocks(blocks: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+def _user_from_blocks(blocks: list[Message]) -> Iterable[dict[str, Any]]:
     rest = []
     for block in blocks:
         if block["type"] == "tool_result":
@@ -145,7 +147,7 @@ def _part_from_block(block: dict[str, Any]) -> dict[str, Any]:
     return {"type": block["type"], "block": block}
 
 
-def parts_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+def parts_of(message: Message) -> list[Message]:
     """A message's content as parts; no part for an empty text."""
     content = message.get("content")
     if content is None or content == "":
@@ -155,7 +157,7 @@ def parts_of(message: dict[str, Any]) -> list[dict[str, Any]]:
     return [part for part in content if part.get("type") != "text" or part.get("text")]
 
 
-def text_of(message: dict[str, Any]) -> str:
+def text_of(message: Message) -> str:
     """The texts of a message's content, concatenated."""
     return "".join(_part_text(part) for part in parts_of(message))
 
@@ -167,7 +169,7 @@ def _part_text(part: dict[str, Any]) -> str:
 # --- Rules on the common shape -----------------------------------------------------------------------------------------
 
 
-def tokens_of_message(message: dict[str, Any], expected: Expected) -> int:
+def tokens_of_message(message: Message, expected: Expected) -> int:
     """Overhead, content, name, each call's id, function name and arguments, tool_call_id, images."""
     total = expected.overhead
     for part in parts_of(message):
@@ -184,19 +186,19 @@ def tokens_of_message(message: dict[str, Any], expected: Expected) -> int:
     return total
 
 
-def tokens_of(messages: Sequence[dict[str, Any]], expected: Expected) -> int:
+def tokens_of(messages: Sequence[Message], expected: Expected) -> int:
     """Tokens of a list in the OpenAI shape, by the documented accounting."""
     tools = expected.count(expected.tools) if expected.tools else 0
     return sum(tokens_of_message(message, expected) for message in messages) + REPLY_PRIMING + tools
 
 
-def _budget(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str]:
+def _budget(messages: list[Message], expected: Expected) -> Iterable[str]:
     tokens = tokens_of(messages, expected)
     if tokens > expected.budget:
         yield f"budget: {tokens} tokens where {expected.budget} are allowed"
 
 
-def _system(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str]:
+def _system(messages: list[Message], expected: Expected) -> Iterable[str]:
     places = [place for place, message in enumerate(messages) if message["role"] in ("system", "developer")]
     if places not in ([], [0]):
         yield f"system: system messages at {places}, only one at 0 is allowed"
@@ -207,7 +209,7 @@ def _system(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str]
             yield f"system: does not begin with the session's prompt: {text_of(messages[0])[:80]!r}"
 
 
-def _roles(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str]:
+def _roles(messages: list[Message], expected: Expected) -> Iterable[str]:
     roles = [message["role"] for message in messages if message["role"] not in ("system", "developer")]
     if not roles:
         yield "roles: there is no message"
@@ -224,7 +226,7 @@ def _roles(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str]:
             yield f"roles: message {place} ({message['role']}) is empty"
 
 
-def _tools(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str]:
+def _tools(messages: list[Message], expected: Expected) -> Iterable[str]:
     open_calls: list[str] = []
     for place, message in enumerate(messages):
         if message["role"] == "tool":
@@ -245,7 +247,7 @@ def _tools(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str]:
         yield f"tools: calls {open_calls} are unanswered at the end"
 
 
-def _last(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str]:
+def _last(messages: list[Message], expected: Expected) -> Iterable[str]:
     role = messages[-1]["role"] if messages else None
     asked = expected.query is not None or expected.query_parts is not None
     if asked and role != "user":
@@ -254,21 +256,17 @@ def _last(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str]:
         yield f"last: an open exchange ends with {role}, must be tool results or the user's message"
 
 
-def _newest_user(messages: list[dict[str, Any]]) -> int | None:
+def _newest_user(messages: list[Message]) -> int | None:
     places = [place for place, message in enumerate(messages) if message["role"] == "user"]
     return places[-1] if places else None
 
 
-def _query(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str]:
+def _query(messages: list[Message], expected: Expected) -> Iterable[str]:
     place = _newest_user(messages)
     if place is None:
         yield "query: there is no user message"
         return
-    asked = [
-        *([{"type": "text", "text": expected.query}] if expected.query is not None else []),
-        *(expected.query_parts or []),
-    ]
-    asked = parts_of({"content": asked})
+    asked = parts_of({"content": _asked_parts(expected)})
     if expected.format == "anthropic":  # which refuses blocks of white space alone
         asked = [part for part in asked if part.get("type") != "text" or part["text"].strip()]
     if not asked:
@@ -283,6 +281,11 @@ def _query(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str]:
                 yield f"query: ...{have['text'][-80:]!r} does not end with the query's ...{want['text'][-80:]!r}"
         elif _comparable(have) != _comparable(want):
             yield f"query: part {at} is {str(have)[:80]}, asked was {str(want)[:80]}"
+
+
+def _asked_parts(expected: Expected) -> list[Message]:
+    text = [{"type": "text", "text": expected.query}] if expected.query is not None else []
+    return [*text, *(expected.query_parts or [])]
 
 
 def _comparable(part: dict[str, Any]) -> tuple[str, str]:
@@ -334,7 +337,7 @@ def _around(text: str) -> str:
     return text[start : start + 60]
 
 
-def _fences(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str]:
+def _fences(messages: list[Message], expected: Expected) -> Iterable[str]:
     newest = _newest_user(messages)
     for place, message in enumerate(messages):
         text = text_of(message)
@@ -371,78 +374,47 @@ def _said(expected: Expected) -> str:
 
 # --- History -----------------------------------------------------------------------------------------------------------
 
+Piece = tuple[str, str]
+"""Kind and value of one thing that must be unaltered: a text, an image, a call, a result's id."""
 
-def _is_managed(messages: list[dict[str, Any]], expected: Expected) -> bool:
-    """Does the list show objects by their forms, or steps as lines? What such lists must hold is told by the worlds of agent
-    loops (tests/property/test_agent_loops.py): what is shown of each step, and what is named instead."""
+
+def _is_managed(messages: list[Message], expected: Expected) -> bool:
+    """Does the list show objects by their forms, or steps as lines? tests/property/test_agent_loops.py checks such lists."""
     written = "".join(text_of(message) for message in expected.history or ()) + _said(expected)
     marks = [mark for text in map(str, messages) for pattern in (_STEPS, _FORM) for mark in pattern.findall(text)]
     return any(mark not in written for mark in marks)
 
 
-def _history(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str]:
+def _history(messages: list[Message], expected: Expected) -> Iterable[str]:
     """The shown turns are a run of the persisted ones, without gaps, up to the newest, each as it was persisted."""
     if expected.history is None or _is_managed(messages, expected):
         return
-    shown = [message for message in messages if message["role"] not in ("system", "developer")]
-    pieces = _pieces_of_list(shown, _newest_user(shown), expected)
-    kept = [
-        (place, message)
-        for place, message in enumerate(expected.history)
-        if place not in expected.hidden and not _is_blank(message)
-    ]
-    wanted = [_pieces_of_message(message, expected.format) for _, message in kept]
-    asked = _asked(expected)
-    # A query equal to the newest persisted unanswered message is not repeated: it then counts as history.
-    tails = [wanted + [asked]] if asked else [wanted]
-    if asked and wanted and kept[-1][1]["role"] == "user" and wanted[-1] == asked:
-        tails.append(wanted)
-    places = [place for place, _ in kept]
-    failures = []
-    for tail in tails:
-        problem = _is_suffix(pieces, tail, places, expected.excerpts)
-        if problem is None:
-            return
-        failures.append(problem)
-    yield f"history: {failures[0]}"
+    runs = _runs_of_list(messages, expected)
+    kept = [(place, message) for place, message in enumerate(expected.history) if place not in expected.hidden]
+    turns = [(_pieces_of(message, expected.format), place in expected.excerpts) for place, message in kept]
+    asked = _pieces_of({"role": "user", "content": _asked_parts(expected)}, expected.format)
+    tails = [[*turns, (asked, False)]] if asked else [turns]
+    if asked and turns and turns[-1][0] == asked:
+        tails.append(turns)  # a query equal to the newest persisted unanswered message is not repeated
+    results = [_match(runs, tail[start:]) for tail in tails for start in range(len(tail) + 1)]
+    if not any(problem is None for _, problem in results):
+        yield f"history: {max(results, key=lambda result: result[0])[1]}"
 
 
-@dataclass(frozen=True)
-class Piece:
-    """One thing that must be unaltered: a text, an image, a call, a result's id. White space alone, and system messages amid
-    the history (which providers have no place for), may be missing or be shown as a note."""
-
-    kind: str
-    value: str
-
-    @property
-    def may_be_missing(self) -> bool:
-        return self.kind.endswith(" text") and (self.kind.startswith("system") or not self.value.strip())
-
-
-def _is_blank(message: dict[str, Any]) -> bool:
-    return not parts_of(message) and not message.get("tool_calls") and message["role"] != "tool"
-
-
-def _pieces_of_message(message: dict[str, Any], shape: str = "openai") -> list[Piece]:
+def _pieces_of(message: Message, shape: str = "openai") -> list[Piece]:
     """A message's pieces in order, as the shape has them: Anthropic's has no refusals and fewer characters in ids."""
     role = "system" if message["role"] == "developer" else message["role"]
     claude = shape == "anthropic"
-    pieces: list[Piece] = []
-    if role == "tool":
-        pieces.append(Piece("tool", _id(message["tool_call_id"], claude)))
+    pieces = [("tool", _id(message["tool_call_id"], claude))] if role == "tool" else []
     for part in parts_of(message):
         kind, value = _comparable(part)
-        if claude and kind == "refusal":
+        if claude and part.get("type") == "refusal":
             kind, value = "text", part["refusal"]
-        pieces.append(Piece(f"{role} {kind}", value))
+        pieces.append((f"{role} {kind}", value))
     for call in message.get("tool_calls") or []:
         given = call["function"]["arguments"]
-        pieces.append(
-            Piece(
-                "call", f"{_id(call['id'], claude)} {call['function']['name']} {_arguments(given) if claude else given}"
-            )
-        )
+        shown = _arguments(given) if claude else given
+        pieces.append(("call", f"{_id(call['id'], claude)} {call['function']['name']} {shown}"))
     return pieces
 
 
@@ -451,14 +423,12 @@ def _id(given: str, claude: bool) -> str:
 
 
 def _arguments(given: Any) -> str:
-    """Arguments as Anthropic's shape has them, an object, in a comparable form; what is no object may be in any."""
+    """Arguments as Anthropic's shape has them, an object, with numbers in a comparable form."""
     try:
         value = json.loads(given, parse_float=_number, parse_int=_number) if isinstance(given, str) else given
     except ValueError:
         value = None
-    if not isinstance(value, dict):
-        return "no object"
-    return json.dumps(_numbers_as_text(value), sort_keys=True, ensure_ascii=False)
+    return json.dumps(_numbers_as_text(value), sort_keys=True, ensure_ascii=False) if isinstance(value, dict) else ANY
 
 
 def _number(text: str) -> str:
@@ -471,120 +441,82 @@ def _numbers_as_text(value: Any) -> Any:
         return {key: _numbers_as_text(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [_numbers_as_text(inner) for inner in value]
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return _number(repr(value))
-    return value
+    return _number(repr(value)) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
 
 
-def _asked(expected: Expected) -> list[Piece]:
-    """The query's pieces: its text, then its parts."""
-    pieces: list[Piece] = []
-    if expected.query is not None:
-        pieces.append(Piece("user text", expected.query))
-    if expected.query_parts is not None:
-        pieces += _pieces_of_message({"role": "user", "content": list(expected.query_parts)})
-    return pieces
-
-
-def _pieces_of_list(shown: list[dict[str, Any]], newest: int | None, expected: Expected) -> list[Piece]:
-    """The list's pieces without the recall; calls of Anthropic's shape, whose input is parsed, in a comparable form."""
+def _runs_of_list(messages: list[Message], expected: Expected) -> list[Piece]:
+    """The list's pieces without system messages, recall and notes; texts of one role that follow each other are one run."""
     notes = [text_of(message) for message in expected.history or () if message["role"] in ("system", "developer")]
-    pieces: list[Piece] = []
-    ours = expected.recalled
-    for place, message in enumerate(shown):
-        for piece in _pieces_of_message(message, expected.format):
-            value = piece.value
-            if piece.kind == "user text":
+    newest, ours = _newest_user(messages), expected.recalled
+    runs: list[Piece] = []
+    for place, message in enumerate(messages):
+        if message["role"] in ("system", "developer"):
+            continue
+        for kind, value in _pieces_of(message, expected.format):
+            if kind == "user text":
                 if place == newest and ours:
                     value = _RECALL.sub("", value, count=1)  # ours comes first; the person may quote one
                     ours = False
                 for note in notes:
                     value = value.replace(f"[System note] {note}", "", 1)
-                if value != piece.value and not value.strip():
-                    continue
-            pieces.append(Piece(piece.kind, value))
-    return pieces
+            if kind.endswith(" text") and runs and runs[-1][0] == kind:
+                runs[-1] = kind, runs[-1][1] + value
+            else:
+                runs.append((kind, value))
+    return runs
 
 
-def _is_suffix(
-    pieces: list[Piece], wanted: list[list[Piece]], places: list[int], excerpts: frozenset[int]
-) -> str | None:
-    """None if `pieces` are the last messages of `wanted`, where texts may be merged with white space between; else the problem."""
-    have = list(pieces)
-    joined = False  # whether the last of `have` is what precedes a text already matched, separator included
-    slack = False  # whether a blank text may have left white space at its end
-    for at in range(len(wanted) - 1, -1, -1):
-        if not have:
-            return None
-        turn = f"turn {places[at]}" if at < len(places) else "the query"
-        shortened = at < len(places) and places[at] in excerpts
-        for piece in reversed(wanted[at]):
-            found = have[-1] if have else None
-            if (
-                found is not None
-                and piece.may_be_missing
-                and found.kind == piece.kind
-                and found.value in (piece.value, "(empty)")
-            ):
-                have.pop()
-                joined = False
+def _match(runs: list[Piece], turns: list[tuple[list[Piece], bool]]) -> tuple[int, str | None]:
+    """How many pieces of `turns` the runs begin with, and the problem; None where they are the turns and nothing else.
+
+    Texts may be merged with white space between. Texts of white space alone may be missing or be "(empty)". System messages
+    amid the history may be missing, because providers have no place for them.
+    """
+    rest, matched = list(runs), 0
+    for pieces, is_excerpt in turns:
+        skipped: str | None = None
+        for kind, value in pieces:
+            if kind.startswith("system") or kind == skipped or (kind.endswith(" text") and not value.strip()):
                 continue
-            if (
-                found is not None
-                and piece.may_be_missing
-                and found.kind == piece.kind
-                and not found.value.strip()
-                and found.value.endswith("\n\n" + piece.value)
-            ):
-                have[-1] = Piece(piece.kind, found.value[: -len(piece.value) - 2])  # several blank texts merged
+            while rest and _after(rest[0], kind, value) is None and _is_blank(rest[0]):
+                rest.pop(0)
+            if rest and is_excerpt and rest[0][0] == kind and _EXCERPT.search(rest[0][1]):
+                if not _is_excerpt(rest.pop(0)[1], "\n".join(other for name, other in pieces if name == kind)):
+                    return matched, f"{kind} {value[:60]!r} is shown as an excerpt of another text"
+                skipped = kind
                 continue
-            if piece.may_be_missing:
-                slack = True
-                continue
-            if shortened and piece.kind.endswith(" text") and (found is None or found.kind != piece.kind):
-                continue  # an excerpt is one text, its parts were several
-            if found is None or found.kind != piece.kind:
-                instead = f"{found.kind} {found.value[-60:]!r}" if found else "nothing"
-                return f"{piece.kind} {piece.value[:60]!r} ({turn}) is missing, found {instead}"
-            have.pop()
-            if not piece.kind.endswith(" text"):
-                # Arguments that are no JSON object have no place in Anthropic's shape: any input stands for them.
-                free = piece.value.endswith(" no object")
-                if found.value != piece.value and not (
-                    free and found.value.startswith(piece.value[: -len("no object")])
-                ):
-                    return (
-                        f"{piece.kind} of {turn} differs: persisted {piece.value[-60:]!r}, shown {found.value[-60:]!r}"
-                    )
-                continue
-            if shortened and _EXCERPT.search(found.value):
-                if not _is_excerpt(found.value, [other.value for other in wanted[at] if other.kind == piece.kind]):
-                    return f"{piece.kind} of {turn} is no excerpt of what was persisted: {found.value[-60:]!r}"
-                joined = slack = False
-                continue
-            rest = _before(found.value, piece.value, joined, slack)
-            if rest is None:
-                return f"{piece.kind} of {turn} differs: persisted ...{piece.value[-60:]!r}, shown ...{found.value[-60:]!r}"
-            # White space alone before a text is the separator of what stood there: the recall, a note, a blank message.
-            joined, slack = bool(rest.strip()), False
-            if joined:
-                have.append(Piece(piece.kind, rest))
-    return f"{have[-1].kind} {have[-1].value[:60]!r} is in the list but was never persisted" if have else None
+            left = _after(rest[0], kind, value) if rest else None
+            if left is None:
+                return matched, f"{kind} {value[:60]!r} is missing, found {str(rest[:1])[:90]}"
+            matched += 1
+            rest[0] = kind, left
+            if not kind.endswith(" text"):
+                rest.pop(0)
+    extra = next((run for run in rest if not _is_blank(run)), None)
+    return matched, f"{extra[0]} {extra[1][:60]!r} is in the list but was never persisted" if extra else None
 
 
-def _is_excerpt(shown: str, persisted: list[str]) -> bool:
-    """Whether what stands before and behind the mark is the beginning and end of the persisted texts."""
-    head, tail = _EXCERPT.split(shown, maxsplit=1)
-    whole = "\n".join(persisted)
-    return whole.startswith(head) and whole.endswith(tail)
-
-
-def _before(found: str, value: str, joined: bool, slack: bool) -> str | None:
-    """What stands before `value` at the end of `found`; None: it isn't there. White space behind it must be there with `joined`
-    and may be with `slack`."""
-    last = len(found) - 1 if joined and not slack else len(found)
-    first = len(found.rstrip()) if joined or slack else len(found)
-    for end in range(first, last + 1):
-        if found[:end].endswith(value):
-            return found[: end - len(value)]
+def _after(run: Piece, kind: str, value: str) -> str | None:
+    """What of a run is left behind a piece at its beginning; None: it isn't there."""
+    if run[0] != kind:
+        return None
+    if not kind.endswith(
+        " text"
+    ):  # arguments that are no JSON object have no place in Anthropic's shape: any input stands for them
+        same = run[1].startswith(value.removesuffix(ANY)) if value.endswith(ANY) else run[1] == value
+        return "" if same else None
+    text = run[1]
+    for start in range(len(text) - len(_EMPTY.sub("", text)) + 1):
+        if text.startswith(value, start) and _is_blank(("text", text[:start])):
+            return text[start + len(value) :]
     return None
+
+
+def _is_blank(run: Piece) -> bool:
+    return run[0].endswith("text") and not _EMPTY.sub("", run[1])
+
+
+def _is_excerpt(shown: str, persisted: str) -> bool:
+    """Whether the texts before and behind the mark are the beginning and end of the persisted one."""
+    head, tail = _EXCERPT.split(shown, maxsplit=1)
+    return persisted.lstrip().startswith(head.lstrip()) and persisted.endswith(tail)

@@ -118,17 +118,6 @@ def test_replies_continue_a_conversation():
         }
 
 
-def test_stubs_refuse_what_the_providers_refuse():
-    with ChatCompletionsStub() as stub, pytest.raises(openai.BadRequestError, match="must follow"):
-        client = openai.OpenAI(base_url=stub.url, api_key="stub")
-        client.chat.completions.create(
-            model="m", messages=[*ASK, {"role": "tool", "tool_call_id": "x", "content": "1"}]
-        )
-    with MessagesStub() as stub, pytest.raises(anthropic.BadRequestError, match="expected assistant"):
-        client = anthropic.Anthropic(base_url=stub.url, api_key="stub")
-        client.messages.create(model="m", max_tokens=9, messages=[*ASK, *ASK])
-
-
 def test_odd_answers():
     whole = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "not json"}}
     chunks = [{"model": "m", "choices": [{"delta": {"tool_calls": [whole]}, "finish_reason": "tool_calls"}]}]
