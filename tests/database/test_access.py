@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import ANSWER, CALL, USER, call, one, persist, remembered, store
+from calls import ANSWER, CALL, USER, Db, call, one, persist, remembered, store
 from catalog import PRIVILEGES, contents, differences, privileges
 from psycopg.types.json import Jsonb
 from refusals import IMAGE, refusal, refused, rows
@@ -141,7 +141,7 @@ CHANGES = (
 )
 
 
-def in_savepoint(db: psycopg.Connection, statement: str) -> str | None:
+def in_savepoint(db: Db, statement: str) -> str | None:
     def run() -> None:
         with db.transaction():
             db.execute(statement)
@@ -222,16 +222,7 @@ def function(**changed: Any) -> list[dict[str, Any]]:
 
 RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "x"}
 OPEN = [USER, *calls(CALL)]
-UNTIMELY = (
-    "yesterday",
-    "now",
-    "infinity",
-    "",
-    "1899-12-31T23:59:59Z",
-    "2199-01-01T00:00:00Z",
-    "2024-02-30",
-    "03/04/2024",
-)
+UNTIMELY = "yesterday now infinity 1899-12-31T23:59:59Z 2199-01-01T00:00:00Z 2024-02-30 03/04/2024".split()
 MALFORMED: list[tuple[str, Any]] = [
     # Part of the error, messages
     ('messages must be a list of at least one message, not "{}"', {}),
@@ -275,7 +266,7 @@ MALFORMED: list[tuple[str, Any]] = [
     ("[0].tool_calls[0].function.name", function(name="a b")),
     ("[0].tool_calls[0].function.arguments must be a string of JSON", function(arguments={})),
     ("[0].tool_call_id must be a string, not null", [said("x", "tool")]),
-    *[("[0].created_at must be a time", [USER | {"created_at": at}]) for at in (*UNTIMELY, -1e15, 1e300, True, [])],
+    *[("[0].created_at must be a time", [USER | {"created_at": at}]) for at in (*UNTIMELY, "", -1e15, 1e300, True, [])],
     *[("[0].tags", [USER | {"tags": tags}]) for tags in ("home", [1], [""], ["x"] * 33)],
     *[("[0].snapshot_ref", [USER | {"snapshot_ref": ref}]) for ref in (7, "")],
 ]
@@ -288,7 +279,7 @@ UNPAIRED: list[tuple[str, Any]] = [
 ]
 
 
-def test_messages_are_refused_by_field_and_value(db: psycopg.Connection, user: str) -> None:
+def test_messages_are_refused_by_field_and_value(db: Db, user: str) -> None:
     """Behind good messages the path says where, and the good ones are not stored either."""
     before = rows(db)
     for state, table in (("PM010", MALFORMED), ("PM011", UNPAIRED)):
@@ -304,183 +295,158 @@ def test_messages_are_refused_by_field_and_value(db: psycopg.Connection, user: s
     assert rows(db) == before
 
 
+UNKNOWN = "00000000-0000-0000-0000-000000000001"
 NEW = {"session": "new"}
-NOBODY = "00000000-0000-0000-0000-000000000001"
-TURN = {"messages": [USER]}
-REFUSED: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
-    # Function: SQLSTATE, part of the error, arguments beside the user's and an open session's name
-    "persist_turn": [
-        *[
-            ("PM014", "usage.prompt_tokens must be", TURN | {"usage": {"prompt_tokens": n}})
-            for n in (-1, 1.5, "7", 2**31)
+BRANCH = {"session": "open", "new_session": "new"}
+HEADER = {"kind": "header", "format": "pg_memoir.export"}
+LOST = {"kind": "conversation_history", "row": {"session_id": {"session": "nowhere"}, "turn_index": 0}}
+PROMPT = {"kind": "system_prompts", "row": {"content": "x", "prompt_hash": "\\x00"}}
+# Function: its other arguments, and rows of an argument, wrong values of it, and a part of the error. PM014 if not said.
+REFUSED: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
+    "persist_turn": (
+        {"session": "s", "messages": [USER]},
+        [
+            *[("usage", [{"prompt_tokens": n}], "usage.prompt_tokens must be") for n in (-1, 1.5, "7", 2**31)],
+            *[("usage", [{key: -1}], f"usage.{key} must be") for key in ("completion_tokens", "latency_ms")],
+            *[("usage", [{"model": name}], "usage.model must be") for name in ("", 5, ["gpt-4o"], "x" * 201)],
+            ("usage", [{"finish_reason": 5}], "usage.finish_reason must be"),
+            ("usage", [[], "x", True], "usage must be a JSON object, not"),
+            ("metadata", [[], "x", 5], "metadata must be a JSON object, not"),
+            ("key", ["", "x" * 201], "key must be a text of 1 to 200"),
+            ("actor", ["robot"], 'actor must be person, agent or tool, not "robot"'),
+            ("user", ["", "x" * 501], "user must be a text of 1 to"),
+            ("session", ["", "x" * 501, None], "session must be"),
         ],
-        *[
-            ("PM014", f"usage.{key} must be", TURN | {"usage": {key: -1}})
-            for key in ("completion_tokens", "latency_ms")
+    ),
+    "open_session": (
+        NEW,
+        [
+            ("model", ["x" * 201], "model must be a text of 1 to 200 characters"),
+            ("context_window", [0, -5], 'session "new" can\'t have a window of'),
+            ("response_tokens", [32768, 0], 'session "new" can\'t have a window of'),
+            ("task", ["chat"], 'task must be continuation, knowledge, new_session or tool_heavy, not "chat"'),
+            ("project", [""], "project must be"),
+            ("parent", ["nobody", "new"], "PM003 unknown parent session"),
+            ("metadata", [[1]], "metadata must be a JSON object"),
+            ("settings", [[1], 5], "settings must be a JSON object"),
+            ("settings", [{"colour": 1}], 'PM015 unknown setting "colour"'),
+            ("temperature", ["2.1", "-0.1"], "temperature must be from 0 to 2, not"),
+            ("top_p", ["1.01", "NaN"], "top_p must be from 0 to 1, not"),
         ],
-        *[
-            ("PM014", "usage.model must be", TURN | {"usage": {"model": name}})
-            for name in ("", 5, ["gpt-4o"], "x" * 201)
+    ),
+    "close_session": ({}, [("session", ["nobody"], 'PM003 unknown session "nobody"')]),
+    "branch_session": (
+        BRANCH,
+        [
+            ("session", ["nobody"], 'PM003 unknown session "nobody"'),
+            ("new_session", ["open"], 'session "open" exists already'),
+            ("at_turn", [-1, 3], 'can\'t branch session "open" at turn'),
         ],
-        ("PM014", "usage.finish_reason must be", TURN | {"usage": {"finish_reason": 5}}),
-        ("PM014", "usage must be a JSON object, not", TURN | {"usage": []}),
-        ("PM014", "metadata must be a JSON object, not", TURN | {"metadata": "x"}),
-        ("PM014", "key must be a text of 1 to 200", TURN | {"key": ""}),
-        ("PM014", "key must be a text of 1 to 200", TURN | {"key": "x" * 201}),
-        ("PM014", 'actor must be person, agent or tool, not "robot"', TURN | {"actor": "robot"}),
-        *[
-            ("PM014", f"{name} must be a text of 1 to", TURN | {name: text})
-            for name in ("user", "session")
-            for text in ("", "x" * 501)
+    ),
+    "remember": (
+        {"content": "Likes tea.", "session": "open"},
+        [
+            ("content", [None, "", " \n\t", "\u2028\u3000"], "content must not be empty"),
+            ("type", ["gossip", None], "unknown type"),
+            ("importance", ["huge"], 'importance must be critical, important, normal or minor, not "huge"'),
+            ("provenance", ["hearsay"], 'unknown provenance "hearsay"'),
+            ("sensitivity", ["public"], 'sensitivity must be normal, private or secret, not "public"'),
+            ("confidence", ["-0.1", "1.1", "nan"], "confidence must be from 0 to 1, not"),
+            ("valid_to", ["2024-02-01"], "is not after valid_from", {"valid_from": "2024-02-01"}),
+            ("slot_value", ["Bonn"], 'slot_value "Bonn" needs a slot'),
+            ("slot", ["", " \u200b", "x" * 3000], "slot must be a text of 1 to"),
+            *[
+                (name, [""], f"{name} must be a text of 1 to")
+                for name in ("category", "source_tool", "source_key", "key")
+            ],
+            ("tags", [["a", ""]], "tags[1] must be a text"),
+            ("aliases", [[None]], "aliases[0] must be a text"),
+            ("source_turns", [[0, 2], [-1], [None]], "source turn"),
+            ("source_turns", [[0]], "source_turns needs the session", {"session": None}),
+            ("session", ["nobody"], 'PM003 unknown session "nobody"'),
+            ("metadata", ["x"], "metadata must be a JSON object"),
+            ("created_at", ["2199-01-01T00:00:00Z"], "created_at must be a time from 1900 to tomorrow"),
+            ("project", [""], "project must be"),
+            ("actor", ["system"], "actor must be person, agent or tool"),
+            ("embedding", [[1, 2, 3]], "PM030 embedding has 3 dimensions"),
         ],
-        ("PM014", "session must be", TURN | {"session": None}),
-    ],
-    "open_session": [
-        ("PM014", "model must be a text of 1 to 200 characters", NEW | {"model": "x" * 201}),
-        *[
-            ("PM014", 'session "new" can\'t have a window of', NEW | {"context_window": n, "response_tokens": m})
-            for n, m in ((0, None), (-5, 1), (100, 100), (100, 0), (None, 32768))
+    ),
+    "forget": ({}, [("memory", [UNKNOWN], "PM004 unknown memory")]),
+    "capture_call": (
+        {"session": "s", "request": b"{}"},
+        [
+            ("request", [None], "request"),
+            ("session", [""], "session"),
+            ("latency_ms", [-1], "latency_ms"),
+            ("status", [1000, -1], "status"),
+            *[(name, ["x" * 201], name) for name in ("provider", "model")],
+            *[(name, [["a"]], name) for name in ("request_headers", "response_headers", "metadata")],
+            ("events", [[b"a", None]], "events"),
+            ("event_times", [["2026-03-04T05:06:07Z"]], "0 events have 1 times"),
         ],
-        (
-            "PM014",
-            'task must be continuation, knowledge, new_session or tool_heavy, not "chat"',
-            NEW | {"task": "chat"},
-        ),
-        ("PM014", "project must be", NEW | {"project": ""}),
-        ("PM003", 'unknown parent session "nobody"', NEW | {"parent": "nobody"}),
-        ("PM003", 'unknown parent session "open"', {"parent": "open"}),
-        ("PM014", "metadata must be a JSON object", NEW | {"metadata": [1]}),
-        ("PM014", "settings must be a JSON object", NEW | {"settings": [1]}),
-        ("PM015", 'unknown setting "colour"', NEW | {"settings": {"colour": 1}}),
-        ("PM014", "temperature must be from 0 to 2, not 2.1", NEW | {"temperature": "2.1"}),
-        ("PM014", "top_p must be from 0 to 1, not NaN", NEW | {"top_p": "NaN"}),
-    ],
-    "close_session": [("PM003", 'unknown session "nobody"', {"session": "nobody"})],
-    "branch_session": [
-        ("PM003", 'unknown session "nobody"', {"session": "nobody", "new_session": "new"}),
-        ("PM014", 'session "open" exists already', {"new_session": "open"}),
-        *[
-            ("PM014", f'can\'t branch session "open" at turn {at}', {"new_session": "new", "at_turn": at})
-            for at in (-1, 3)
+    ),
+    "list_memories": (
+        {},
+        [
+            ("limit", [0], "limit must be from 1 to 1000, not 0"),
+            ("states", [["asleep"]], 'not "asleep"'),
+            ("after_memory", [UNKNOWN], f"PM004 {UNKNOWN}"),
         ],
-    ],
-    "remember": [
-        *[("PM014", "content must not be empty", {"content": text}) for text in (None, "", " \n\t", "\u2028\u3000")],
-        ("PM014", 'unknown type "gossip"', {"type": "gossip"}),
-        ("PM014", "unknown type null", {"type": None}),
-        ("PM014", 'importance must be critical, important, normal or minor, not "huge"', {"importance": "huge"}),
-        ("PM014", 'unknown provenance "hearsay"', {"provenance": "hearsay"}),
-        ("PM014", 'sensitivity must be normal, private or secret, not "public"', {"sensitivity": "public"}),
-        *[("PM014", "confidence must be from 0 to 1, not", {"confidence": n}) for n in ("-0.1", "1.1", "nan")],
-        ("PM014", "is not after valid_from", {"valid_from": "2024-02-01", "valid_to": "2024-02-01"}),
-        ("PM014", 'slot_value "Bonn" needs a slot', {"slot_value": "Bonn"}),
-        *[
-            ("PM014", f"{name} must be a text of 1 to", {name: ""})
-            for name in ("slot", "category", "source_tool", "source_key", "key")
+    ),
+    "list_sessions": ({}, [("status", ["asleep"], 'not "asleep"'), ("after_session", ["nowhere"], "PM003 nowhere")]),
+    "list_compiles": ({}, [("session", ["nowhere"], "PM003 unknown session")]),
+    "explain_compile": ({}, [("compile", [UNKNOWN], "PM004 no compile")]),
+    "memory_timeline": (
+        {"id": UNKNOWN},
+        [("id", [UNKNOWN], f"PM004 {UNKNOWN}"), ("lines_before", [101], "not 101 and 10")],
+    ),
+    "memory_get": ({}, [("ids", [[]], "ids must be 1 to 100 ids")]),
+    "memory_graph": (
+        {"memory": UNKNOWN},
+        [("hops", [6], "hops must be from 1 to 5, not 6"), ("memory", [UNKNOWN], f"PM004 {UNKNOWN}")],
+    ),
+    "memory_index": ({}, [("query", [" "], "query must not be empty")]),
+    "export_user": ({}, [("user", ["nobody at all"], "PM002 unknown user")]),
+    "set_user_settings": (
+        {},
+        [
+            ("settings", [[], 5, "window_steps"], "settings must be a JSON object"),
+            ("settings", [{"no_such": 1}, {"no_such": None}], "PM015 unknown setting"),
         ],
-        *[("PM014", "slot must be a text of 1 to", {"slot": slot}) for slot in (" \u200b", "x" * 3000)],
-        ("PM014", "tags[1] must be a text", {"tags": ["a", ""]}),
-        ("PM014", "aliases[0] must be a text", {"aliases": [None]}),
-        ("PM014", "source_turns needs the session", {"source_turns": [0]}),
-        *[
-            ("PM014", f"source turn {turn} does not exist", {"session": "open", "source_turns": [0, turn]})
-            for turn in (2, -1)
+    ),
+    "import_user": (
+        {},
+        [
+            ("lines", [[{"kind": "header"}], [HEADER | {"version": 2}]], "no export of a version"),
+            (
+                "lines",
+                [[{"kind": kind}] for kind in ("audit_log", "search_items", "pg_authid", None)],
+                "no kind that can be",
+            ),
+            ("lines", [[{"kind": "tombstones", "row": {"kind": "value"}}]], "can't be imported"),
+            ("lines", [[LOST]], "comes before its session"),
+            ("lines", [[PROMPT]], "not the text of its hash"),
         ],
-        ("PM014", "source turn null does not exist", {"session": "open", "source_turns": [None]}),
-        ("PM003", 'unknown session "nobody"', {"session": "nobody"}),
-        ("PM014", "metadata must be a JSON object", {"metadata": "x"}),
-        ("PM014", "created_at must be a time from 1900 to tomorrow", {"created_at": "2199-01-01T00:00:00Z"}),
-        ("PM014", "project must be", {"project": ""}),
-        ("PM014", "actor must be person, agent or tool", {"actor": "system"}),
-        ("PM030", "embedding has 3 dimensions", {"embedding": [1, 2, 3]}),
-    ],
-    "forget": [("PM004", "unknown memory", {"memory": NOBODY})],
-    "capture_call": [
-        ("PM014", "request", {"request": None}),
-        ("PM014", "session", {"session": ""}),
-        ("PM014", "latency_ms", {"latency_ms": -1}),
-        *[("PM014", "status", {"status": n}) for n in (1000, -1)],
-        *[("PM014", name, {name: "x" * 201}) for name in ("provider", "model")],
-        *[("PM014", name, {name: ["a"]}) for name in ("request_headers", "response_headers", "metadata")],
-        ("PM014", "events", {"events": [b"a", None]}),
-        ("PM014", "2 events have 1 times", {"events": [b"a", b"b"], "event_times": ["2026-03-04T05:06:07Z"]}),
-    ],
-    "list_memories": [
-        ("PM014", "limit must be from 1 to 1000, not 0", {"limit": 0}),
-        ("PM014", 'not "asleep"', {"states": ["asleep"]}),
-        ("PM004", NOBODY, {"after_memory": NOBODY}),
-    ],
-    "list_sessions": [
-        ("PM014", 'not "asleep"', {"status": "asleep"}),
-        ("PM003", "nowhere", {"after_session": "nowhere"}),
-    ],
-    "list_compiles": [("PM003", "unknown session", {"session": "nowhere"})],
-    "explain_compile": [("PM004", "no compile", {"compile": NOBODY})],
-    "memory_timeline": [
-        ("PM004", NOBODY, {"id": NOBODY}),
-        ("PM014", "not 101 and 10", {"id": NOBODY, "lines_before": 101}),
-    ],
-    "memory_get": [("PM014", "ids must be 1 to 100 ids", {"ids": []})],
-    "memory_graph": [
-        ("PM014", "hops must be from 1 to 5, not 6", {"memory": NOBODY, "hops": 6}),
-        ("PM004", NOBODY, {"memory": NOBODY}),
-    ],
-    "memory_index": [("PM014", "query must not be empty", {"query": " "})],
-    "export_user": [("PM002", "unknown user", {"user": "nobody at all"})],
-    "set_user_settings": [
-        *[("PM014", "settings must be a JSON object", {"settings": value}) for value in ([], 5, "window_steps")],
-        *[("PM015", "unknown setting", {"settings": {"no_such": value}}) for value in (1, None)],
-    ],
-    "import_user": [
-        *[
-            ("PM014", "no export of a version", {"lines": [{"kind": "header"} | more]})
-            for more in ({}, {"format": "pg_memoir.export", "version": 2})
-        ],
-        *[
-            ("PM014", "no kind that can be imported", {"lines": [{"kind": kind, "row": {}}]})
-            for kind in ("audit_log", "search_items", "pg_authid", None)
-        ],
-        ("PM014", "can't be imported", {"lines": [{"kind": "tombstones", "row": {"kind": "value"}}]}),
-        (
-            "PM014",
-            "comes before its session",
-            {
-                "lines": [
-                    {"kind": "conversation_history", "row": {"session_id": {"session": "nowhere"}, "turn_index": 0}}
-                ]
-            },
-        ),
-        (
-            "PM014",
-            "not the text of its hash",
-            {"lines": [{"kind": "system_prompts", "row": {"content": "x", "prompt_hash": "\\x00"}}]},
-        ),
-    ],
-}
-"""One of each kind of bad argument."""
-ALWAYS: dict[str, dict[str, Any]] = {
-    "remember": {"content": "Likes tea."},
-    "capture_call": {"request": b"{}"},
-    **dict.fromkeys(("persist_turn", "open_session", "close_session", "branch_session"), {}),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_arguments_are_refused_by_name_and_value(db: psycopg.Connection, user: str, name: str) -> None:
+def test_arguments_are_refused_by_name_and_value(db: Db, user: str, name: str) -> None:
     store(db, user, "open", [USER, ANSWER])
     remembered(db, user, "A fact")
-    session = {"session": "open"} if name.endswith(("_turn", "_session", "_call")) else {}
+    others, table = REFUSED[name]
     before = rows(db)
-    for state, says, named in REFUSED[name]:
-        arguments = {"user": user} | session | ALWAYS.get(name, {}) | named
-        if name == "import_user":
-            arguments["lines"] = [Jsonb(line) for line in arguments["lines"]]
-        error = refusal(db, name, **arguments)
-        assert error.sqlstate == state and says in (error.diag.message_primary or ""), (named, error)
+    for argument, values, says, *more in table:
+        state, says = (says[:5], says[6:]) if says.startswith("PM0") else ("PM014", says)
+        for value in values:
+            given = [Jsonb(line) for line in value] if argument == "lines" else value
+            error = refusal(db, name, **{"user": user} | others | dict(*more) | {argument: given})
+            assert error.sqlstate == state and says in (error.diag.message_primary or ""), (argument, value, error)
     assert rows(db) == before
 
 
-def test_sizes_and_numbers_are_bounded(db: psycopg.Connection, user: str, setting: Any) -> None:
+def test_sizes_and_numbers_are_bounded(db: Db, user: str, setting: Any) -> None:
     setting("text_bytes_max", 4096)
     setting("messages_max", 3)
     long, turn = "x" * 4096, {"user": user, "session": "s"}
@@ -508,7 +474,7 @@ def test_sizes_and_numbers_are_bounded(db: psycopg.Connection, user: str, settin
 
 
 @pytest.mark.parametrize("text", [r'"a\u0000b"', r'"\ud800"', r'"x \ud83d"'])
-def test_json_that_postgresql_cannot_store_is_refused(db: psycopg.Connection, user: str, text: str) -> None:
+def test_json_that_postgresql_cannot_store_is_refused(db: Db, user: str, text: str) -> None:
     before = rows(db)
     for sent in (f'[{{"role": "user", "content": {text}}}]', f'[{{"role": "user", "content": "x", {text}: 1}}]'):
         with pytest.raises(psycopg.DataError):

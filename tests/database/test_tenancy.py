@@ -8,7 +8,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import call, one, persist, read_turns, recalled, remember, remembered, store, table
+from calls import Db, call, one, persist, read_turns, recalled, remember, remembered, store, table
+from catalog import describe, differences
+from psycopg.types.json import Jsonb
 from routines import MESSAGES, NO_RIGHT, PERSONS, Routine, World, code, world_of
 from rows import tables_with_users
 from servers import connect, unique, user_of
@@ -65,7 +67,7 @@ def tenants_routines(world: World) -> list[Routine]:
     return [r for r in world.of_role("tenant") if "p_user" in r.arguments]
 
 
-def refusal(db: psycopg.Connection, function: str, *arguments: Any, **named: Any) -> str | None:
+def refusal(db: Db, function: str, *arguments: Any, **named: Any) -> str | None:
     return code(lambda: call(db, function, *arguments, **named))
 
 
@@ -134,6 +136,7 @@ def test_no_id_reaches_somebody_else(world: World) -> None:
         theirs |= {"p_query": "Zanzibar?"} if "p_query" in theirs else {}
         seen += "Zanzibar" in str(routine.call(bob, theirs))
     assert seen >= 5
+    world.bind("bob", users=["bob"], actor="person")  # which the erasure of Bob has ended
 
 
 STRICT = set("p_memory p_other p_call p_compaction p_compile p_id p_query_id p_after_memory p_after_session".split())
@@ -396,40 +399,21 @@ def test_a_group_role_does_not_free_a_login(world: World) -> None:
 FORBIDDEN = """
 set role memoir_owner
 set role memoir_admin
-set role {bob}
 set session authorization postgres
-select set_config('role', 'memoir_admin', false)
 alter role current_user superuser
 grant memoir_admin to {ann}
 create function memoir.f() returns integer language sql as 'select 1'
 create table memoir.t ()
-create view memoir.v as select 1
-create operator memoir.= (leftarg = text, rightarg = text, function = texteq)
 create or replace function memoir.now() returns timestamptz language sql as 'select null'
 drop function memoir.now()
-alter schema memoir rename to yours
-truncate _memoir.users
 copy (select * from _memoir.memory_store) to stdout
-select * from _memoir.settings
-select last_value from _memoir.work_items_work_id_seq
-do $$ begin perform content from _memoir.memory_store; end $$
 create trigger t before insert on _memoir.users execute function suppress_redundant_updates_trigger()
-create policy p on _memoir.users using (true)
 alter table _memoir.users disable row level security
 select pg_read_file('PG_VERSION')
 set session_replication_role = replica
-prepare p as select * from _memoir.users; execute p
-explain analyze select * from _memoir.users
-create table public.t ()
 create function pg_temp.g() returns integer language sql set role = 'memoir_admin' as 'select 1'
-select memoir.set_clock(now())
-select memoir.set_setting('clock', '"2030-01-01T00:00:00Z"')
 select memoir.bind_login(current_user, array['bob'])
 select _memoir.authorise('bob', 'read')
-select _memoir.user_id('default', 'bob')
-select * from memoir.claim_embeddings()
-call memoir.run_job('flush')
-call memoir.ensure_partitions()
 """
 
 
@@ -451,3 +435,84 @@ def test_a_tenant_cannot_become_more(world: World) -> None:
         )
         assert refusal(ann, "history", "bob", "s") == "PM001"
         assert "Zanzibar" not in str(recalled(ann, "ann", "Zanzibar"))
+
+
+# Domains under the names of PostgreSQL's own types.
+HOSTILE_TYPES = """
+    create schema types; grant usage on schema types to public;
+    create function types.trap() returns boolean language plpgsql as $$ begin raise exception 'something hostile ran' using errcode = 'HT000'; end $$;
+    do $$ declare v text; begin
+      foreach v in array '{text,uuid,jsonb,name,bool,int4,int8,timestamptz,date,float4,regclass,bytea,interval,numeric}'::text[] loop
+        execute format('create domain types.%I as pg_catalog.text check (types.trap())', v);
+        execute format('create function types.cast_%s(pg_catalog.%I) returns types.%I language plpgsql as ''begin perform types.trap(); return null; end''', v, v, v);
+      end loop;
+    end $$"""
+
+
+def test_types_of_a_hostile_schema_change_nothing(world: World) -> None:
+    """For functions, and for procedures that commit."""
+    world.db.execute(HOSTILE_TYPES)
+    path = {"options": "-csearch_path=types,pg_catalog,memoir"}
+    with world.login("jobs", **path) as jobs, world.login("app", **path) as app:
+        assert code(lambda: jobs.execute("do 'declare v uuid; begin v := gen_random_uuid(); end'")) == "HT000"
+        for job in ("merge", "flush", "partitions", "sweep", "hygiene"):
+            jobs.execute(f"call memoir.run_job('{job}')")
+        for procedure in ("merge_search()", "flush_statistics()", "ensure_partitions(0)"):
+            jobs.execute(f"call memoir.{procedure}")
+        persist(app, "typed", "s", "My ferret is called Otto.", "Yes.")
+        assert "Otto" in str(recalled(app, "typed", "What is my ferret called?"))
+
+
+# Values in place of which somebody's SQL might come to stand, had any function put its arguments into SQL text.
+INJECTIONS = [
+    "'; insert into public.canary values (1); --",
+    "x') from _memoir.users; insert into public.canary values (2); select ('",
+    "\\'); drop schema memoir cascade; --",
+    "$$; raise exception 'x'; $$ %s %1$I %L",
+    '"; select pg_sleep(9); --',
+    '{"a": ',
+]
+
+
+def shapes_of(kind: str, payload: str) -> list[Any]:
+    """An argument of that type in every shape that has the payload somewhere."""
+    said = {"role": "user", "content": payload, payload: payload, "name": payload}
+    values = [
+        payload,
+        [payload],
+        {payload: payload},
+        [said],
+        [said | {"role": payload}],
+        {"recall_tokens_max": payload},
+    ]
+    return {"jsonb": [Jsonb(v) for v in values], "text[]": [[payload, "b"]]}.get(kind, [payload])
+
+
+@pytest.mark.acceptance
+def test_arguments_are_never_sql(world: World) -> None:
+    """Each payload in every shape of an argument. Errors are those of the API."""
+    untyped: dict[tuple[str, str], set[str]] = {}
+    calls = 0
+    world.db.execute("create table public.canary (n integer); grant all on public.canary to public")
+    before = describe(world.db)
+    with world.login("admin") as admin:
+        for routine in world.of_role("admin"):
+            kinds = {
+                name: kind for name, kind in routine.arguments.items() if kind in ("text", "name", "text[]", "jsonb")
+            }
+            if not kinds or routine.name in {"fail", "ensure_embedder"}:
+                continue
+            values = world.values(routine, admin, "mallory")
+            for name, value in (
+                (n, v) for n, k in kinds.items() for payload in INJECTIONS for v in shapes_of(k, payload)
+            ):
+                calls += 1
+                try:
+                    routine.call(admin, {**values, name: value})
+                except psycopg.Error as error:
+                    if not (error.sqlstate or "").startswith("PM"):
+                        untyped.setdefault((routine.name, name), set()).add(f"{error.sqlstate} {error}".splitlines()[0])
+    assert calls > 500 and one(world.db, "select count(*) from public.canary") == 0
+    after = describe(world.db)
+    assert not differences(before, {key: value for key, value in after.items() if key in before or "_y" not in key})
+    assert untyped == {}
