@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-import psycopg
 import pytest
-from calls import call, persist, remember, remembered, table
+from calls import Db, call, persist, remember, remembered, table
 from psycopg.types.json import Jsonb
 
 CLUSTER, INES = "The cluster of Kubernetes lives in Frankfurt.", "Kubernetes was chosen by Ines."
 HOSTED = "where is k8s hosted?"
 
 
-def pairs(db: psycopg.Connection, user: str, stated: bool = True) -> set[tuple[str, ...]]:
+def pairs(db: Db, user: str, stated: bool = True) -> set[tuple[str, ...]]:
     rows = table(db, "list_aliases", user, columns="name, other, stated")
     return {tuple(sorted(row[:2])) if stated else tuple(row[:2]) for row in rows if row[2] == stated}
 
 
-def compiled(db: psycopg.Connection, user: str, query: str, **named: Any) -> str:
+def compiled(db: Db, user: str, query: str, **named: Any) -> str:
     return str(call(db, "compile_context", user, "asking", query, **named)[-1]["content"])
 
 
 @pytest.fixture
-def noise(db: psycopg.Connection, user: str) -> None:
+def noise(db: Db, user: str) -> None:
     for topic in ("gardening", "taxes", "football", "cooking", "painting", "travel"):
         remember(db, user, f"Talked about {topic} with a neighbour on the stairs.")
 
@@ -44,9 +43,7 @@ def noise(db: psycopg.Connection, user: str) -> None:
         ("The results (see above) were good (really).", set()),
     ],
 )
-def test_names_are_read_from_a_text(
-    db: psycopg.Connection, user: str, text: str, expected: set[tuple[str, str]]
-) -> None:
+def test_names_are_read_from_a_text(db: Db, user: str, text: str, expected: set[tuple[str, str]]) -> None:
     persist(db, user, "s", text)
     assert pairs(db, user) == expected
 
@@ -66,14 +63,14 @@ def test_names_are_read_from_a_text(
     ],
 )
 def test_names_are_given_with_a_memory(
-    db: psycopg.Connection, user: str, content: str, given: dict[str, Any], expected: set[tuple[str, str]]
+    db: Db, user: str, content: str, given: dict[str, Any], expected: set[tuple[str, str]]
 ) -> None:
     remember(db, user, content, **given)
     assert pairs(db, user) - {("beth", "lizzy")} == expected
 
 
 @pytest.mark.usefixtures("noise")
-def test_initials_count_where_they_are_capitals(db: psycopg.Connection, user: str) -> None:
+def test_initials_count_where_they_are_capitals(db: Db, user: str) -> None:
     persist(db, user, "one", "Bought a ticket for the Harbour Art Museum, not in SHOUTED WORDS HERE.", "Enjoy it.")
     assert pairs(db, user, stated=False) == {("ham", "harbour art museum")}
     assert "ticket" in compiled(db, user, "when do I go to HAM?")
@@ -81,7 +78,7 @@ def test_initials_count_where_they_are_capitals(db: psycopg.Connection, user: st
 
 
 @pytest.mark.usefixtures("noise")
-def test_a_name_finds_texts_with_the_other(db: psycopg.Connection, user: str) -> None:
+def test_a_name_finds_texts_with_the_other(db: Db, user: str) -> None:
     """Not before it was said, and not once the memory that gave it is forgotten."""
     remember(db, user, CLUSTER)
     assert "Frankfurt" not in compiled(db, user, HOSTED)
@@ -94,7 +91,7 @@ def test_a_name_finds_texts_with_the_other(db: psycopg.Connection, user: str) ->
 
 
 @pytest.mark.usefixtures("noise")
-def test_names_said_in_a_turn_find_both_ways(db: psycopg.Connection, user: str) -> None:
+def test_names_said_in_a_turn_find_both_ways(db: Db, user: str) -> None:
     """A turn of the user's; an erased one takes its names along."""
     persist(db, user, "one", "We moved to GitHub Actions (GHA) in spring.", "You may like Kubernetes (k8s).")
     persist(db, user, "two", "GHA costs us ninety euros.", "Fair.", "The runners of GitHub Actions stand in Dublin.")
@@ -106,7 +103,7 @@ def test_names_said_in_a_turn_find_both_ways(db: psycopg.Connection, user: str) 
 
 
 @pytest.mark.usefixtures("noise")
-def test_a_restated_memory_takes_on_new_names(db: psycopg.Connection, user: str) -> None:
+def test_a_restated_memory_takes_on_new_names(db: Db, user: str) -> None:
     first = remembered(db, user, INES, aliases=["k8s"])
     assert "Ines" not in compiled(db, user, "who picked kube?")
     assert remember(db, user, INES, aliases=["kube", "k8s"])["memory_id"] == first
@@ -117,20 +114,20 @@ def test_a_restated_memory_takes_on_new_names(db: psycopg.Connection, user: str)
 
 
 @pytest.mark.usefixtures("noise")
-def test_a_secret_gives_no_names_away(db: psycopg.Connection, user: str) -> None:
+def test_a_secret_gives_no_names_away(db: Db, user: str) -> None:
     remember(db, user, CLUSTER)
     remember(db, user, INES, aliases=["k8s"], sensitivity="secret")
     assert "Frankfurt" not in compiled(db, user, HOSTED)
 
 
-def test_a_slots_value_has_one_identity_by_all_names(db: psycopg.Connection, user: str) -> None:
+def test_a_slots_value_has_one_identity_by_all_names(db: Db, user: str) -> None:
     remember(db, user, INES, aliases=["k8s"])
     first = remembered(db, user, "We run on Kubernetes.", slot="platform", slot_value="Kubernetes")
     assert remember(db, user, "We are on k8s.", slot="platform", slot_value="k8s")["superseded"] == []
     assert first in remember(db, user, "We are on Nomad.", slot="platform", slot_value="Nomad")["superseded"]
 
 
-def test_an_import_knows_the_names_again(db: psycopg.Connection, user: str) -> None:
+def test_an_import_knows_the_names_again(db: Db, user: str) -> None:
     persist(db, user, "one", "We moved to GitHub Actions (GHA) in spring.", "Good choice.")
     remember(db, user, INES, aliases=["k8s"])
     call(db, "import_user", user + "2", [Jsonb(line) for (line,) in table(db, "export_user", user)])

@@ -7,26 +7,24 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import call, persist, remember, remembered, set_clock, store, table
+from calls import Db, call, persist, remember, remembered, set_clock, store, table
 from routines import world_of
 
 UNKNOWN = "00000000-0000-0000-0000-000000000001"
 
 
-def listed(db: psycopg.Connection, user: str, **named: Any) -> list[str]:
+def listed(db: Db, user: str, **named: Any) -> list[str]:
     return [content for (content,) in table(db, "list_memories", user, columns="content", **named)]
 
 
-def around(
-    db: psycopg.Connection, user: str, item: Any, before: int, after: int, columns: str
-) -> list[tuple[Any, ...]]:
+def around(db: Db, user: str, item: Any, before: int, after: int, columns: str) -> list[tuple[Any, ...]]:
     return table(db, "memory_timeline", user, item, lines_before=before, lines_after=after, columns=columns)
 
 
 # Lists ----------------------------------------------------------------------------------------------------------------
 
 
-def test_memories_are_listed_newest_first(db: psycopg.Connection, user: str) -> None:
+def test_memories_are_listed_newest_first(db: Db, user: str) -> None:
     for number in range(7):
         remember(db, user, f"Keeps bee hive number {number}", tags=["bees", f"n{number}"], category="hobby")
     remember(db, user, "Prefers short answers", type="preference")
@@ -41,7 +39,7 @@ def test_memories_are_listed_newest_first(db: psycopg.Connection, user: str) -> 
     assert len(listed(db, user, category="hobby")) == 7 and listed(db, user, project="elsewhere") == []
 
 
-def test_other_states_are_listed_when_asked_for(db: psycopg.Connection, user: str) -> None:
+def test_other_states_are_listed_when_asked_for(db: Db, user: str) -> None:
     old = remembered(db, user, "The home town is Ulm", slot="home", slot_value="Ulm")
     remember(db, user, "The home town is Bonn", slot="home", slot_value="Bonn")
     gone = remembered(db, user, "Owns a parrot")
@@ -53,7 +51,7 @@ def test_other_states_are_listed_when_asked_for(db: psycopg.Connection, user: st
     assert table(db, "memory_get", user, [UNKNOWN]) == []
 
 
-def test_sessions_are_listed_newest_first(db: psycopg.Connection, user: str) -> None:
+def test_sessions_are_listed_newest_first(db: Db, user: str) -> None:
     for day in range(1, 6):
         set_clock(db, f"2026-03-0{day}T10:00:00Z")
         call(db, "open_session", user, f"day {day}", project="odd" if day % 2 else "even")
@@ -73,7 +71,7 @@ def test_sessions_are_listed_newest_first(db: psycopg.Connection, user: str) -> 
     )
 
 
-def test_filters_find_whatever_the_rank(db: psycopg.Connection, user: str) -> None:
+def test_filters_find_whatever_the_rank(db: Db, user: str) -> None:
     for number in range(200):
         remember(db, user, f"The harbour log of day {number} names {number + 3} ships")
     key, party = "The spare key hangs behind the shed", "Never mention the surprise party"
@@ -93,7 +91,7 @@ def test_filters_find_whatever_the_rank(db: psycopg.Connection, user: str) -> No
 # From a hit to the whole ----------------------------------------------------------------------------------------------
 
 
-def test_a_hit_leads_to_its_surroundings_and_whole(db: psycopg.Connection, user: str) -> None:
+def test_a_hit_leads_to_its_surroundings_and_whole(db: Db, user: str) -> None:
     for n in range(15):
         said = f"Stop {n} of the trip is a village called Place{n}. " + "It rains. " * 20
         persist(db, user, "trip", said, "Ok.")
@@ -114,13 +112,13 @@ def test_a_hit_leads_to_its_surroundings_and_whole(db: psycopg.Connection, user:
     assert [state["state"] for state in made["states"]] == ["active"]
 
 
-def test_a_memory_of_no_session_has_neighbours_in_time(db: psycopg.Connection, user: str) -> None:
+def test_a_memory_of_no_session_has_neighbours_in_time(db: Db, user: str) -> None:
     ids = [remembered(db, user, f"Note number {number} is about topic {number * 7}") for number in range(6)]
     lines = around(db, user, ids[3], 2, 1, "id::text, is_anchor")
     assert lines == [(ids[1], False), (ids[2], False), (ids[3], True), (ids[4], False)]
 
 
-def test_a_summary_has_its_turns_around_it(db: psycopg.Connection, user: str) -> None:
+def test_a_summary_has_its_turns_around_it(db: Db, user: str) -> None:
     for number in range(12):
         said = f"Ledger line {number}: " + "a cart of coal and a sack of rye. " * 30
         persist(db, user, "long", said, "Written down.")
@@ -132,7 +130,7 @@ def test_a_summary_has_its_turns_around_it(db: psycopg.Connection, user: str) ->
     assert whole["kind"] == "summary" and whole["content"] and whole["to_turn"] >= 0
 
 
-def test_a_forgotten_span_is_not_shown_around_a_hit(db: psycopg.Connection, user: str) -> None:
+def test_a_forgotten_span_is_not_shown_around_a_hit(db: Db, user: str) -> None:
     persist(db, user, "s", "My locker is 4711. The pool opens at nine.", "Good to know.", "And my towel is red.", "Ok.")
     said: dict[str, Any] = {"session": "s", "source_turns": [0], "actor": "person", "provenance": "user_stated"}
     memory = remembered(db, user, "My locker is 4711.", **said)
@@ -141,7 +139,7 @@ def test_a_forgotten_span_is_not_shown_around_a_hit(db: psycopg.Connection, user
     assert "4711" not in str(table(db, "memory_timeline", user, turn)) + str(table(db, "memory_get", user, [turn]))
 
 
-def test_calls_without_a_text_are_named(db: psycopg.Connection, user: str) -> None:
+def test_calls_without_a_text_are_named(db: Db, user: str) -> None:
     tool = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
     step = {"role": "assistant", "content": None, "tool_calls": [tool]}
     result = {"role": "tool", "tool_call_id": "c1", "content": "Part 88 costs 12 crowns."}
@@ -150,7 +148,7 @@ def test_calls_without_a_text_are_named(db: psycopg.Connection, user: str) -> No
     assert ("calls look_up",) in table(db, "memory_timeline", user, turn, columns="line")
 
 
-def test_relations_are_followed_step_by_step(db: psycopg.Connection, user: str) -> None:
+def test_relations_are_followed_step_by_step(db: Db, user: str) -> None:
     roof, wall, floor, door = (remembered(db, user, f"Fact about the {w}") for w in ("roof", "wall", "floor", "door"))
     edges = [
         (1, roof, "depends_on", wall),
@@ -171,7 +169,7 @@ def test_relations_are_followed_step_by_step(db: psycopg.Connection, user: str) 
 
 
 @pytest.fixture
-def bound(db: psycopg.Connection, memoir_dsn: str, user: str) -> Iterator[tuple[psycopg.Connection, dict[str, str]]]:
+def bound(db: Db, memoir_dsn: str, user: str) -> Iterator[tuple[Db, dict[str, str]]]:
     """A connection bound to project red and clearance normal, and the ids of two things it may not see, and one it may."""
     for project in ("red", "blue"):
         call(db, "open_session", user, project, project=project)
@@ -188,7 +186,7 @@ def bound(db: psycopg.Connection, memoir_dsn: str, user: str) -> Iterator[tuple[
         yield world.connection("login"), ids
 
 
-def test_projects_and_clearance_bound_every_look(bound: tuple[psycopg.Connection, dict[str, str]], user: str) -> None:
+def test_projects_and_clearance_bound_every_look(bound: tuple[Db, dict[str, str]], user: str) -> None:
     login, ids = bound
     fine = "Red kites are fine"
     assert listed(login, user, states=[]) == [fine]

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import call, raises, set_clock, table
+from calls import Db, call, raises, set_clock, table
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 from routines import world_of
@@ -25,22 +25,22 @@ BODIES = {
 }
 
 
-def capture(db: psycopg.Connection, user: str, request: bytes = b"{}", session: str = "s", **named: Any) -> uuid.UUID:
+def capture(db: Db, user: str, request: bytes = b"{}", session: str = "s", **named: Any) -> uuid.UUID:
     return call(db, "capture_call", user, session, request, **named)
 
 
-def parts(db: psycopg.Connection, user: str, held: uuid.UUID | None) -> list[tuple[Any, ...]]:
+def parts(db: Db, user: str, held: uuid.UUID | None) -> list[tuple[Any, ...]]:
     return table(db, "read_call", user, held, columns="seq, kind, body")
 
 
-def listed(db: psycopg.Connection, user: str, *more: Any) -> list[dict[str, Any]]:
+def listed(db: Db, user: str, *more: Any) -> list[dict[str, Any]]:
     with db.cursor(row_factory=dict_row) as cursor:
         query = f"select * from memoir.list_calls({', '.join(['%s'] * (1 + len(more)))})"
         return cursor.execute(query, [user, *more]).fetchall()
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_bodies_come_back_byte_for_byte(db: psycopg.Connection, user: str, name: str) -> None:
+def test_bodies_come_back_byte_for_byte(db: Db, user: str, name: str) -> None:
     body = BODIES[name]
     held = capture(db, user, body, response=body[::-1], events=[body, b"", body + b"\n"])
     told = [("request", body), ("response", body[::-1]), ("event", body), ("event", b""), ("event", body + b"\n")]
@@ -48,7 +48,7 @@ def test_bodies_come_back_byte_for_byte(db: psycopg.Connection, user: str, name:
     assert parts(db, user, capture(db, user, body)) == [(-1, "request", body)]
 
 
-def test_events_keep_their_order_and_times(db: psycopg.Connection, user: str) -> None:
+def test_events_keep_their_order_and_times(db: Db, user: str) -> None:
     """Neither as texts nor by time do these sort as they came. A call is read after its month, too."""
     events = [f"data: {n}\n\n".encode() for n in range(150, 0, -1)]
     times = [START + timedelta(microseconds=(n * 37) % 150) for n in range(150)]
@@ -70,7 +70,7 @@ HARMLESS = """Idempotency-Key X-Idempotency-Key Content-Type X-Request-Id anthro
 
 
 @pytest.mark.parametrize("side", ["request_headers", "response_headers"])
-def test_credentials_are_dropped(db: psycopg.Connection, user: str, side: str) -> None:
+def test_credentials_are_dropped(db: Db, user: str, side: str) -> None:
     planted = {name: [f"sk-planted-{n}"] if name == "X-Token" else "sk-planted" for n, name in enumerate(CREDENTIALS)}
     kept = {name: f"plain {n}" for n, name in enumerate(HARMLESS)}
     capture(db, user, **{side: planted | kept})
@@ -78,7 +78,7 @@ def test_credentials_are_dropped(db: psycopg.Connection, user: str, side: str) -
     assert "sk-planted" not in str(table(db, "export_user", user))
 
 
-def test_calls_are_listed_with_what_was_said(db: psycopg.Connection, user: str) -> None:
+def test_calls_are_listed_with_what_was_said(db: Db, user: str) -> None:
     said = {"provider": "openai", "model": "gpt-5", "status": 529, "latency_ms": 0, "started_at": START}
     more = {"request_headers": {"Accept": "*/*"}, "response_headers": {"X-Request-Id": "r"}, "metadata": {"n": 1}}
     first = capture(db, user, b"abc", response=b"defgh", events=[b"1", b"2"], **said, **more)
@@ -97,7 +97,7 @@ def test_calls_are_listed_with_what_was_said(db: psycopg.Connection, user: str) 
     assert [row["recorded_at"] for row in found] == sorted((row["recorded_at"] for row in found), reverse=True)
 
 
-def test_calls_come_back_from_an_export(db: psycopg.Connection, user: str) -> None:
+def test_calls_come_back_from_an_export(db: Db, user: str) -> None:
     copy, calls = user + "-copy", []
     call(db, "open_session", user, "open")
     for number, body in enumerate(BODIES.values()):
@@ -110,7 +110,7 @@ def test_calls_come_back_from_an_export(db: psycopg.Connection, user: str) -> No
         assert parts(db, copy, held) == parts(db, user, held)
 
 
-def test_a_listed_call_is_one_that_may_be_read(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+def test_a_listed_call_is_one_that_may_be_read(memoir_dsn: str, db: Db, user: str) -> None:
     open_call = capture(db, user, b"plain")
     hidden = capture(db, user, b"the key is sk-proj-" + b"a1B2c3D4" * 6, session="t")
     assert [row["call_id"] for row in listed(db, user)] == [open_call]
@@ -120,7 +120,7 @@ def test_a_listed_call_is_one_that_may_be_read(memoir_dsn: str, db: psycopg.Conn
         assert {row["call_id"] for row in listed(world.connection("service"), user)} == {open_call, hidden}
 
 
-def test_unknown_and_foreign_calls_look_the_same(db: psycopg.Connection, user: str) -> None:
+def test_unknown_and_foreign_calls_look_the_same(db: Db, user: str) -> None:
     held, unknown = capture(db, user, b"private"), uuid.uuid4()
     capture(db, user + "-other", b"other")  # a user who exists
     for stranger, wanted in ((user, unknown), (user + "-other", held), (user + "-unheard-of", held), (user, None)):

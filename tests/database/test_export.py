@@ -11,9 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import call, history, one, persist, recalled, remember, remembered, set_clock, table
-from loops import append, compiled, read
-from loops import code as lines_of_code
+from calls import Db, call, history, one, persist, recalled, remember, remembered, set_clock, table
 from pg_memoir import AsyncMemoir, Memoir, MemoirError
 from pg_memoir_cli import import_conversations
 from pg_memoir_cli.__main__ import main
@@ -32,16 +30,16 @@ def other_dsn(server_dsn: str, template: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def other(other_dsn: str) -> Iterator[psycopg.Connection]:
+def other(other_dsn: str) -> Iterator[Db]:
     with connect(other_dsn) as connection:
         yield connection
 
 
-def export(db: psycopg.Connection, user: str, embeddings: bool = False) -> list[Any]:
+def export(db: Db, user: str, embeddings: bool = False) -> list[Any]:
     return [line for (line,) in table(db, "export_user", user, embeddings)]
 
 
-def restore(db: psycopg.Connection, user: str, lines: list[Any], batch: int = 100) -> dict[str, dict[str, int]]:
+def restore(db: Db, user: str, lines: list[Any], batch: int = 100) -> dict[str, dict[str, int]]:
     total: dict[str, dict[str, int]] = {"imported": {}, "present": {}, "refused": {}}
     for start in range(0, len(lines), batch):
         answer = call(db, "import_user", user, [Jsonb(line) for line in lines[start : start + batch]])
@@ -51,7 +49,7 @@ def restore(db: psycopg.Connection, user: str, lines: list[Any], batch: int = 10
     return total
 
 
-def embed(db: psycopg.Connection) -> None:
+def embed(db: Db) -> None:
     """Vectors that tell texts apart, and survive half precision."""
     store_them = "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'all-MiniLM-L6-v2')"
     while claimed := table(db, "claim_embeddings", 200, columns="user_id, item_no, text"):
@@ -78,7 +76,7 @@ insert into _memoir.memory_judgements values (%(user)s, gen_random_uuid(), now()
 update _memoir.users set profile_version = 1 where user_id = %(user)s"""
 
 
-def furnish(db: psycopg.Connection, user: str) -> None:
+def furnish(db: Db, user: str) -> None:
     """Something in every table that is exported."""
     call(db, "capture_call", user, "unopened", b"\x00\xff{", b"}", events=[b"a", b"b"])
     prompted: dict[str, Any] = {"system_prompt": 'You help with "pots".', "settings": {"recall_tokens_max": 1500}}
@@ -118,7 +116,7 @@ def ines(memoir_dsn: str) -> str:
 # Round trips ----------------------------------------------------------------------------------------------------------
 
 
-def test_every_table_is_exported_or_exempt(db: psycopg.Connection, ines: str) -> None:
+def test_every_table_is_exported_or_exempt(db: Db, ines: str) -> None:
     with db.transaction():
         db.execute("set local search_path = pg_catalog, memoir, _memoir, memoir_extensions")
         ruled = {name: how for name, _, how in db.execute("select * from _memoir.export_rules()")}
@@ -131,7 +129,7 @@ def test_every_table_is_exported_or_exempt(db: psycopg.Connection, ines: str) ->
     assert [t for t in exported - kinds - {"users"} if one(db, has_row.format(t), ines)] == []
 
 
-def test_the_sample_comes_back_line_by_line(db: psycopg.Connection, other: psycopg.Connection, ines: str) -> None:
+def test_the_sample_comes_back_line_by_line(db: Db, other: Db, ines: str) -> None:
     header = {"kind": "header", "format": "pg_memoir.export", "version": 1, "user": "ines", "namespace": "default"}
     for embeddings, batch in ((True, 37), (False, 1000)):
         lines = export(db, ines, embeddings)
@@ -154,7 +152,7 @@ def test_the_sample_comes_back_line_by_line(db: psycopg.Connection, other: psyco
         call(other, "erase_user", ines)
 
 
-def test_an_undone_merge_stays_undone(db: psycopg.Connection, other: psycopg.Connection, user: str) -> None:
+def test_an_undone_merge_stays_undone(db: Db, other: Db, user: str) -> None:
     """Two memories that a person set apart are two in the other database as well, where the rules would merge them."""
     direction = [1.0] + [0.0] * 383
     short = remembered(db, user, "enjoys fishing", embedding=direction)
@@ -167,7 +165,7 @@ def test_an_undone_merge_stays_undone(db: psycopg.Connection, other: psycopg.Con
     assert call(other, "undo_merge", user, short)["restored"] is False
 
 
-def test_a_session_goes_on_where_it_was(db: psycopg.Connection, other: psycopg.Connection, user: str) -> None:
+def test_a_session_goes_on_where_it_was(db: Db, other: Db, user: str) -> None:
     tool = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     step = {"role": "assistant", "content": None, "tool_calls": [tool]}
     persist(db, user, "s", "Look", step, function="append_messages")
@@ -181,31 +179,10 @@ def test_a_session_goes_on_where_it_was(db: psycopg.Connection, other: psycopg.C
     assert call(other, "session_info", user, "s")["turns"] == 3
 
 
-def test_objects_come_back_and_go_with_their_session(
-    db: psycopg.Connection, other: psycopg.Connection, user: str
-) -> None:
-    """A managed window goes on elsewhere with the same objects, and an erased session leaves none."""
-    call(db, "open_session", user, "s", p_context_window=32_000)
-    append(db, user, [{"role": "user", "content": "Find out why the import is slow."}])
-    for n in range(12):
-        append(db, user, read(n, f"src/part_{n}.py", lines_of_code(n, 6_000)))
-    compiled(db, user)
-    [name] = {row[0] for row in table(db, "window_forms", user, "s", columns="object, turn_index") if row[1] == 2}
-    restore(other, user, export(db, user))
-    assert call(other, "memory_restore", user, "s", name) == lines_of_code(0, 6_000)
-    append(other, user, read(12, "src/part_12.py", lines_of_code(12, 6_000)))
-    compiled(other, user)
-    assert name in {row[0] for row in table(other, "window_forms", user, "s", columns="object")}
-    listed: dict[str, Any] = {"types": ["file_context"], "columns": "content, state"}
-    assert len(table(other, "list_memories", user, **listed)) == 13
-    call(other, "erase_session", user, "s")
-    assert table(other, "list_memories", user, states=[], **listed) == [(None, "erased")] * 13
-
-
 # What does not come back ----------------------------------------------------------------------------------------------
 
 
-def test_the_forgotten_stays_forgotten(db: psycopg.Connection, other: psycopg.Connection, user: str) -> None:
+def test_the_forgotten_stays_forgotten(db: Db, other: Db, user: str) -> None:
     persist(db, user, "s", "I live in Ulm", "Noted")
     memory = remembered(
         db, user, "Lives in Ulm", session="s", source_turns=[0], provenance="user_stated", tags=["home"]
@@ -227,7 +204,7 @@ def test_the_forgotten_stays_forgotten(db: psycopg.Connection, other: psycopg.Co
         restore(other, user, stranger)
 
 
-def test_the_erased_stays_erased(db: psycopg.Connection, user: str) -> None:
+def test_the_erased_stays_erased(db: Db, user: str) -> None:
     mark = unique("mark").replace("_", "")
     made = persist(db, user, "s", "Hello", "Hi", f"I keep a {mark}", "Noted")
     persist(db, user, "kept", "I grow leeks", "Fine")
@@ -252,7 +229,7 @@ def test_the_erased_stays_erased(db: psycopg.Connection, user: str) -> None:
     assert kept() == after and recalled(db, user, mark) == []
 
 
-def test_provenance_is_the_admins_to_restore(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
+def test_provenance_is_the_admins_to_restore(db: Db, memoir_dsn: str, user: str) -> None:
     persist(db, user, "s", "Hello", "Hi")
     lines = export(db, user)
     full = {"role": "app", "clearance": "secret"}
@@ -269,9 +246,7 @@ def test_provenance_is_the_admins_to_restore(db: psycopg.Connection, memoir_dsn:
             assert (code(lambda: restore(login, user, lines)) in ("PM001", "42501")) != may_import, key
 
 
-def test_import_overwrites_no_turn_and_keeps_dates(
-    db: psycopg.Connection, other: psycopg.Connection, user: str
-) -> None:
+def test_import_overwrites_no_turn_and_keeps_dates(db: Db, other: Db, user: str) -> None:
     for at, value in (("2026-01-01", "Ulm"), ("2026-02-01", "Bonn")):
         set_clock(db, f"{at}T00:00:00Z")
         remember(db, user, f"The home city is {value}", slot="home", slot_value=value)

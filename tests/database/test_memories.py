@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-import psycopg
 import pytest
-from calls import BASE, active, call, history, near, persist, raises, recalled, remember, remembered, table
+from calls import BASE, Db, active, call, history, near, persist, raises, recalled, remember, remembered, table
 
 pytestmark = pytest.mark.usefixtures("little_vectors")
 FISH, TROUT = "enjoys fishing", "enjoys fishing for trout from a small boat"
 
 
-def state(db: psycopg.Connection, user: str, memory: str, columns: str = "state") -> Any:
+def state(db: Db, user: str, memory: str, columns: str = "state") -> Any:
     """Columns of a memory as list_memories has them; the value of one."""
     rows = table(db, "list_memories", user, states=[], columns=f"memory_id::text, {columns}")
     (row,) = [row[1:] for row in rows if row[0] == memory]
     return row[0] if len(row) == 1 else row
 
 
-def relations(db: psycopg.Connection, user: str, memory: str) -> set[tuple[str, str]]:
+def relations(db: Db, user: str, memory: str) -> set[tuple[str, str]]:
     columns = "relation, target_id::text, source_id::text"
     return {
         (kind, to) for kind, to, of in table(db, "memory_graph", user, memory, hops=1, columns=columns) if of == memory
     }
 
 
-def sources(db: psycopg.Connection, user: str, memory: str) -> list[int]:
+def sources(db: Db, user: str, memory: str) -> list[int]:
     row = call(db, "memory_get", user, [memory])
     return sorted(source["turn_index"] for source in row["sources"])
 
@@ -43,13 +42,13 @@ def sources(db: psycopg.Connection, user: str, memory: str) -> list[int]:
         "She\u00a0plays\u2003the cello",
     ],
 )
-def test_a_text_in_disguise_is_a_duplicate(db: psycopg.Connection, user: str, same: str) -> None:
+def test_a_text_in_disguise_is_a_duplicate(db: Db, user: str, same: str) -> None:
     first, again = remember(db, user, "She plays the cello"), remember(db, user, same)
     assert (first["outcome"], again["outcome"], again["memory_id"]) == ("stored", "duplicate", first["memory_id"])
     assert active(db, user) == ["She plays the cello"]
 
 
-def test_other_texts_and_projects_are_no_duplicates(db: psycopg.Connection, user: str) -> None:
+def test_other_texts_and_projects_are_no_duplicates(db: Db, user: str) -> None:
     told = [remember(db, user, "She plays the cello"), remember(db, user, "She plays the cell")]
     told += [
         remember(db, user, "She plays the cello", project="band"),
@@ -58,7 +57,7 @@ def test_other_texts_and_projects_are_no_duplicates(db: psycopg.Connection, user
     assert {answer["outcome"] for answer in told} == {"stored"}
 
 
-def test_a_restatement_lends_its_authority(db: psycopg.Connection, user: str) -> None:
+def test_a_restatement_lends_its_authority(db: Db, user: str) -> None:
     columns = "trust > 0.9, tier, actor, expires_at is null"
     guess = remembered(db, user, "She plays the cello", actor="agent")
     assert state(db, user, guess, columns) == (False, 1, "agent", False)
@@ -66,11 +65,11 @@ def test_a_restatement_lends_its_authority(db: psycopg.Connection, user: str) ->
     assert state(db, user, guess, columns) == (True, 3, "person", True)
 
 
-def home(db: psycopg.Connection, user: str, city: str, **named: Any) -> dict[str, Any]:
+def home(db: Db, user: str, city: str, **named: Any) -> dict[str, Any]:
     return remember(db, user, f"Lives in {city}", slot="Home  City", slot_value=city, **named)
 
 
-def test_a_slot_keeps_the_newer_value_of_equals(db: psycopg.Connection, user: str) -> None:
+def test_a_slot_keeps_the_newer_value_of_equals(db: Db, user: str) -> None:
     old = home(db, user, "Oslo")["memory_id"]
     new = home(db, user, "Bergen")
     assert (new["superseded"], new["contradicts"]) == ([old], [])
@@ -81,7 +80,7 @@ def test_a_slot_keeps_the_newer_value_of_equals(db: psycopg.Connection, user: st
     assert home(db, user, "Bonn", project="other")["superseded"] == []  # each project has its own
 
 
-def test_a_lower_authority_only_contradicts(db: psycopg.Connection, user: str) -> None:
+def test_a_lower_authority_only_contradicts(db: Db, user: str) -> None:
     said = home(db, user, "Oslo")["memory_id"]
     guess = home(db, user, "Bergen", actor="agent")
     assert (guess["superseded"], guess["contradicts"]) == ([], [said])
@@ -112,16 +111,14 @@ INFERRED = ("system_inferred", "local", 1, 0.6)
         ({"session": "s", "actor": "tool", "provenance": "user_stated"}, ("tool_output", "local", 1, 0.7)),
     ],
 )
-def test_authority_follows_who_speaks(
-    db: psycopg.Connection, user: str, named: dict[str, Any], expected: tuple[Any, ...]
-) -> None:
+def test_authority_follows_who_speaks(db: Db, user: str, named: dict[str, Any], expected: tuple[Any, ...]) -> None:
     persist(db, user, "s", "I fish", "Good.")
     persist(db, user, "s", "a robot in the user's role", actor="agent")
     memory = remembered(db, user, "Fishes on the lake", **named)
     assert state(db, user, memory, "provenance, scope, tier, trust") == (*expected[:3], pytest.approx(expected[3]))
 
 
-def test_local_memories_stay_in_their_session(db: psycopg.Connection, user: str) -> None:
+def test_local_memories_stay_in_their_session(db: Db, user: str) -> None:
     for session in ("s", "other"):
         persist(db, user, session, "hello", "hi")
     text = "Debugging the flux capacitor"
@@ -130,7 +127,7 @@ def test_local_memories_stay_in_their_session(db: psycopg.Connection, user: str)
     assert found == [True, False, False]
 
 
-def test_sources_are_recorded(db: psycopg.Connection, user: str) -> None:
+def test_sources_are_recorded(db: Db, user: str) -> None:
     persist(db, user, "s", "I fish on Sundays", "Nice.", "And I row", "Good.")
     first = remembered(db, user, "Fishes on Sundays", session="s", source_turns=[0, 2, 0])
     assert remembered(db, user, "fishes on sundays", session="s", source_turns=[3]) == first
@@ -140,7 +137,7 @@ def test_sources_are_recorded(db: psycopg.Connection, user: str) -> None:
 # Near duplicates ------------------------------------------------------------------------------------------------------
 
 
-def test_near_duplicates_merge_above_the_threshold(db: psycopg.Connection, user: str) -> None:
+def test_near_duplicates_merge_above_the_threshold(db: Db, user: str) -> None:
     first = remembered(db, user, "likes fishing on the lake", embedding=BASE)
     below = remember(db, user, "likes fishing", embedding=near(0.91))
     assert (below["outcome"], state(db, user, first)) == ("stored", "active")
@@ -149,7 +146,7 @@ def test_near_duplicates_merge_above_the_threshold(db: psycopg.Connection, user:
     assert above["similarity"] == pytest.approx(0.95, abs=0.002)
 
 
-def merged(db: psycopg.Connection, user: str) -> tuple[str, str]:
+def merged(db: Db, user: str) -> tuple[str, str]:
     """(dropped, what goes on), of which the first has a source."""
     persist(db, user, "s", "I fish", "Good.")
     short = remembered(db, user, FISH, session="s", actor="person", source_turns=[0], embedding=BASE)
@@ -158,13 +155,13 @@ def merged(db: psycopg.Connection, user: str) -> tuple[str, str]:
     return short, long["memory_id"]
 
 
-def test_the_more_specific_text_inherits_the_sources(db: psycopg.Connection, user: str) -> None:
+def test_the_more_specific_text_inherits_the_sources(db: Db, user: str) -> None:
     short, long = merged(db, user)
     assert state(db, user, short, "state, superseded_by::text") == ("superseded", long)
     assert sources(db, user, long) == [0]
 
 
-def test_authority_beats_length_among_duplicates(db: psycopg.Connection, user: str) -> None:
+def test_authority_beats_length_among_duplicates(db: Db, user: str) -> None:
     said = remembered(db, user, FISH, embedding=BASE)
     guess = remember(db, user, TROUT, actor="agent", embedding=near(0.97))
     assert (guess["outcome"], guess["memory_id"]) == ("duplicate", said)
@@ -204,9 +201,7 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize(("one", "other", "judge"), DIFFERENT)
-def test_different_statements_are_never_merged(
-    db: psycopg.Connection, user: str, one: str, other: str, judge: str | None
-) -> None:
+def test_different_statements_are_never_merged(db: Db, user: str, one: str, other: str, judge: str | None) -> None:
     first = remembered(db, user, one, embedding=BASE)
     second = remember(db, user, other, embedding=near(0.995))
     assert (second["outcome"], second["superseded"]) == ("stored", [first] if judge else [])
@@ -224,12 +219,12 @@ def test_different_statements_are_never_merged(
         ("喜欢喝茶", "喜欢喝绿茶"),
     ],
 )
-def test_the_same_statement_with_more_is_merged(db: psycopg.Connection, user: str, one: str, other: str) -> None:
+def test_the_same_statement_with_more_is_merged(db: Db, user: str, one: str, other: str) -> None:
     first = remembered(db, user, one, embedding=BASE)
     assert remember(db, user, other, embedding=near(0.995))["superseded"] == [first]
 
 
-def test_a_merge_can_be_undone(db: psycopg.Connection, user: str) -> None:
+def test_a_merge_can_be_undone(db: Db, user: str) -> None:
     short, long = merged(db, user)
     columns = "memory_id::text, other_id::text, judge, verdict, decision, winner_id::text"
     judged = table(db, "list_judgements", user, columns=columns)
@@ -252,25 +247,13 @@ def test_a_merge_can_be_undone(db: psycopg.Connection, user: str) -> None:
 # Forget ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("disguise", ["My  cat is\u200b called ivy ", "Ｍｙ ｃａｔ ｉｓ ｃａｌｌｅｄ Ｉｖｙ"])
-def test_a_forgotten_text_does_not_come_back(db: psycopg.Connection, user: str, disguise: str) -> None:
-    call(db, "forget", user, remembered(db, user, "My cat is called Ivy", slot="cat name", slot_value="Ivy"))
-    refused = remember(db, user, disguise)
-    assert (refused["outcome"], refused["memory_id"]) == ("refused_tombstone", None)
-    assert recalled(db, user, "cat called Ivy") == []
-    again = remember(db, user, "Ivy is what the cat answers to", slot="Cat Name", slot_value=" ivy ")
-    assert again["outcome"] == "refused_tombstone"
-    assert remember(db, user, "My cat is called Iva", slot="cat name", slot_value="Iva")["outcome"] == "stored"
-    assert remember(db, user + "-2", disguise)["outcome"] == "stored"
-
-
-def test_forget_takes_the_near_duplicates_with_it(db: psycopg.Connection, user: str) -> None:
+def test_forget_takes_the_near_duplicates_with_it(db: Db, user: str) -> None:
     short, long = merged(db, user)
     assert call(db, "forget", user, long)["merged"] == [short]
     assert remember(db, user, FISH)["outcome"] == "refused_tombstone"
 
 
-def test_forget_takes_turns_and_summaries_out(db: psycopg.Connection, user: str) -> None:
+def test_forget_takes_turns_and_summaries_out(db: Db, user: str) -> None:
     """History keeps the turns. Other turns stay in recall."""
     padding = [f"The weather is fine on day {n}. " + "It is calm. " * 40 for n in range(12)]
     persist(db, user, "old", "My zeppelin is moored in Ulm", "Noted, a zeppelin.", *padding)
@@ -292,7 +275,7 @@ def test_forget_takes_turns_and_summaries_out(db: psycopg.Connection, user: str)
     assert (again["state"], again["excluded_turns"], again["invalidated_summaries"]) == ("forgotten", 0, 0)
 
 
-def test_an_unknown_memory_is_an_error(db: psycopg.Connection, user: str) -> None:
+def test_an_unknown_memory_is_an_error(db: Db, user: str) -> None:
     foreign = remembered(db, user + "-2", "Not yours")
     remember(db, user, "Mine")
     with raises("PM004"):

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import call, one, remember, store
+from calls import Db, call, one, remember, store
 from routines import MESSAGES, NO_RIGHT, World, code, world_of
 from rows import columns, plant, tables_with_users
 from servers import PGBIN, roles, user_of
@@ -37,7 +37,7 @@ class Rows:
         self.tables = [table for table in tables_with_users(world.db) if table not in OTHERS]
 
     @contextmanager
-    def granted(self, login: str, relation: str, rights: str = "all") -> Iterator[psycopg.Connection]:
+    def granted(self, login: str, relation: str, rights: str = "all") -> Iterator[Db]:
         """The connection as that login, which has been granted the relation; undone afterwards."""
         with self.db.transaction(force_rollback=True):
             if name := self.world.logins.get(login):
@@ -125,7 +125,7 @@ def test_views_answer_for_their_reader(rows: Rows) -> None:
         assert rows.seen("admin", view) >= ALL, view
 
 
-def relations(db: psycopg.Connection, table: str) -> list[str]:
+def relations(db: Db, table: str) -> list[str]:
     """The table's partitions: those of intermediate levels, and leaves with rows."""
     query = """select format('_memoir.%%I', relname) from pg_partition_tree(('_memoir.' || %s)::regclass)
         join pg_class c on c.oid = relid where level > 0 and (not isleaf or (xpath('/row/n/text()',

@@ -5,34 +5,33 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-import psycopg
 import pytest
-from calls import ANSWER, CALL, USER, call, history, messages, persist, raises, remember, store, table
+from calls import ANSWER, CALL, USER, Db, call, history, messages, persist, raises, remember, store, table
 from refusals import refused, rows
 
 
-def opened(db: psycopg.Connection, user: str, session: str = "s", **named: Any) -> dict[str, Any]:
+def opened(db: Db, user: str, session: str = "s", **named: Any) -> dict[str, Any]:
     """What session_info says of a session that is opened with these."""
     call(db, "open_session", user, session, **named)
     return dict(call(db, "session_info", user, session))
 
 
-def context(db: psycopg.Connection, user: str, session: str = "s") -> dict[str, Any]:
+def context(db: Db, user: str, session: str = "s") -> dict[str, Any]:
     return dict(call(db, "context", user, session, "Hi"))
 
 
-def register(db: psycopg.Connection, model: str, window: int = 8000, output: int = 100, **named: Any) -> None:
+def register(db: Db, model: str, window: int = 8000, output: int = 100, **named: Any) -> None:
     call(db, "register_model", model, "openai", window, output, **named)
 
 
-def cost(db: psycopg.Connection, user: str, session: str = "s") -> int:
+def cost(db: Db, user: str, session: str = "s") -> int:
     return int(call(db, "session_info", user, session)["cost_microcents"])
 
 
 # Opening --------------------------------------------------------------------------------------------------------------
 
 
-def test_open_session_defaults_and_changes(db: psycopg.Connection, user: str) -> None:
+def test_open_session_defaults_and_changes(db: Db, user: str) -> None:
     info = opened(db, user)
     shown = [info[key] for key in ("model", "project", "task", "status", "turns")]
     assert shown == ["default", "global", None, "active", 0]
@@ -54,7 +53,7 @@ def test_open_session_defaults_and_changes(db: psycopg.Connection, user: str) ->
     assert call(db, "session_info", user, "t")["context_window"] == 128000
 
 
-def test_unregistered_model_counts_as_default(db: psycopg.Connection, user: str) -> None:
+def test_unregistered_model_counts_as_default(db: Db, user: str) -> None:
     notices: list[str] = []
     db.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
     info = opened(db, user, model="gpt5-mini")
@@ -86,13 +85,13 @@ def test_unregistered_model_counts_as_default(db: psycopg.Connection, user: str)
         ("deepseek-chat", 131072),
     ],
 )
-def test_models_are_known_by_the_names_they_go_by(db: psycopg.Connection, user: str, name: str, window: int) -> None:
+def test_models_are_known_by_the_names_they_go_by(db: Db, user: str, name: str, window: int) -> None:
     info, made = opened(db, user, model=name), context(db, user)
     assert (info["context_window"], info["model"], made["warnings"]) == (window, name, [])
     assert 0 < made["budget"] == window - info["response_tokens"]
 
 
-def test_a_session_has_a_window_and_room_to_answer(db: psycopg.Connection, user: str) -> None:
+def test_a_session_has_a_window_and_room_to_answer(db: Db, user: str) -> None:
     for named, sizes in (
         ({"model": "gpt-4o", "response_tokens": 1000}, (128000, 1000)),
         ({"context_window": 2000}, (2000, 500)),
@@ -105,7 +104,7 @@ def test_a_session_has_a_window_and_room_to_answer(db: psycopg.Connection, user:
         assert context(db, user)["budget"] == sizes[0] - sizes[1]
 
 
-def test_how_the_model_is_called_is_kept(db: psycopg.Connection, user: str) -> None:
+def test_how_the_model_is_called_is_kept(db: Db, user: str) -> None:
     def asked(session: str = "s", **named: Any) -> tuple[Any, ...]:
         opened(db, user, session, **named)
         made = context(db, user, session)
@@ -121,7 +120,7 @@ def test_how_the_model_is_called_is_kept(db: psycopg.Connection, user: str) -> N
     assert (asked("branch", temperature=2, top_p=0), asked()) == ((2, 0), (0, 1))
 
 
-def test_the_prompt_leads_the_list(db: psycopg.Connection, user: str) -> None:
+def test_the_prompt_leads_the_list(db: Db, user: str) -> None:
     """Its tokens are those of the model in use."""
     prompt = f"You are a careful helper of {user}: {'naïve façade, 日本語. ' * 20}"
     for model in ("gpt-4o", "gpt-4"):
@@ -133,7 +132,7 @@ def test_the_prompt_leads_the_list(db: psycopg.Connection, user: str) -> None:
     assert context(db, user)["messages"][0]["role"] == "user"
 
 
-def test_closed_sessions_take_no_turns(db: psycopg.Connection, user: str) -> None:
+def test_closed_sessions_take_no_turns(db: Db, user: str) -> None:
     store(db, user, "s", [USER, ANSWER])
     remember(db, user, "Seems to like parcels.", session="s")
     for _ in range(2):
@@ -156,11 +155,11 @@ def test_closed_sessions_take_no_turns(db: psycopg.Connection, user: str) -> Non
 # Branches and steps ---------------------------------------------------------------------------------------------------
 
 
-def contents(db: psycopg.Connection, user: str, session: str) -> list[tuple[int, str]]:
+def contents(db: Db, user: str, session: str) -> list[tuple[int, str]]:
     return [(m["turn_index"], m["content"]) for m in history(db, user, session)]
 
 
-def test_branches_share_turns_by_reference(db: psycopg.Connection, user: str) -> None:
+def test_branches_share_turns_by_reference(db: Db, user: str) -> None:
     store(db, user, "a", messages("a0", "a1", "a2", "a3"))
     call(db, "branch_session", user, "a", "b", 2)
     turns = rows(db)["conversation_history"]
@@ -196,7 +195,7 @@ STEP = {"role": "assistant", "content": None, "tool_calls": [CALL, CALL | {"id":
 RESULTS = [{"role": "tool", "tool_call_id": name, "content": "x"} for name in ("call_1", "call_2")]
 
 
-def test_branches_keep_calls_and_results_together(db: psycopg.Connection, user: str) -> None:
+def test_branches_keep_calls_and_results_together(db: Db, user: str) -> None:
     branch = {"user": user, "session": "a", "new_session": "b"}
     store(db, user, "a", [USER, STEP, *RESULTS, ANSWER])
     for at in (2, 3):
@@ -214,7 +213,7 @@ def test_branches_keep_calls_and_results_together(db: psycopg.Connection, user: 
         assert call(db, "compile_context", user, session)[-1]["role"] == "user"
 
 
-def test_agent_loops_append_part_by_part(db: psycopg.Connection, user: str) -> None:
+def test_agent_loops_append_part_by_part(db: Db, user: str) -> None:
     def open_calls() -> list[str]:
         return list(call(db, "session_info", user, "s")["open_calls"])
 
@@ -232,7 +231,7 @@ def test_agent_loops_append_part_by_part(db: psycopg.Connection, user: str) -> N
     assert open_calls() == []
 
 
-def test_a_name_is_shown_where_it_was_said(db: psycopg.Connection, user: str) -> None:
+def test_a_name_is_shown_where_it_was_said(db: Db, user: str) -> None:
     tool = CALL["function"]["name"]
     asked = {"role": "user", "content": "How warm is it?", "name": "Ann"}
     step = {"role": "assistant", "content": None, "tool_calls": [CALL]}
@@ -244,7 +243,7 @@ def test_a_name_is_shown_where_it_was_said(db: psycopg.Connection, user: str) ->
 # Costs ----------------------------------------------------------------------------------------------------------------
 
 
-def test_usage_and_costs(db: psycopg.Connection, user: str) -> None:
+def test_usage_and_costs(db: Db, user: str) -> None:
     register(db, "cheap", prompt_microcents_per_1k=1000, completion_microcents_per_1k=3000)
     register(db, "dear", prompt_microcents_per_1k=100000, completion_microcents_per_1k=0)
     opened(db, user, model="cheap")
@@ -261,7 +260,7 @@ def test_usage_and_costs(db: psycopg.Connection, user: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["session", "user"])
-def test_budgets_warn_or_refuse(db: psycopg.Connection, user: str, what: str) -> None:
+def test_budgets_warn_or_refuse(db: Db, user: str, what: str) -> None:
     """Above the limit the next call is refused. An answered turn is paid for and stored."""
     register(db, "priced", prompt_microcents_per_1k=1000)
     call(db, "set_user_settings", user, {f"budget_microcents_{what}": 2500})
@@ -291,7 +290,7 @@ def test_budgets_warn_or_refuse(db: psycopg.Connection, user: str, what: str) ->
     assert f"{what} costs 4000 microcents, its budget is 2500" in context(db, user)["warnings"]
 
 
-def test_cached_tokens_have_their_own_rates(db: psycopg.Connection, user: str) -> None:
+def test_cached_tokens_have_their_own_rates(db: Db, user: str) -> None:
     """An agent of 40 steps reads nearly all of its list from the cache. Its provider bills a part of the plain price."""
     steps, step, price = 40, 500, 500_000  # claude-opus-4-5: microcents per 1,000 tokens of a prompt
     bill = plain = 0
@@ -314,9 +313,7 @@ def test_cached_tokens_have_their_own_rates(db: psycopg.Connection, user: str) -
         ("gpt-5", {"prompt_tokens": 10, "cache_read_tokens": 1000}, 0),  # a server that counts wrongly loses no turn
     ],
 )
-def test_cache_rates_by_model(
-    db: psycopg.Connection, user: str, model: str, usage: dict[str, int], tokens: int
-) -> None:
+def test_cache_rates_by_model(db: Db, user: str, model: str, usage: dict[str, int], tokens: int) -> None:
     register(db, "own", prompt_microcents_per_1k=1000, cache_read_rate="0.3")
     store(db, user, "plain", [USER, ANSWER], p_usage={"model": model, "prompt_tokens": 1000})
     store(db, user, "s", [USER, ANSWER], p_usage=usage | {"model": model})

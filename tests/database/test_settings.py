@@ -7,21 +7,19 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import psycopg
 import pytest
-from calls import call, history, one, persist, recalled, remember, run_job, set_clock, set_settings, table
+from calls import Db, call, history, one, persist, recalled, remember, run_job, set_clock, set_settings, table
 from psycopg.types.json import Jsonb
 from refusals import refusal
-from routines import code, world_of
 from servers import connect, install
 
 
-def listed(db: psycopg.Connection, column: str = "value", where: str = "true") -> dict[str, Any]:
+def listed(db: Db, column: str = "value", where: str = "true") -> dict[str, Any]:
     return dict(db.execute(f"select key, {column} from memoir.list_settings() where {where}").fetchall())
 
 
 @pytest.fixture(autouse=True)
-def _defaults(db: psycopg.Connection) -> Iterator[None]:
+def _defaults(db: Db) -> Iterator[None]:
     yield
     db.execute(
         "select memoir.reset_setting(key) from memoir.list_settings() where value is distinct from default_value"
@@ -53,7 +51,7 @@ TAKEN: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("key", REFUSED)
-def test_wrong_values_are_refused_by_name(db: psycopg.Connection, user: str, key: str) -> None:
+def test_wrong_values_are_refused_by_name(db: Db, user: str, key: str) -> None:
     before, is_overridable = listed(db)[key], listed(db, "overridable")[key]
     for value in REFUSED[key]:
         error = refusal(db, "set_setting", key=key, value=Jsonb(value))
@@ -65,7 +63,7 @@ def test_wrong_values_are_refused_by_name(db: psycopg.Connection, user: str, key
     assert listed(db)[key] == before
 
 
-def test_values_at_the_edge_and_defaults_are_taken(db: psycopg.Connection) -> None:
+def test_values_at_the_edge_and_defaults_are_taken(db: Db) -> None:
     for key, values in TAKEN.items():
         for value in values:
             set_settings(db, **{key: value})
@@ -77,13 +75,13 @@ def test_values_at_the_edge_and_defaults_are_taken(db: psycopg.Connection) -> No
 
 
 @pytest.mark.parametrize("function", ["set_setting", "reset_setting"])
-def test_unknown_settings_are_refused(db: psycopg.Connection, function: str) -> None:
+def test_unknown_settings_are_refused(db: Db, function: str) -> None:
     for key in ("no_such", None):
         error = refusal(db, function, key=key, **({"value": Jsonb(1)} if function == "set_setting" else {}))
         assert error.sqlstate == "PM015" and "unknown setting" in str(error)
 
 
-def test_reset_and_upgrade_keep_what_was_set(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
+def test_reset_and_upgrade_keep_what_was_set(db: Db, memoir_dsn: str, user: str) -> None:
     set_settings(db, window_steps=7, recall_tokens_max=1234)
     call(db, "reset_setting", "window_steps")
     call(db, "open_session", user, "s", settings={"window_steps": 9})
@@ -97,7 +95,7 @@ def test_reset_and_upgrade_keep_what_was_set(db: psycopg.Connection, memoir_dsn:
 # Overrides ------------------------------------------------------------------------------------------------------------
 
 
-def test_session_over_user_over_install_over_default(db: psycopg.Connection, user: str) -> None:
+def test_session_over_user_over_install_over_default(db: Db, user: str) -> None:
     for who in (user, user + "-other"):
         for n in range(30):
             remember(db, who, f"Boat number {n} lies in the harbour, at pier {n * n}, since the spring tide.")
@@ -126,7 +124,7 @@ def test_session_over_user_over_install_over_default(db: psycopg.Connection, use
     assert shown("none") == plain
 
 
-def test_some_settings_have_no_override(db: psycopg.Connection, user: str) -> None:
+def test_some_settings_have_no_override(db: Db, user: str) -> None:
     fixed = listed(db, "default_value", "not overridable")
     assert {"clock", "text_bytes_max", "embedder_socket"} <= set(fixed)
     call(db, "open_session", user, "s")
@@ -141,7 +139,7 @@ def test_some_settings_have_no_override(db: psycopg.Connection, user: str) -> No
 # The clock ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_clock_is_fixed_until_it_is_released(db: psycopg.Connection, user: str) -> None:
+def test_the_clock_is_fixed_until_it_is_released(db: Db, user: str) -> None:
     at = datetime(2031, 2, 3, 4, 5, 6, 789012, tzinfo=UTC)
     set_clock(db, at)
     assert call(db, "now") == call(db, "now") == at
@@ -149,19 +147,6 @@ def test_the_clock_is_fixed_until_it_is_released(db: psycopg.Connection, user: s
     assert datetime.fromisoformat(history(db, user, "s")[0]["created_at"]) == at
     set_clock(db, None)
     assert abs(one(db, "select memoir.now() - pg_catalog.now()")) < timedelta(seconds=1)
-
-
-def test_only_an_admin_sets_clock_and_settings(db: psycopg.Connection, memoir_dsn: str) -> None:
-    with world_of(memoir_dsn, app="app", tenant="tenant", jobs="jobs", admin="admin") as world:
-        for role in world.logins:
-            for function, *arguments in (
-                ("set_clock", "2030-01-01 00:00Z"),
-                ("set_setting", "window_steps", Jsonb(5)),
-                ("reset_setting", "window_steps"),
-            ):
-                failed = code(lambda: call(world.connection(role), function, *arguments))
-                assert failed == (None if role == "admin" else "42501"), (role, function)
-    assert call(db, "now") == datetime(2030, 1, 1, tzinfo=UTC) and listed(db)["window_steps"] == 4
 
 
 # Settings of the server -----------------------------------------------------------------------------------------------

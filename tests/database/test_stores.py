@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import psycopg
 import pytest
-from calls import run_job, set_clock
+from calls import Db, run_job, set_clock
 from pg_memoir import Memoir, Session, errors
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
@@ -91,7 +90,7 @@ def test_namespaces_are_labels_not_text(memoir: Memoir, user: str) -> None:
     assert memoir.list_document_namespaces(user, depth=1, limit=2, offset=1) == [["ab"], ["x"]]
 
 
-def test_ended_documents_are_gone_unless_read(memoir: Memoir, db: psycopg.Connection, user: str, clock: Any) -> None:
+def test_ended_documents_are_gone_unless_read(memoir: Memoir, db: Db, user: str, clock: Any) -> None:
     clock("2026-05-01 12:00Z")
     for key in ("read", "left"):
         put(memoir, user, key, value={"a": 1}, minutes=10)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import psycopg
 import pytest
-from calls import call, history, one, persist, raises, recalled, remember, table, use_vectors
+from calls import Db, call, history, one, persist, raises, recalled, remember, table, use_vectors
 from psycopg.rows import dict_row
 from servers import connect
 
@@ -15,24 +14,24 @@ PRICE = 2_000_000  # microcents per 1,000 tokens
 
 
 @pytest.fixture(scope="module")
-def db(memoir_dsn: str) -> Iterator[psycopg.Connection]:
+def db(memoir_dsn: str) -> Iterator[Db]:
     with connect(memoir_dsn) as db:
         use_vectors(db, 4, "little", microcents_per_1k=PRICE)
         yield db
 
 
 @pytest.fixture(autouse=True)
-def _empty_queue(db: psycopg.Connection) -> None:
+def _empty_queue(db: Db) -> None:
     while embed_batch(db):
         pass
 
 
-def sync(db: psycopg.Connection, user: str, dry_run: bool = True) -> dict[str, Any]:
+def sync(db: Db, user: str, dry_run: bool = True) -> dict[str, Any]:
     with db.cursor(row_factory=dict_row) as cursor:
         return cursor.execute("select * from memoir.sync_semantic(%s, %s, 'little')", [user, dry_run]).fetchall()[0]
 
 
-def embed_batch(db: psycopg.Connection, limit: int = 64) -> list[str]:
+def embed_batch(db: Db, limit: int = 64) -> list[str]:
     """One batch of the queue; the texts that were embedded."""
     found = table(db, "claim_embeddings", limit, "little", columns="user_id, item_no, text")
     users, items, texts = ([row[n] for row in found] for n in range(3))
@@ -41,7 +40,7 @@ def embed_batch(db: psycopg.Connection, limit: int = 64) -> list[str]:
     return texts
 
 
-def test_a_dry_run_counts_and_writes_nothing(db: psycopg.Connection, user: str, clock: Any) -> None:
+def test_a_dry_run_counts_and_writes_nothing(db: Db, user: str, clock: Any) -> None:
     clock("2026-03-01 12:00+00")
     persist(db, user, "s", "I keep bees.", {"role": "assistant", "content": "How many?", "embeddable": False})
     persist(db, user, "s", {"role": "user", "content": "The door's code", "sensitivity": "secret"})
@@ -58,7 +57,7 @@ def test_a_dry_run_counts_and_writes_nothing(db: psycopg.Connection, user: str, 
     assert not any(word in told for word in ("guest", "door", "How many"))
 
 
-def test_each_batch_of_a_sync_leaves_a_row(db: psycopg.Connection, user: str) -> None:
+def test_each_batch_of_a_sync_leaves_a_row(db: Db, user: str) -> None:
     persist(db, user, "s", "One kite.", "Two kites.", "Three kites.")
     asked = sync(db, user, dry_run=False)
     assert asked["queued"] and (asked["texts"], asked["cursor"], asked["last_batch_at"]) == (3, 0, None)
@@ -75,7 +74,7 @@ def test_each_batch_of_a_sync_leaves_a_row(db: psycopg.Connection, user: str) ->
     assert not sync(db, user, dry_run=False)["queued"]
 
 
-def test_an_error_is_told(db: psycopg.Connection, user: str) -> None:
+def test_an_error_is_told(db: Db, user: str) -> None:
     persist(db, user, "s", "A text that breaks the model.")
     found = [owner for (owner,) in table(db, "claim_embeddings", 8, "little", columns="user_id")]
     call(db, "fail_embeddings", found, "little", "out of memory")
@@ -84,7 +83,7 @@ def test_an_error_is_told(db: psycopg.Connection, user: str) -> None:
         call(db, "sync_semantic", user, p_model="nothing")
 
 
-def test_turns_are_found_by_their_tags(db: psycopg.Connection, user: str) -> None:
+def test_turns_are_found_by_their_tags(db: Db, user: str) -> None:
     tagged = {"role": "user", "content": "The boiler hums.", "tags": ["home", "repair"]}
     persist(db, user, "s", tagged, "I see.", {"role": "user", "content": "Nothing else.", "tags": []})
     assert history(db, user, "s")[0]["tags"] == ["home", "repair"]
@@ -100,7 +99,7 @@ def test_turns_are_found_by_their_tags(db: psycopg.Connection, user: str) -> Non
     assert recalled(db, user, "zebra", tags=["home"]) == ["The boiler hums."]
 
 
-def test_snapshot_keeps_its_reference(db: psycopg.Connection, user: str) -> None:
+def test_snapshot_keeps_its_reference(db: Db, user: str) -> None:
     summary = "A screenshot of the login form. " + "Its red banner says that the session ended. " * 40
     shot = {"role": "user", "content": summary, "snapshot_ref": "file:///shots/login.png"}
     persist(db, user, "s", shot)
@@ -111,7 +110,7 @@ def test_snapshot_keeps_its_reference(db: psycopg.Connection, user: str) -> None
     assert text.startswith("A screenshot of the login form.") and len(text) < len(summary) / 2
 
 
-def test_recall_takes_a_share_of_the_list(db: psycopg.Connection, user: str) -> None:
+def test_recall_takes_a_share_of_the_list(db: Db, user: str) -> None:
     persist(db, user, "old", *(f"The glider number {n} flew over the hills near the lake." for n in range(120)))
     sizes = {}
     for share in (0, 0.02, 0.5):

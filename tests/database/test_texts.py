@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
-from calls import ANSWER, CALL, USER, call, history, persist, recalled, remember, run_job, store, table
+from calls import ANSWER, CALL, USER, Db, call, history, persist, recalled, remember, run_job, store, table
 from fuzz_text import SHAPES, text_of
 from routines import all_routines, code, values_for
 from servers import unique
@@ -33,7 +29,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_part_of_a_sentence_finds_it(db: psycopg.Connection, user: str, name: str) -> None:
+def test_a_part_of_a_sentence_finds_it(db: Db, user: str, name: str) -> None:
     text, part = TEXTS[name]
     said = [words for other, (words, _) in TEXTS.items() if other != name] + [text]
     store(db, user, "s", [{"role": "user", "content": words} for words in said])
@@ -52,7 +48,7 @@ def test_a_part_of_a_sentence_finds_it(db: psycopg.Connection, user: str, name: 
         ("Ring the plumber on 555-0142.", "0142"),
     ],
 )
-def test_codes_are_found_by_their_parts(db: psycopg.Connection, user: str, said: str, asked: str) -> None:
+def test_codes_are_found_by_their_parts(db: Db, user: str, said: str, asked: str) -> None:
     for text in ("The kitchen tap drips again.", said, "On 2026-05-04 the choir sings from 9-11."):
         persist(db, user, "s", text)
     assert recalled(db, user, asked, limit=1) == [said]
@@ -71,7 +67,7 @@ slow = pytest.mark.acceptance
         pytest.param("Rf2LYYQcrIevuP6n/i6R6ycicuI7Rr+cbCE1PnLBzg", marks=slow),
     ],
 )
-def test_megabytes_are_stored_and_found(db: psycopg.Connection, user: str, unit: str) -> None:
+def test_megabytes_are_stored_and_found(db: Db, user: str, unit: str) -> None:
     """The best part of each is the one that says it; what lies beside it in the same text comes after."""
     half = unit * (300_000 // len(unit.encode()))
     text = f"{half} Der Schlüssel liegt unter dem blauen Blumentopf. {half}"
@@ -87,31 +83,12 @@ def test_megabytes_are_stored_and_found(db: psycopg.Connection, user: str, unit:
 
 
 @pytest.mark.parametrize("shape", ["<", '"', pytest.param("你", marks=slow)])
-def test_megabytes_of_one_shape_are_read(db: psycopg.Connection, user: str, shape: str) -> None:
+def test_megabytes_of_one_shape_are_read(db: Db, user: str, shape: str) -> None:
     text = text_of(shape, 3_000_000 // len(shape.encode()))
     db.execute("set statement_timeout = '60s'")
     persist(db, user, "s", text)
     assert call(db, "extract_session", user, "s")["left"] == 0
     recalled(db, user, text)
-
-
-@slow
-def test_work_of_a_write_grows_with_its_size(db: psycopg.Connection, user: str) -> None:
-    """Four times the text may take eight times the processor; were it quadratic, sixteen."""
-    backend = Path(f"/proc/{db.info.backend_pid}/stat")
-
-    def used(session: str, sent: list[dict[str, Any]]) -> float:
-        def processor() -> float:
-            return sum(map(int, backend.read_text().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
-
-        start = processor()
-        store(db, user, session, sent)
-        return processor() - start
-
-    text = "The kiln was hot on day 17; 茶が好きです。 It cooled at night. " * 1500
-    many = [USER | {"content": text[:1500]}]
-    assert used("large", [USER | {"content": text * 4}]) < 8 * used("small", [USER | {"content": text}]) + 0.5
-    assert used("many", many * 240) < 8 * used("few", many * 60) + 0.5
 
 
 RUNS: dict[str, Callable[[int], object]] = {
@@ -123,7 +100,7 @@ RUNS: dict[str, Callable[[int], object]] = {
 """A run of one character, by the type of an argument."""
 
 
-def test_arguments_of_any_length_are_linear(db: psycopg.Connection) -> None:
+def test_arguments_of_any_length_are_linear(db: Db) -> None:
     """Every text of every function for applications: eight times the length takes far less than 64 times as long."""
     db.execute("set statement_timeout = '60s'; set client_min_messages = error")
     odd, tried = [], 0
@@ -152,7 +129,7 @@ def test_arguments_of_any_length_are_linear(db: psycopg.Connection) -> None:
 @pytest.mark.extended
 @slow
 @pytest.mark.parametrize("sentence", ["lorem ipsum ", "今日は大変良い天気です。"])
-def test_text_of_fifteen_megabytes_is_found(db: psycopg.Connection, user: str, sentence: str) -> None:
+def test_text_of_fifteen_megabytes_is_found(db: Db, user: str, sentence: str) -> None:
     """Its chunks are numbered by a smallint."""
     persist(db, user, "s", sentence * (15_000_000 // len(sentence.encode())) + "The vault is called HRN-7731-QX.")
     assert "HRN-7731-QX" in str(recalled(db, user, "Which vault, HRN-7731-QX?"))
@@ -160,7 +137,7 @@ def test_text_of_fifteen_megabytes_is_found(db: psycopg.Connection, user: str, s
 
 @slow
 @pytest.mark.parametrize("shape", SHAPES)
-def test_long_texts_of_every_shape_are_read(db: psycopg.Connection, user: str, shape: str) -> None:
+def test_long_texts_of_every_shape_are_read(db: Db, user: str, shape: str) -> None:
     text = text_of(shape, 1_000_000)
     db.execute("set statement_timeout = '60s'")
     persist(db, user, "s", text, text)

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import random
 import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
-import psycopg
 import pytest
-from calls import call, one, recalled, remember, remembered, run_job, table, use_vectors
+from calls import Db, call, one, recalled, remember, remembered, run_job, table, use_vectors
 from confusable_homoglyphs.confusables import confusables_data
 from servers import connect
 
 VALUE = "The gate code is Kestrel 4711, paid in bronze by Maxim Jorvik-Quilp (5.50)"
-INVISIBLE = "\u200b\u200d\u2060\ufeff\u00ad\u180e\u202e\u202c\u0336\u20dd"
-SPACES = " \t\n\u00a0\u2003\u3000\u2028"
 
 
 @pytest.fixture(scope="module")
-def db(memoir_dsn: str) -> Iterator[psycopg.Connection]:
+def db(memoir_dsn: str) -> Iterator[Db]:
     """As inside the functions of the API."""
     with connect(memoir_dsn, options="-csearch_path=pg_catalog,memoir,_memoir,memoir_extensions") as db:
         yield db
 
 
-def key(db: psycopg.Connection, text: str) -> str:
+def key(db: Db, text: str) -> str:
     """What two texts have in common that are the same to a tombstone."""
     return str(one(db, "select _memoir.tombstone_text(%s)", text))
 
@@ -39,32 +35,7 @@ def alike(letter: str) -> list[str]:
     ]
 
 
-def disguised(rng: random.Random, text: str = VALUE) -> str:
-    out = ""
-    for letter in text:
-        how = rng.randrange(12)
-        if how == 0:
-            letter = letter.swapcase()
-        elif how <= 3 and letter.islower() and (near := alike(letter)):
-            letter = rng.choice(near)
-        elif how == 4 and letter == " ":
-            letter = "".join(rng.choices(SPACES, k=rng.randint(1, 3)))
-        elif how == 5 and not letter.isdigit() and letter not in ".-":
-            letter += rng.choice(INVISIBLE)
-        elif how == 6:
-            letter = unicodedata.normalize("NFD", letter)
-        out += letter
-    return rng.choice(("", "\u201c", "  ")) + out + rng.choice(("", ".", "!", "\u201d", " \n"))
-
-
-def test_no_disguise_gets_past(db: psycopg.Connection) -> None:
-    rng, wanted = random.Random(3), key(db, VALUE)
-    texts = [disguised(rng) for _ in range(400)]
-    missed = [ascii(text) for text in texts if key(db, text) != wanted]
-    assert len(missed) < 8, missed[:3]  # letters that Unicode's table has and no font shows alike
-
-
-def test_disguises_are_refused_at_the_door(db: psycopg.Connection, user: str) -> None:
+def test_disguises_are_refused_at_the_door(db: Db, user: str) -> None:
     memory = remembered(db, user, VALUE, slot="gate code", slot_value="Kestrel-4711")
     call(db, "retract", user, memory)
     for text in (
@@ -98,16 +69,16 @@ def test_disguises_are_refused_at_the_door(db: psycopg.Connection, user: str) ->
         ("🙂", "🙁"),
     ],
 )
-def test_different_values_stay_different(db: psycopg.Connection, one: str, other: str) -> None:
+def test_different_values_stay_different(db: Db, one: str, other: str) -> None:
     assert key(db, one) and key(db, other) and key(db, one) != key(db, other)
 
 
 @pytest.mark.parametrize("text", ["Νίκος Παπάς", "Мария из Киева", "Straße in İzmir", "Åland Été"])
-def test_case_is_folded_in_other_scripts(db: psycopg.Connection, text: str) -> None:
+def test_case_is_folded_in_other_scripts(db: Db, text: str) -> None:
     assert one(db, "select _memoir.tombstone_text(%s) = _memoir.tombstone_text(upper(%s))", text, text)
 
 
-def test_look_alikes_agree_with_unicode(db: psycopg.Connection) -> None:
+def test_look_alikes_agree_with_unicode(db: Db) -> None:
     """Every single small letter that Unicode's table confuses with a Latin one becomes that one (UTS #39)."""
     plain = {key(db, f"x{letter}x") for letter in "abcdefghijklmnopqrstuvwxyz0123456789"}
     near = {c for letter in "abcdefghijklmnopqrstuvwxyz" for c in alike(letter) if c.lower() == c}
@@ -115,7 +86,7 @@ def test_look_alikes_agree_with_unicode(db: psycopg.Connection) -> None:
     assert len(near) > 250 and len(missed) <= 8, missed
 
 
-def test_no_way_leads_back(db: psycopg.Connection, user: str) -> None:
+def test_no_way_leads_back(db: Db, user: str) -> None:
     """Supersede and restore, a local copy, expiry, a restatement, another word for the slot's value."""
     memory = remembered(db, user, "Owns a boat.", slot="vehicle", slot_value="boat")
     other = remembered(db, user, "Owns a car.", slot="vehicle", slot_value="car")  # superseded ...
@@ -131,7 +102,7 @@ def test_no_way_leads_back(db: psycopg.Connection, user: str) -> None:
     assert recalled(db, user, "boat") == []
 
 
-def test_rejected_paraphrase_is_caught(db: psycopg.Connection, user: str) -> None:
+def test_rejected_paraphrase_is_caught(db: Db, user: str) -> None:
     use_vectors(db)
     call(db, "retract", user, remembered(db, user, "Is fond of sailing.", embedding=[1, 0, 0, 0]))
     again: dict[str, Any] = {"embedding": [1, 0.1, 0, 0]}
@@ -140,7 +111,7 @@ def test_rejected_paraphrase_is_caught(db: psycopg.Connection, user: str) -> Non
     assert remember(db, user, "Is really fond of sailing.", **again)["outcome"] == "stored"  # a person's new words
 
 
-def test_a_rejection_within_a_project_is_the_projects(db: psycopg.Connection, user: str) -> None:
+def test_a_rejection_within_a_project_is_the_projects(db: Db, user: str) -> None:
     def build(project: str, **named: Any) -> dict[str, Any]:
         return remember(db, user, "We build with make.", project=project, **named)
 

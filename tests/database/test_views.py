@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import psycopg
 import pytest
-from calls import call, persist, remember, remembered, run_job, set_clock, table
+from calls import Db, call, persist, remember, remembered, run_job, set_clock, table
 from routines import World, world_of
 from servers import ROOT
 
@@ -24,16 +23,16 @@ def world(memoir_dsn: str) -> Iterator[World]:
 
 
 @pytest.fixture
-def admin(world: World) -> psycopg.Connection:
+def admin(world: World) -> Db:
     return world.connection("admin")
 
 
-def view(db: psycopg.Connection, name: str, columns: str, user: str = "") -> tuple[Any, ...]:
+def view(db: Db, name: str, columns: str, user: str = "") -> tuple[Any, ...]:
     where = "where user_name = %s" if user else ""
     return db.execute(f"select {columns} from memoir.{name} {where}", [user] if user else []).fetchone() or ()
 
 
-def test_views_show_what_happened(db: psycopg.Connection, admin: psycopg.Connection, user: str) -> None:
+def test_views_show_what_happened(db: Db, admin: Db, user: str) -> None:
     call(db, "open_session", user, "s", system_prompt="x")
     usage = {"model": "gpt-4o-mini", "prompt_tokens": 1000, "completion_tokens": 100}
     for n in range(12):
@@ -57,7 +56,7 @@ def test_views_show_what_happened(db: psycopg.Connection, admin: psycopg.Connect
     assert view(admin, "embedding_coverage", reached) == (True,)
 
 
-def test_health_names_what_is_wrong(db: psycopg.Connection, admin: psycopg.Connection) -> None:
+def test_health_names_what_is_wrong(db: Db, admin: Db) -> None:
     def problems() -> dict[str, str]:
         return {problem: severity for severity, problem, _ in table(admin, "health_problems")}
 
@@ -101,7 +100,7 @@ def test_health_names_what_is_wrong(db: psycopg.Connection, admin: psycopg.Conne
     assert problems() == {}
 
 
-def test_the_load_of_the_server_is_shown(db: psycopg.Connection) -> None:
+def test_the_load_of_the_server_is_shown(db: Db) -> None:
     slot = "health_test"
     db.execute("select pg_create_physical_replication_slot(%s, true)", [slot])
     columns = "connections between 1 and connections_max, connections_share <= 1, standbys, slot_lag_bytes >= 0"
@@ -112,7 +111,7 @@ def test_the_load_of_the_server_is_shown(db: psycopg.Connection) -> None:
         db.execute("select pg_drop_replication_slot(%s)", [slot])
 
 
-def test_dashboard_and_pages_name_every_view(admin: psycopg.Connection) -> None:
+def test_dashboard_and_pages_name_every_view(admin: Db) -> None:
     """Grafana's macros mean a condition on the time range."""
     guides = ROOT / "docs" / "guides"
     dashboard = json.loads((guides / "grafana.json").read_text())
@@ -129,7 +128,7 @@ def test_dashboard_and_pages_name_every_view(admin: psycopg.Connection) -> None:
 # What a person looks at -----------------------------------------------------------------------------------------------
 
 
-def test_users_are_listed_by_name(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
+def test_users_are_listed_by_name(db: Db, memoir_dsn: str, user: str) -> None:
     """A tenant sees its own, one of a project none."""
     for name in (f"{user}-b", f"{user}-a", user):
         persist(db, name, "s", "Hello there", "Hi.")
@@ -142,7 +141,7 @@ def test_users_are_listed_by_name(db: psycopg.Connection, memoir_dsn: str, user:
         assert table(world.connection("bound"), "list_users") == []
 
 
-def test_a_user_in_numbers(db: psycopg.Connection, user: str) -> None:
+def test_a_user_in_numbers(db: Db, user: str) -> None:
     persist(db, user, "s", "My dentist is Dr. Okafor", "Noted.")
     old = remembered(db, user, "The dentist is Dr. Okafor", actor="person")
     call(db, "correct", user, old, "The dentist is Dr. Lind")
@@ -159,7 +158,7 @@ def test_a_user_in_numbers(db: psycopg.Connection, user: str) -> None:
 
 
 @pytest.mark.parametrize("flushed", [False, True])
-def test_a_window_over_time(db: psycopg.Connection, user: str, flushed: bool) -> None:
+def test_a_window_over_time(db: Db, user: str, flushed: bool) -> None:
     persist(db, user, "old", "The ferry to Runmarö leaves at 8:15.", "Noted.")
     for number in range(12):
         persist(db, user, "s", f"Shelf {number} holds the glazes. " + "They are fired at cone six. " * 20, "Right.")
@@ -174,7 +173,7 @@ def test_a_window_over_time(db: psycopg.Connection, user: str, flushed: bool) ->
         assert len(turns) == 4 and 0 < tokens - parts - sum(turns) < 40, "what remains is the newest message"
 
 
-def test_a_compile_taken_apart(db: psycopg.Connection, user: str) -> None:
+def test_a_compile_taken_apart(db: Db, user: str) -> None:
     """Each item is shown, or there is a reason. A forgotten text is not told afterwards."""
     persist(db, user, "old", "The ferry to Runmarö leaves at 8:15.", "Noted.")
     door = remembered(db, user, "The cellar door of the ferry house opens with 7719")
