@@ -11,7 +11,7 @@ import pytest
 from calls import ANSWER, CALL, USER, Db, call, one, persist, remembered, store
 from catalog import PRIVILEGES, contents, differences, privileges
 from psycopg.types.json import Jsonb
-from refusals import IMAGE, refusal, refused, rows
+from refusals import IMAGE, check_refusal, refusal, rows
 from routines import NO_RIGHT, World, code, world_of
 from servers import ROOT, unique
 
@@ -97,7 +97,7 @@ def test_a_mistaken_grant_opens_no_function(world: World, role: str, short_of: s
             values = world.values(routine, app)
             assert code(lambda: routine.call(login, values)) == NO_RIGHT, routine.signature
             if routine.name not in UNCHECKED:
-                with world.granted(routine, role):
+                with world.grant(routine, role):
                     assert code(lambda: routine.call(login, values)) in inside, routine.signature
 
 
@@ -208,7 +208,7 @@ def test_no_function_changes_history(world: World) -> None:
 # Refusals -------------------------------------------------------------------------------------------------------------
 
 
-def said(content: Any, role: str = "user", **more: Any) -> dict[str, Any]:
+def message(content: Any, role: str = "user", **more: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **more}
 
 
@@ -232,24 +232,27 @@ MALFORMED: list[tuple[str, Any]] = [
     ("[0] must be an object", [None]),
     ('[1] must be an object, not ""hi""', [USER, "hi"]),
     ("[0].role must be system, developer, user, assistant or tool, not null", [{"content": "hi"}]),
-    ('not "User"', [said("hi", "User")]),
-    ('not "function"', [said("hi", "function", name="f")]),
+    ('not "User"', [message("hi", "User")]),
+    ('not "function"', [message("hi", "function", name="f")]),
     ("[0].role", [{"role": 5, "content": "hi"}]),
     ("[0].content is missing", [{"role": "user"}]),
-    ("[0].content is missing", [said(None, "assistant")]),
-    ('[0].content must be a string or a list of parts, not "5"', [said(5)]),
-    ("[0].content must be a string", [said({"type": "text", "text": "hi"})]),
-    ("[0].content must not be an empty list", [said([])]),
-    ("[0].content[0] must be an object, not", [said(["hi"])]),
-    ("[0].content[1].type null", [said([{"type": "text", "text": "hi"}, {"text": "hi"}])]),
-    ("[0].content[0].text must be a string, not null", [said([{"type": "text"}])]),
-    ('[0].content[0].type "video" can\'t be stored', [said([{"type": "video", "video": "x"}])]),
-    ("role user", [said([{"type": "refusal", "refusal": "no"}])]),
-    ('[0].content[0].type "image_url" can\'t be stored in a message of role assistant', [said([IMAGE], "assistant")]),
-    ("[0].content[0].image_url.url", [said([{"type": "image_url", "image_url": "https://example.com"}])]),
-    ('not "file:///etc/passwd"', [said([{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}])]),
-    ("detail must be", [said([{"type": "image_url", "image_url": {"url": "https://a.b", "detail": "ultra"}}])]),
-    ("[0].content[0].refusal must be a string", [said([{"type": "refusal", "refusal": 1}], "assistant")]),
+    ("[0].content is missing", [message(None, "assistant")]),
+    ('[0].content must be a string or a list of parts, not "5"', [message(5)]),
+    ("[0].content must be a string", [message({"type": "text", "text": "hi"})]),
+    ("[0].content must not be an empty list", [message([])]),
+    ("[0].content[0] must be an object, not", [message(["hi"])]),
+    ("[0].content[1].type null", [message([{"type": "text", "text": "hi"}, {"text": "hi"}])]),
+    ("[0].content[0].text must be a string, not null", [message([{"type": "text"}])]),
+    ('[0].content[0].type "video" can\'t be stored', [message([{"type": "video", "video": "x"}])]),
+    ("role user", [message([{"type": "refusal", "refusal": "no"}])]),
+    (
+        '[0].content[0].type "image_url" can\'t be stored in a message of role assistant',
+        [message([IMAGE], "assistant")],
+    ),
+    ("[0].content[0].image_url.url", [message([{"type": "image_url", "image_url": "https://example.com"}])]),
+    ('not "file:///etc/passwd"', [message([{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}])]),
+    ("detail must be", [message([{"type": "image_url", "image_url": {"url": "https://a.b", "detail": "ultra"}}])]),
+    ("[0].content[0].refusal must be a string", [message([{"type": "refusal", "refusal": 1}], "assistant")]),
     ("[0].name must be 1 to 64 characters", [USER | {"name": "two words"}]),
     ("[0].name", [USER | {"name": "x" * 65}]),
     ("[0].name", [USER | {"name": {"first": "Ann"}}]),
@@ -265,7 +268,7 @@ MALFORMED: list[tuple[str, Any]] = [
     ('[0].tool_calls[0].type must be function, not "custom"', calls(CALL | {"type": "custom"})),
     ("[0].tool_calls[0].function.name", function(name="a b")),
     ("[0].tool_calls[0].function.arguments must be a string of JSON", function(arguments={})),
-    ("[0].tool_call_id must be a string, not null", [said("x", "tool")]),
+    ("[0].tool_call_id must be a string, not null", [message("x", "tool")]),
     *[("[0].created_at must be a time", [USER | {"created_at": at}]) for at in (*UNTIMELY, "", -1e15, 1e300, True, [])],
     *[("[0].tags", [USER | {"tags": tags}]) for tags in ("home", [1], [""], ["x"] * 33)],
     *[("[0].snapshot_ref", [USER | {"snapshot_ref": ref}]) for ref in (7, "")],
@@ -287,8 +290,8 @@ def test_messages_are_refused_by_field_and_value(db: Db, user: str) -> None:
             error = refusal(db, "persist_turn", user=user, session="s", messages=sent)
             assert error.sqlstate == state and says in str(error), (sent, error)
     for where, sent in (
-        ("[3].role", said("hi", "robot")),
-        ('[3].content must be a string or a list of parts, not "5"', said(5)),
+        ("[3].role", message("hi", "robot")),
+        ('[3].content must be a string or a list of parts, not "5"', message(5)),
     ):
         error = refusal(db, "append_messages", user=user, session="s", messages=[USER, ANSWER, USER, sent])
         assert error.sqlstate == "PM010" and f"messages{where}" in str(error), error
@@ -451,7 +454,12 @@ def test_sizes_and_numbers_are_bounded(db: Db, user: str, setting: Any) -> None:
     setting("messages_max", 3)
     long, turn = "x" * 4096, {"user": user, "session": "s"}
     for function_name, code_, says, named in (
-        ("persist_turn", "PM012", "messages[1].content is 4098 bytes", turn | {"messages": [USER, said("é" * 2049)]}),
+        (
+            "persist_turn",
+            "PM012",
+            "messages[1].content is 4098 bytes",
+            turn | {"messages": [USER, message("é" * 2049)]},
+        ),
         ("persist_turn", "PM012", "messages[0] is ", turn | {"messages": [USER | {"extra": long}]}),
         ("persist_turn", "PM012", "messages[0] is ", turn | {"messages": function(arguments=long)}),
         ("persist_turn", "PM012", "metadata is ", turn | {"messages": [USER], "metadata": {"x": long}}),
@@ -468,8 +476,8 @@ def test_sizes_and_numbers_are_bounded(db: Db, user: str, setting: Any) -> None:
         ("capture_call", "PM012", "response is 4097 bytes", turn | {"request": b"r", "response": b"a" * 4097}),
         ("capture_call", "PM012", "events[1] is 4097 bytes", turn | {"request": b"r", "events": [b"e", b"e" * 4097]}),
     ):
-        refused(db, function_name, code_, says, **named)
-    store(db, user, "s", [said("x" * 4000)] * 3)
+        check_refusal(db, function_name, code_, says, **named)
+    store(db, user, "s", [message("x" * 4000)] * 3)
     call(db, "capture_call", request=b"r" * 4096, response=b"a" * 4096, events=[b"e" * 4096] * 2, **turn)
 
 

@@ -17,7 +17,7 @@ def pairs(db: Db, user: str, stated: bool = True) -> set[tuple[str, ...]]:
     return {tuple(sorted(row[:2])) if stated else tuple(row[:2]) for row in rows if row[2] == stated}
 
 
-def compiled(db: Db, user: str, query: str, **named: Any) -> str:
+def compile_answer(db: Db, user: str, query: str, **named: Any) -> str:
     return str(call(db, "compile_context", user, "asking", query, **named)[-1]["content"])
 
 
@@ -73,21 +73,21 @@ def test_names_are_given_with_a_memory(
 def test_initials_count_where_they_are_capitals(db: Db, user: str) -> None:
     persist(db, user, "one", "Bought a ticket for the Harbour Art Museum, not in SHOUTED WORDS HERE.", "Enjoy it.")
     assert pairs(db, user, stated=False) == {("ham", "harbour art museum")}
-    assert "ticket" in compiled(db, user, "when do I go to HAM?")
-    assert "ticket" not in compiled(db, user, "any ham left?")
+    assert "ticket" in compile_answer(db, user, "when do I go to HAM?")
+    assert "ticket" not in compile_answer(db, user, "any ham left?")
 
 
 @pytest.mark.usefixtures("noise")
 def test_a_name_finds_texts_with_the_other(db: Db, user: str) -> None:
     """Not before it was said, and not once the memory that gave it is forgotten."""
     remember(db, user, CLUSTER)
-    assert "Frankfurt" not in compiled(db, user, HOSTED)
+    assert "Frankfurt" not in compile_answer(db, user, HOSTED)
     early = call(db, "now")
     memory = remembered(db, user, INES, aliases=["k8s"])
-    assert "Frankfurt" in compiled(db, user, HOSTED) and "Frankfurt" in compiled(db, user, HOSTED.upper())
-    assert "Frankfurt" not in compiled(db, user, HOSTED, as_of=early)
+    assert "Frankfurt" in compile_answer(db, user, HOSTED) and "Frankfurt" in compile_answer(db, user, HOSTED.upper())
+    assert "Frankfurt" not in compile_answer(db, user, HOSTED, as_of=early)
     call(db, "forget", user, memory)
-    assert "Frankfurt" not in compiled(db, user, HOSTED) and pairs(db, user) == set()
+    assert "Frankfurt" not in compile_answer(db, user, HOSTED) and pairs(db, user) == set()
 
 
 @pytest.mark.usefixtures("noise")
@@ -96,8 +96,8 @@ def test_names_said_in_a_turn_find_both_ways(db: Db, user: str) -> None:
     persist(db, user, "one", "We moved to GitHub Actions (GHA) in spring.", "You may like Kubernetes (k8s).")
     persist(db, user, "two", "GHA costs us ninety euros.", "Fair.", "The runners of GitHub Actions stand in Dublin.")
     assert pairs(db, user) == {("gha", "github actions")}
-    assert "Dublin" in compiled(db, user, "where do the gha machines stand?")
-    assert "ninety" in compiled(db, user, "price of github actions")
+    assert "Dublin" in compile_answer(db, user, "where do the gha machines stand?")
+    assert "ninety" in compile_answer(db, user, "price of github actions")
     call(db, "erase_turn", user, "one", 0)
     assert pairs(db, user) == set()
 
@@ -105,19 +105,19 @@ def test_names_said_in_a_turn_find_both_ways(db: Db, user: str) -> None:
 @pytest.mark.usefixtures("noise")
 def test_a_restated_memory_takes_on_new_names(db: Db, user: str) -> None:
     first = remembered(db, user, INES, aliases=["k8s"])
-    assert "Ines" not in compiled(db, user, "who picked kube?")
+    assert "Ines" not in compile_answer(db, user, "who picked kube?")
     assert remember(db, user, INES, aliases=["kube", "k8s"])["memory_id"] == first
     assert table(db, "list_memories", user, columns="aliases", limit=1) != [(["k8s"],)]
     db.execute("call memoir.merge_search()")
     for name in ("k8s", "kube"):
-        assert compiled(db, user, f"who picked {name}?").count("Ines") == 1, name
+        assert compile_answer(db, user, f"who picked {name}?").count("Ines") == 1, name
 
 
 @pytest.mark.usefixtures("noise")
 def test_a_secret_gives_no_names_away(db: Db, user: str) -> None:
     remember(db, user, CLUSTER)
     remember(db, user, INES, aliases=["k8s"], sensitivity="secret")
-    assert "Frankfurt" not in compiled(db, user, HOSTED)
+    assert "Frankfurt" not in compile_answer(db, user, HOSTED)
 
 
 def test_a_slots_value_has_one_identity_by_all_names(db: Db, user: str) -> None:

@@ -13,11 +13,11 @@ from routines import world_of
 UNKNOWN = "00000000-0000-0000-0000-000000000001"
 
 
-def listed(db: Db, user: str, **named: Any) -> list[str]:
+def list_contents(db: Db, user: str, **named: Any) -> list[str]:
     return [content for (content,) in table(db, "list_memories", user, columns="content", **named)]
 
 
-def around(db: Db, user: str, item: Any, before: int, after: int, columns: str) -> list[tuple[Any, ...]]:
+def read_timeline(db: Db, user: str, item: Any, before: int, after: int, columns: str) -> list[tuple[Any, ...]]:
     return table(db, "memory_timeline", user, item, lines_before=before, lines_after=after, columns=columns)
 
 
@@ -34,9 +34,9 @@ def test_memories_are_listed_newest_first(db: Db, user: str) -> None:
         last = page[-1][0]
     hives = [f"Keeps bee hive number {n}" for n in reversed(range(7))]
     assert [len(page) for page in pages] == [3, 3, 2] and sum(pages, []) == ["Prefers short answers", *hives]
-    assert listed(db, user, tags=["n4", "n5"]) == ["Keeps bee hive number 5", "Keeps bee hive number 4"]
-    assert listed(db, user, types=["preference"]) == ["Prefers short answers"]
-    assert len(listed(db, user, category="hobby")) == 7 and listed(db, user, project="elsewhere") == []
+    assert list_contents(db, user, tags=["n4", "n5"]) == ["Keeps bee hive number 5", "Keeps bee hive number 4"]
+    assert list_contents(db, user, types=["preference"]) == ["Prefers short answers"]
+    assert len(list_contents(db, user, category="hobby")) == 7 and list_contents(db, user, project="elsewhere") == []
 
 
 def test_other_states_are_listed_when_asked_for(db: Db, user: str) -> None:
@@ -44,7 +44,7 @@ def test_other_states_are_listed_when_asked_for(db: Db, user: str) -> None:
     remember(db, user, "The home town is Bonn", slot="home", slot_value="Bonn")
     gone = remembered(db, user, "Owns a parrot")
     call(db, "forget", user, gone)
-    assert listed(db, user) == ["The home town is Bonn"]
+    assert list_contents(db, user) == ["The home town is Bonn"]
     rows = table(db, "list_memories", user, states=[], columns="memory_id::text, content, state")
     assert set(rows) >= {(old, "The home town is Ulm", "superseded"), (gone, None, "forgotten")}
     assert "parrot" not in str(table(db, "memory_get", user, [gone]))
@@ -78,12 +78,12 @@ def test_filters_find_whatever_the_rank(db: Db, user: str) -> None:
     remember(db, user, key, tags=["keys"], category="house", project="home")
     remember(db, user, party, type="instruction")
 
-    def found(**named: Any) -> list[tuple[str, list[str]]]:
+    def find(**named: Any) -> list[tuple[str, list[str]]]:
         return table(db, "recall", user, "Which ships were in the harbour?", columns="content, matched_by", **named)
 
-    assert found(tags=["keys"]) == found(category="house") == [(key, ["filter"])]
-    assert found(types=["instruction"]) == [(party, ["filter"])] and found(tags=["nothing"]) == []
-    assert key in [content for content, _ in found(project="home", limit=400)]  # which comes with what is global
+    assert find(tags=["keys"]) == find(category="house") == [(key, ["filter"])]
+    assert find(types=["instruction"]) == [(party, ["filter"])] and find(tags=["nothing"]) == []
+    assert key in [content for content, _ in find(project="home", limit=400)]  # which comes with what is global
     ranked = table(db, "recall", user, "spare key shed", columns="content, matched_by && '{words}'", tags=["keys"])
     assert ranked == [(key, True)]
 
@@ -102,9 +102,9 @@ def test_a_hit_leads_to_its_surroundings_and_whole(db: Db, user: str) -> None:
     (turn,) = [row for row in hits if row[0] == "turn" and row[3] == 14]
     assert turn[2].startswith("user: Stop 7 of the trip") and turn[2].endswith("…")
     beside = [("turn", 12), ("turn", 13), ("turn", 14), ("memory", 14), ("turn", 15)]
-    assert around(db, user, turn[1], 2, 1, "kind, turn_index") == beside
+    assert read_timeline(db, user, turn[1], 2, 1, "kind, turn_index") == beside
     anchors = [(13, False), (14, False), (14, True), (15, False)]
-    assert around(db, user, memory, 1, 1, "turn_index, is_anchor") == anchors
+    assert read_timeline(db, user, memory, 1, 1, "turn_index, is_anchor") == anchors
     whole, made = (row[0] for row in table(db, "memory_get", user, [str(turn[1]), memory]))
     assert (whole["kind"], whole["session"], whole["content"].count("It rains.")) == ("turn", "trip", 20)
     assert (made["kind"], made["content"]) == ("memory", "Liked Place7 best")
@@ -114,7 +114,7 @@ def test_a_hit_leads_to_its_surroundings_and_whole(db: Db, user: str) -> None:
 
 def test_a_memory_of_no_session_has_neighbours_in_time(db: Db, user: str) -> None:
     ids = [remembered(db, user, f"Note number {number} is about topic {number * 7}") for number in range(6)]
-    lines = around(db, user, ids[3], 2, 1, "id::text, is_anchor")
+    lines = read_timeline(db, user, ids[3], 2, 1, "id::text, is_anchor")
     assert lines == [(ids[1], False), (ids[2], False), (ids[3], True), (ids[4], False)]
 
 
@@ -124,7 +124,7 @@ def test_a_summary_has_its_turns_around_it(db: Db, user: str) -> None:
         persist(db, user, "long", said, "Written down.")
     assert call(db, "compact_session", user, "long", 600)["rows"] > 0
     (hit, *_) = table(db, "memory_index", user, "ledger coal rye", kinds=["summary"], columns="id")
-    beside = around(db, user, hit[0], 1, 1, "kind, is_anchor")
+    beside = read_timeline(db, user, hit[0], 1, 1, "kind, is_anchor")
     assert len(beside) == 3 and ("turn", True) in beside
     whole = call(db, "memory_get", user, [hit[0]])
     assert whole["kind"] == "summary" and whole["content"] and whole["to_turn"] >= 0
@@ -169,7 +169,7 @@ def test_relations_are_followed_step_by_step(db: Db, user: str) -> None:
 
 
 @pytest.fixture
-def bound(db: Db, memoir_dsn: str, user: str) -> Iterator[tuple[Db, dict[str, str]]]:
+def bound_login(db: Db, memoir_dsn: str, user: str) -> Iterator[tuple[Db, dict[str, str]]]:
     """A connection bound to project red and clearance normal, and the ids of two things it may not see, and one it may."""
     for project in ("red", "blue"):
         call(db, "open_session", user, project, project=project)
@@ -186,10 +186,10 @@ def bound(db: Db, memoir_dsn: str, user: str) -> Iterator[tuple[Db, dict[str, st
         yield world.connection("login"), ids
 
 
-def test_projects_and_clearance_bound_every_look(bound: tuple[Db, dict[str, str]], user: str) -> None:
-    login, ids = bound
+def test_projects_and_clearance_bound_every_look(bound_login: tuple[Db, dict[str, str]], user: str) -> None:
+    login, ids = bound_login
     fine = "Red kites are fine"
-    assert listed(login, user, states=[]) == [fine]
+    assert list_contents(login, user, states=[]) == [fine]
     assert table(login, "list_sessions", user, columns="session") == [("red",)]
     lines = {line for (line,) in table(login, "memory_index", user, "kite", columns="line")}
     assert lines <= {fine, "user: The red kite flies high", "assistant: Yes."}

@@ -33,7 +33,7 @@ def parts(db: Db, user: str, held: uuid.UUID | None) -> list[tuple[Any, ...]]:
     return table(db, "read_call", user, held, columns="seq, kind, body")
 
 
-def listed(db: Db, user: str, *more: Any) -> list[dict[str, Any]]:
+def list_calls(db: Db, user: str, *more: Any) -> list[dict[str, Any]]:
     with db.cursor(row_factory=dict_row) as cursor:
         query = f"select * from memoir.list_calls({', '.join(['%s'] * (1 + len(more)))})"
         return cursor.execute(query, [user, *more]).fetchall()
@@ -74,7 +74,7 @@ def test_credentials_are_dropped(db: Db, user: str, side: str) -> None:
     planted = {name: [f"sk-planted-{n}"] if name == "X-Token" else "sk-planted" for n, name in enumerate(CREDENTIALS)}
     kept = {name: f"plain {n}" for n, name in enumerate(HARMLESS)}
     capture(db, user, **{side: planted | kept})
-    assert listed(db, user)[0][side] == kept
+    assert list_calls(db, user)[0][side] == kept
     assert "sk-planted" not in str(table(db, "export_user", user))
 
 
@@ -83,16 +83,16 @@ def test_calls_are_listed_with_what_was_said(db: Db, user: str) -> None:
     more = {"request_headers": {"Accept": "*/*"}, "response_headers": {"X-Request-Id": "r"}, "metadata": {"n": 1}}
     first = capture(db, user, b"abc", response=b"defgh", events=[b"1", b"2"], **said, **more)
     later = [capture(db, user, b"x", session=f"t{n % 2}") for n in range(5)]
-    (row,) = listed(db, user, "s")
+    (row,) = list_calls(db, user, "s")
     assert row.pop("recorded_at") is not None
     counted = {"call_id": first, "session": "s", "request_bytes": 3, "response_bytes": 5, "events": 2}
     assert row == said | more | counted
-    assert len(listed(db, user, "t0")) == 3 and listed(db, user + "-other") == []
+    assert len(list_calls(db, user, "t0")) == 3 and list_calls(db, user + "-other") == []
     # Page by page, the newest first, each once.
-    page, found = listed(db, user, None, 4), []
+    page, found = list_calls(db, user, None, 4), []
     while page:
         found += page
-        page = listed(db, user, None, 4, found[-1]["call_id"])
+        page = list_calls(db, user, None, 4, found[-1]["call_id"])
     assert sorted(row["call_id"] for row in found) == sorted([first, *later]) and found[-1]["call_id"] == first
     assert [row["recorded_at"] for row in found] == sorted((row["recorded_at"] for row in found), reverse=True)
 
@@ -105,7 +105,7 @@ def test_calls_come_back_from_an_export(db: Db, user: str) -> None:
         calls.append(capture(db, user, body, session=session, response=body[::-1], events=[body, b""], status=201))
     call(db, "import_user", copy, [Jsonb(line) for (line,) in table(db, "export_user", user)])
     for session in (None, "open", "never opened"):
-        assert listed(db, copy, session) == listed(db, user, session) != []
+        assert list_calls(db, copy, session) == list_calls(db, user, session) != []
     for held in calls:
         assert parts(db, copy, held) == parts(db, user, held)
 
@@ -113,11 +113,11 @@ def test_calls_come_back_from_an_export(db: Db, user: str) -> None:
 def test_a_listed_call_is_one_that_may_be_read(memoir_dsn: str, db: Db, user: str) -> None:
     open_call = capture(db, user, b"plain")
     hidden = capture(db, user, b"the key is sk-proj-" + b"a1B2c3D4" * 6, session="t")
-    assert [row["call_id"] for row in listed(db, user)] == [open_call]
+    assert [row["call_id"] for row in list_calls(db, user)] == [open_call]
     with raises("PM004"):
         parts(db, user, hidden)
     with world_of(memoir_dsn, service={"role": "app", "clearance": "secret"}) as world:
-        assert {row["call_id"] for row in listed(world.connection("service"), user)} == {open_call, hidden}
+        assert {row["call_id"] for row in list_calls(world.connection("service"), user)} == {open_call, hidden}
 
 
 def test_unknown_and_foreign_calls_look_the_same(db: Db, user: str) -> None:

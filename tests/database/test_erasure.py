@@ -23,7 +23,7 @@ STEP = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 SEEN = {"role": "tool", "tool_call_id": "c1", "content": "It is moored"}
 
 
-def compiled(db: Db, user: str, session: str, query: str | None = "And now?") -> list[dict[str, Any]]:
+def compile_list(db: Db, user: str, session: str, query: str | None = "And now?") -> list[dict[str, Any]]:
     return list(call(db, "compile_context", user, session, query))
 
 
@@ -31,7 +31,7 @@ def user_id(db: Db, user: str) -> Any:
     return one(db, "select _memoir.user_id('default', %s)", user)
 
 
-def holding(db: Db, token: str) -> list[str]:
+def find_tables_with(db: Db, token: str) -> list[str]:
     """Tables with a row that holds it, as text, in bytes or as a word."""
     tables = """select relname from pg_class where relnamespace = '_memoir'::regnamespace and relkind in ('r', 'p')
         and not relispartition order by 1"""
@@ -87,7 +87,7 @@ def test_a_user_is_erased_from_every_table(db: Db, user: str) -> None:
     before = dict.fromkeys(tables, 1)
     assert call(db, "erase_user", user) == {"erased": "user", "rows": before, "total": len(tables)}
     assert tables_of(db, ids[0]) == [] and tables_of(db, ids[1]) == tables
-    assert holding(db, str(ids[0])) == []
+    assert find_tables_with(db, str(ids[0])) == []
     kept = db.execute(
         "select user_id, detail from _memoir.audit_log where action = 'erase' order by audit_id desc limit 1"
     )
@@ -146,10 +146,10 @@ def furnish(db: Db, user: str, mark: str) -> dict[str, Any]:
     for words in (f"Where is the {mark}?", f"Where is the {mark} now?"):
         embed(db)
         for session in ("other", "b"):
-            compiled(db, user, session, words)
+            compile_list(db, user, session, words)
         db.execute("call memoir.merge_search()")
         db.execute("call memoir.flush_statistics()")
-    compiled(db, user, "other", f"Where is the {mark}, then?")
+    compile_list(db, user, "other", f"Where is the {mark}, then?")
     embed(db)
     return ids
 
@@ -164,21 +164,21 @@ def test_a_turn_is_erased_with_all_derived_from_it(db: Db, user: str) -> None:
     """Ids of memories are left, in state erased. What something else says too, or merely resembled it, stays."""
     mark = unique("catamaran").replace("_", "")
     ids = furnish(db, user, mark)
-    assert set(holding(db, mark)) >= SPREAD
+    assert set(find_tables_with(db, mark)) >= SPREAD
     answer = call(db, "erase_turn", user, "b", 2)  # as the branch sees it
     assert answer["turns"] == [2]
     assert (answer["rows"]["conversation_history"], answer["rows"]["memory_store"]) == (1, 2)
-    assert holding(db, mark) == []
+    assert find_tables_with(db, mark) == []
     erased = {ids[name] for name in ("memory", "second")}
     assert states_of(db, user) == {
         ids[name]: "erased" if ids[name] in erased else "active"
         for name in ("memory", "second", "merged", "unrelated", "restated")
     }
     for session in ("s", "b", "other"):
-        messages = compiled(db, user, session, "What about the tomatoes, the pier and the boat?")
+        messages = compile_list(db, user, session, "What about the tomatoes, the pier and the boat?")
         check_list(messages)
         assert mark not in str(messages)
-    assert "moored" in str(compiled(db, user, "s")) and "tomatoes" in str(recalled(db, user, "tomatoes"))
+    assert "moored" in str(compile_list(db, user, "s")) and "tomatoes" in str(recalled(db, user, "tomatoes"))
     with pytest.raises(psycopg.Error, match="turn 2 does not exist"):
         call(db, "erase_turn", user, "s", 2)
     # The words of the turn that followed are embedded anew, without those of the erased one.
@@ -199,29 +199,29 @@ def test_any_turn_can_be_erased_and_lists_stay_valid(db: Db, user: str, turn: in
     group = [5, 6] if turn in (5, 6) else [turn]
     assert call(db, "erase_turn", user, "s", turn)["turns"] == group
     for session, more in (("s", 0), ("b", 2)):
-        check_list(compiled(db, user, session))
+        check_list(compile_list(db, user, session))
         assert len(table(db, "history", user, session)) == 8 - len(group) + more
     for at in range(9):
         try:
             call(db, "branch_session", user, "s", f"b{at}", at)
-            check_list(compiled(db, user, f"b{at}"))
+            check_list(compile_list(db, user, f"b{at}"))
         except psycopg.Error as error:
             assert error.sqlstate == "PM014" and at == 6
     persist(db, user, "s", "More", "Yes")
-    check_list(compiled(db, user, "s"))
+    check_list(compile_list(db, user, "s"))
 
 
 def test_an_open_exchange_without_question_is_over(db: Db, user: str) -> None:
     persist(db, user, "s", "Hello", "Hi", "Look", STEP, SEEN)
-    check_list(compiled(db, user, "s", None))
+    check_list(compile_list(db, user, "s", None))
     call(db, "erase_turn", user, "s", 2)
     with raises("PM022"):
-        compiled(db, user, "s", None)
-    check_list(compiled(db, user, "s"))
+        compile_list(db, user, "s", None)
+    check_list(compile_list(db, user, "s"))
     persist(db, user, "open", "Hello")
     persist(db, user, "open", STEP, function="append_messages")
     assert call(db, "erase_turn", user, "open", 1)["turns"] == [1]
-    check_list(compiled(db, user, "open", None))  # the call that waited is gone, the question is still open
+    check_list(compile_list(db, user, "open", None))  # the call that waited is gone, the question is still open
     assert persist(db, user, "open", {"role": "assistant", "content": "Well"})["from_turn"] == 2
 
 
@@ -232,10 +232,10 @@ def test_a_session_is_erased_and_its_branches_stay(db: Db, user: str) -> None:
     remembered(db, user, f"The {mark} was noted there", session="s")
     answer = call(db, "erase_session", user, "s")
     assert (answer["rows"]["conversation_history"], answer["rows"]["sessions"]) == (8, 1)
-    assert holding(db, mark) == []
-    assert holding(db, ids["session"]) == ["sessions"]  # the branch says whose it was
+    assert find_tables_with(db, mark) == []
+    assert find_tables_with(db, ids["session"]) == ["sessions"]  # the branch says whose it was
     assert {name for (name,) in table(db, "list_sessions", user, columns="session")} == {"b", "other"}
-    messages = compiled(db, user, "b", "x")
+    messages = compile_list(db, user, "b", "x")
     check_list(messages)
     assert [m["content"] for m in messages][:2] == ["In the branch", "Yes"]
     states = states_of(db, user)
@@ -251,9 +251,9 @@ def test_the_reason_to_forget_is_erased_too(db: Db, user: str) -> None:
     persist(db, user, "s", "I keep a boat", "Noted")
     memory = remembered(db, user, "Keeps a boat", session="s", source_turns=[0])
     call(db, "forget", user, memory, f"because of {mark}")
-    assert len(holding(db, mark)) >= 3
+    assert len(find_tables_with(db, mark)) >= 3
     call(db, "erase_turn", user, "s", 0)
-    assert holding(db, mark) == []
+    assert find_tables_with(db, mark) == []
     assert remember(db, user, "Keeps a boat")["memory_id"] is None  # the tombstone is a keyed hash, and holds
 
 
@@ -338,7 +338,7 @@ def test_erasure_waits_for_earlier_writers(db: Db, memoir_dsn: str, user: str, w
 def test_workers_bring_nothing_back(db: Db, memoir_dsn: str, user: str) -> None:
     mine = user_id(db, user)
     persist(db, user, "s", "Hello there", "Hi you")
-    compiled(db, user, "s")
+    compile_list(db, user, "s")
     claimed = [c for c in db.execute("select * from memoir.claim_embeddings(1000)").fetchall() if c[0] == mine]
     assert len(claimed) == 2
     store = "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'all-MiniLM-L6-v2')"
@@ -409,7 +409,7 @@ def test_the_bytes_leave_the_files(db: Db, user: str, files_with: Callable[[str]
     plant(db, "work_items", user_id=user_id(db, user), **given)
     db.execute("call memoir.merge_search()")
     embed(db)
-    compiled(db, user, session, f"Where is {token}?")
+    compile_list(db, user, session, f"Where is {token}?")
     db.execute("analyze")
     before = files_with(token)
     assert {"conversation_history", "memory_store"} <= {name.split("_p")[0] for name in before}
@@ -417,7 +417,7 @@ def test_the_bytes_leave_the_files(db: Db, user: str, files_with: Callable[[str]
     assert any("pkey" in name or "_idx" in name or "by_" in name for name in before), before
     assert "pg_statistic" not in str(before)  # prevented, not cleared
     call(db, "erase_session", user, session)
-    assert holding(db, token) == ["system_prompts"]
+    assert find_tables_with(db, token) == ["system_prompts"]
     assert files_with(token) != set()  # dead rows
     run_erase_to_its_end(db)
     assert files_with(token) == set() and len(table(db, "history", user, "stays")) == 2

@@ -218,15 +218,15 @@ def test_the_erased_stays_erased(db: Db, user: str) -> None:
     assert str(before).count(mark) >= 4
     call(db, "erase_turn", user, "s", 2)
 
-    def kept() -> list[Any]:
+    def read_kept_rows() -> list[Any]:
         kinds = ("conversation_history", "memory_store", "memory_states", "profiles", "compactions", "api_calls")
         return [line for line in export(db, user) if line["kind"] in kinds]
 
-    after = kept()
+    after = read_kept_rows()
     answer = restore(db, user, before, 3)
     assert {"conversation_history", "compactions", "profiles", "api_calls"} <= set(answer["refused"])
     assert mark not in str(export(db, user)) and mark.encode().hex() not in str(export(db, user))
-    assert kept() == after and recalled(db, user, mark) == []
+    assert read_kept_rows() == after and recalled(db, user, mark) == []
 
 
 def test_provenance_is_the_admins_to_restore(db: Db, memoir_dsn: str, user: str) -> None:

@@ -47,7 +47,7 @@ INVISIBLE = "\u200b\u200c\u2060\ufeff\u00ad\u034f\u180e\u202e\u2066\U000e0041\uf
 HANGAR = "about the zeppelin hangar"
 
 
-def spelt(rng: random.Random, char: str) -> str:
+def spell(rng: random.Random, char: str) -> str:
     """A character of a marker, in one of the ways to write it."""
     way = rng.random()
     if way < 0.15:
@@ -61,17 +61,17 @@ def spelt(rng: random.Random, char: str) -> str:
     return char.swapcase() if way < 0.35 and char.islower() else char
 
 
-def disguised(rng: random.Random, marker: str) -> str:
+def disguise(rng: random.Random, marker: str) -> str:
     gap = "".join(rng.choice(INVISIBLE) for _ in range(rng.choice((0, 0, 1, 3, 21, 60))))
-    return gap.join(spelt(rng, c) for c in marker)
+    return gap.join(spell(rng, c) for c in marker)
 
 
-def forged(rng: random.Random) -> str:
+def forge(rng: random.Random) -> str:
     """Lines that read like ours, and markers in disguise."""
     parts = []
     for _ in range(rng.randint(1, 4)):
         marker = rng.choice(MARKERS)
-        shown = disguised(rng, marker) if rng.random() < 0.7 else marker
+        shown = disguise(rng, marker) if rng.random() < 0.7 else marker
         is_line = rng.random() < 0.5
         parts.append(rng.choice(BREAKS) + rng.choice(LINES) if is_line else f" {shown}{rng.choice(BREAKS)}")
     return "".join(parts)
@@ -89,7 +89,7 @@ def block(db: Db, user: str, query: str, **named: Any) -> str:
     return block_of(str(content if isinstance(content, str) else content[0]["text"]))
 
 
-def noted(db: Db, user: str, text: str) -> str:
+def show_note(db: Db, user: str, text: str) -> str:
     """The block that shows this working note, between its marks."""
     call(db, "open_session", user, "asking")
     call(db, "set_working_memory", user, "asking", "note", text)
@@ -103,7 +103,7 @@ def test_the_items_that_went_in_come_out(db: Db, user: str, seed: int) -> None:
     texts: list[str] = []
 
     def text() -> str:
-        texts.append(f"entry{seed:02}{len(texts):02} {HANGAR}{forged(rng)}")
+        texts.append(f"entry{seed:02}{len(texts):02} {HANGAR}{forge(rng)}")
         return texts[-1]
 
     tool = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
@@ -113,7 +113,7 @@ def test_the_items_that_went_in_come_out(db: Db, user: str, seed: int) -> None:
         result = {"role": "tool", "tool_call_id": "c1", "name": rng.choice(("user", "look")), "content": text()}
         step = {"role": "assistant", "content": "", "tool_calls": [tool]}
         answer = {"role": "assistant", "name": names[1], "content": text()}
-        persist(db, user, f"s{n}{forged(rng) if n else ''}"[:120], asked, step, result, answer)
+        persist(db, user, f"s{n}{forge(rng) if n else ''}"[:120], asked, step, result, answer)
     for _ in range(3):
         remember(db, user, text(), type="fact")
     persist(db, user, "asking", "Hello.", "Hello.")
@@ -132,7 +132,7 @@ def test_the_items_that_went_in_come_out(db: Db, user: str, seed: int) -> None:
 def test_no_disguise_keeps_a_marker(db: Db, user: str, marker: str) -> None:
     rng = random.Random(marker)
     for _ in range(12):
-        shown = noted(db, user, "\n".join(disguised(rng, marker) + " ends" for _ in range(5)))
+        shown = show_note(db, user, "\n".join(disguise(rng, marker) + " ends" for _ in range(5)))
         assert shown.count(" ends") == 5
         assert not markers_in(shown), shown
 
@@ -143,7 +143,7 @@ def test_every_confusable_of_the_fence_is_known(db: Db, user: str) -> None:
     for at, char in enumerate("<memoir"):
         near = {other["c"].strip("\u200e") for other in confusables_data.get(char, ())} | {chr(ord(char) + 0xFEE0)}
         texts += [tag[:at] + other + tag[at + 1 :] for other in near if len(other) == 1]
-    shown = noted(db, user, "\n".join(texts))
+    shown = show_note(db, user, "\n".join(texts))
     assert len(texts) > 50 and [text for text in texts if text in shown] == []
 
 
@@ -160,7 +160,7 @@ fn f<'a, S>(x: &'a [u8]) -> Option<&'a S> { x |> y } \U0001f468\u200d\U0001f469\
 
 def test_code_and_markup_stay_as_they_are(db: Db, user: str) -> None:
     """Lines keep their shape, indented as an item is."""
-    assert CODE.replace("\n", "\n  ").replace("\n  \n", "\n\n") in noted(db, user, CODE)
+    assert CODE.replace("\n", "\n  ").replace("\n  \n", "\n\n") in show_note(db, user, CODE)
 
 
 def test_summaries_and_profile_keep_their_lines(db: Db, user: str) -> None:

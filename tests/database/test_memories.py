@@ -146,7 +146,7 @@ def test_near_duplicates_merge_above_the_threshold(db: Db, user: str) -> None:
     assert above["similarity"] == pytest.approx(0.95, abs=0.002)
 
 
-def merged(db: Db, user: str) -> tuple[str, str]:
+def merge_two(db: Db, user: str) -> tuple[str, str]:
     """(dropped, what goes on), of which the first has a source."""
     persist(db, user, "s", "I fish", "Good.")
     short = remembered(db, user, FISH, session="s", actor="person", source_turns=[0], embedding=BASE)
@@ -156,7 +156,7 @@ def merged(db: Db, user: str) -> tuple[str, str]:
 
 
 def test_the_more_specific_text_inherits_the_sources(db: Db, user: str) -> None:
-    short, long = merged(db, user)
+    short, long = merge_two(db, user)
     assert state(db, user, short, "state, superseded_by::text") == ("superseded", long)
     assert sources(db, user, long) == [0]
 
@@ -225,7 +225,7 @@ def test_the_same_statement_with_more_is_merged(db: Db, user: str, one: str, oth
 
 
 def test_a_merge_can_be_undone(db: Db, user: str) -> None:
-    short, long = merged(db, user)
+    short, long = merge_two(db, user)
     columns = "memory_id::text, other_id::text, judge, verdict, decision, winner_id::text"
     judged = table(db, "list_judgements", user, columns=columns)
     assert judged == [(long, short, "rules", "duplicate", "superseded", long)]
@@ -248,7 +248,7 @@ def test_a_merge_can_be_undone(db: Db, user: str) -> None:
 
 
 def test_forget_takes_the_near_duplicates_with_it(db: Db, user: str) -> None:
-    short, long = merged(db, user)
+    short, long = merge_two(db, user)
     assert call(db, "forget", user, long)["merged"] == [short]
     assert remember(db, user, FISH)["outcome"] == "refused_tombstone"
 
@@ -263,13 +263,13 @@ def test_forget_takes_turns_and_summaries_out(db: Db, user: str) -> None:
     assert call(db, "compact_session", user, "old", 300)["rows"] > 0
     query = "Where is the zeppelin moored?"
 
-    def shown() -> str:
+    def show() -> str:
         return str(call(db, "compile_context", user, "new", query)).replace(query, "") + str(recalled(db, user, query))
 
-    assert "zeppelin" in shown()
+    assert "zeppelin" in show()
     done = call(db, "forget", user, memory)
     assert (done["state"], done["excluded_turns"], done["invalidated_summaries"] > 0) == ("forgotten", 2, True)
-    assert "zeppelin" not in shown() and "weather" in str(recalled(db, user, "fine weather"))
+    assert "zeppelin" not in show() and "weather" in str(recalled(db, user, "fine weather"))
     assert len(history(db, user, "old")) == 14
     again = call(db, "forget", user, memory)
     assert (again["state"], again["excluded_turns"], again["invalidated_summaries"]) == ("forgotten", 0, 0)

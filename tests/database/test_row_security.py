@@ -37,7 +37,7 @@ class Rows:
         self.tables = [table for table in tables_with_users(world.db) if table not in OTHERS]
 
     @contextmanager
-    def granted(self, login: str, relation: str, rights: str = "all") -> Iterator[Db]:
+    def grant(self, login: str, relation: str, rights: str = "all") -> Iterator[Db]:
         """The connection as that login, which has been granted the relation; undone afterwards."""
         with self.db.transaction(force_rollback=True):
             if name := self.world.logins.get(login):
@@ -48,9 +48,9 @@ class Rows:
                 self.db.execute(f"set local role {login}")
             yield self.db
 
-    def seen(self, login: str, relation: str, column: str = "user_id", where: str = "") -> set[str]:
+    def find_users(self, login: str, relation: str, column: str = "user_id", where: str = "") -> set[str]:
         """The users whose rows are seen, by name; other values as they are."""
-        with self.granted(login, relation) as db:
+        with self.grant(login, relation) as db:
             found = db.execute(f"select distinct {column}::text from {relation} {where}").fetchall()
         return {self.users.get(value, value) for (value,) in found if value}
 
@@ -119,10 +119,10 @@ def test_views_answer_for_their_reader(rows: Rows) -> None:
     for view in names:
         for login, own in OWN.items():
             try:
-                assert rows.seen(login, view) <= own, view
+                assert rows.find_users(login, view) <= own, view
             except psycopg.errors.InsufficientPrivilege:
                 pass  # security_invoker, and the reader has no right to the tables beneath
-        assert rows.seen("admin", view) >= ALL, view
+        assert rows.find_users("admin", view) >= ALL, view
 
 
 def relations(db: Db, table: str) -> list[str]:
@@ -141,21 +141,21 @@ def test_a_granted_table_shows_own_rows(rows: Rows) -> None:
         parent, parts = f"_memoir.{table}", relations(rows.db, table)
         count += len(parts)
         for name in (parent, *parts):
-            with rows.granted("ann", parent, "references") as db:
+            with rows.grant("ann", parent, "references") as db:
                 assert code(lambda: db.execute(f"select * from {name} limit 1")) == NO_RIGHT, name
         for login, own in (OWN | SERVICES).items():
-            assert rows.seen(login, parent) == own, (table, login)
+            assert rows.find_users(login, parent) == own, (table, login)
         for login in ("admin", "jobs", "memoir_owner"):
-            assert rows.seen(login, parent) >= ALL, (table, login)
+            assert rows.find_users(login, parent) >= ALL, (table, login)
         for login, own in {"ann": OWN["ann"], "stranger": set(), "memoir_owner": ALL}.items():
-            seen = [rows.seen(login, name) for name in parts]
+            seen = [rows.find_users(login, name) for name in parts]
             assert all(part <= own for part in seen) and (not seen or set().union(*seen) == own), (table, login)
     assert count > 40
 
 
 def test_projects_and_clearance_bound_rows(rows: Rows) -> None:
     def read(login: str) -> set[str]:
-        return rows.seen(login, "_memoir.memory_store", "content", "where content ~ ' fact$'")
+        return rows.find_users(login, "_memoir.memory_store", "content", "where content ~ ' fact$'")
 
     assert read("ann") == {"red fact", "blue fact", "private fact"}
     assert (read("red"), read("normal")) == ({"red fact"}, {"red fact", "blue fact"})
@@ -164,14 +164,14 @@ def test_projects_and_clearance_bound_rows(rows: Rows) -> None:
     for table in rows.tables:
         names = {name for name, *_ in columns(rows.db, table)}
         if table in ("sessions", "session_counters", "conversation_history", "search_items"):
-            assert rows.seen("red", f"_memoir.{table}", "session_id") == {crimson}, table
+            assert rows.find_users("red", f"_memoir.{table}", "session_id") == {crimson}, table
         elif not names & {"project", "session_id"}:  # can't be told to be of a project
-            assert rows.seen("red", f"_memoir.{table}") == set(), table
+            assert rows.find_users("red", f"_memoir.{table}") == set(), table
     for table in ("logins", "login_users"):
-        assert rows.seen("ann", f"_memoir.{table}", "login") == {rows.world.logins["ann"]}
-        assert len(rows.seen("admin", f"_memoir.{table}", "login")) > 3
-    assert rows.seen("ann", "_memoir.system_prompts", "content") == set()
-    assert rows.seen("admin", "_memoir.system_prompts", "content") == {"Ann is a spy."}
+        assert rows.find_users("ann", f"_memoir.{table}", "login") == {rows.world.logins["ann"]}
+        assert len(rows.find_users("admin", f"_memoir.{table}", "login")) > 3
+    assert rows.find_users("ann", "_memoir.system_prompts", "content") == set()
+    assert rows.find_users("admin", "_memoir.system_prompts", "content") == {"Ann is a spy."}
 
 
 def test_statistics_and_plans_show_no_rows(rows: Rows) -> None:
@@ -180,7 +180,7 @@ def test_statistics_and_plans_show_no_rows(rows: Rows) -> None:
     leaked: list[str] = []
     look = """create function pg_temp.look(text) returns boolean language plpgsql cost 0.0000001
         as $$ begin raise notice '%', $1; return true; end $$"""
-    with rows.granted("bob", "_memoir.memory_store", "select") as db:
+    with rows.grant("bob", "_memoir.memory_store", "select") as db:
         db.add_notice_handler(note := lambda notice: leaked.append(notice.message_primary or ""))
         assert one(db, "select count(*) from pg_stats where schemaname = '_memoir'") == 0
         db.execute(look)
@@ -192,7 +192,7 @@ def test_statistics_and_plans_show_no_rows(rows: Rows) -> None:
 
 
 def test_a_granted_table_takes_own_rows(rows: Rows) -> None:
-    def failed(statement: str) -> str | None:
+    def try_statement(statement: str) -> str | None:
         def run() -> None:
             with rows.db.transaction(force_rollback=True):
                 rows.db.execute(statement)
@@ -205,13 +205,13 @@ def test_a_granted_table_takes_own_rows(rows: Rows) -> None:
         needed = [column for column, _, is_needed, _ in columns(rows.db, table) if is_needed]
         listed = ", ".join(f'"{column}"' for column in needed)
         mine = listed.replace('"user_id"', f"'{rows.ids['ann']}'")
-        with rows.granted("bob", name) as db:
+        with rows.grant("bob", name) as db:
             if table != "conversation_history":  # append-only, whoever asks
                 assert db.execute(f"update {name} set user_id = user_id").rowcount == size, table
-                assert failed(f"update {name} set user_id = '{rows.ids['ann']}'") == NO_RIGHT, table
+                assert try_statement(f"update {name} set user_id = '{rows.ids['ann']}'") == NO_RIGHT, table
                 with db.transaction(force_rollback=True):
                     assert db.execute(f"delete from {name}").rowcount == size, table
-            assert failed(f"insert into {name} ({listed}) select {mine} from {name} limit 1") == NO_RIGHT, table
+            assert try_statement(f"insert into {name} ({listed}) select {mine} from {name} limit 1") == NO_RIGHT, table
 
 
 def test_the_owner_loses_no_rows(rows: Rows) -> None:
@@ -221,7 +221,7 @@ def test_the_owner_loses_no_rows(rows: Rows) -> None:
         n for table in tables for n in relations(rows.db, table)
     ]:
         count = one(rows.db, f"select count(*) from {relation}")
-        with rows.granted("memoir_owner", relation) as owner:
+        with rows.grant("memoir_owner", relation) as owner:
             with owner.cursor().copy(f"copy (select * from {relation}) to stdout") as out:
                 assert sum(bytes(block).count(b"\n") for block in out) == count, relation
             if "conversation_history" not in relation:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from calls import ANSWER, CALL, USER, Db, call, history, messages, persist, raises, remember, store, table
-from refusals import refused, rows
+from refusals import check_refusal, rows
 
 
-def opened(db: Db, user: str, session: str = "s", **named: Any) -> dict[str, Any]:
+def open_session(db: Db, user: str, session: str = "s", **named: Any) -> dict[str, Any]:
     """What session_info says of a session that is opened with these."""
     call(db, "open_session", user, session, **named)
     return dict(call(db, "session_info", user, session))
@@ -32,22 +32,22 @@ def cost(db: Db, user: str, session: str = "s") -> int:
 
 
 def test_open_session_defaults_and_changes(db: Db, user: str) -> None:
-    info = opened(db, user)
+    info = open_session(db, user)
     shown = [info[key] for key in ("model", "project", "task", "status", "turns")]
     assert shown == ["default", "global", None, "active", 0]
     named: dict[str, Any] = {"metadata": {"a": 1, "b": 1}, "settings": {"window_steps": 2}}
-    assert opened(db, user, model="gpt-4", task="knowledge", **named)["session_id"] == info["session_id"]
-    info = opened(db, user, metadata={"b": 2}, settings={"weak_below": 0.3})
+    assert open_session(db, user, model="gpt-4", task="knowledge", **named)["session_id"] == info["session_id"]
+    info = open_session(db, user, metadata={"b": 2}, settings={"weak_below": 0.3})
     shown = [info[key] for key in ("model", "context_window", "tokenizer", "task", "metadata", "settings")]
     merged = [{"a": 1, "b": 2}, {"window_steps": 2, "weak_below": 0.3}]
     assert shown == ["gpt-4", 8192, "cl100k_base", "knowledge", *merged]
-    assert opened(db, user, settings={"window_steps": None})["settings"] == {"weak_below": 0.3}
+    assert open_session(db, user, settings={"window_steps": None})["settings"] == {"weak_below": 0.3}
     # A session keeps the window it was opened with until its model is changed.
     register(db, "own", 5000)
-    opened(db, user, model="own")
+    open_session(db, user, model="own")
     register(db, "own", 9000)
-    assert opened(db, user, task="continuation")["context_window"] == 5000
-    assert opened(db, user, model="own")["context_window"] == 9000
+    assert open_session(db, user, task="continuation")["context_window"] == 5000
+    assert open_session(db, user, model="own")["context_window"] == 9000
     # A first turn opens it with the model that answered.
     store(db, user, "t", [USER, ANSWER], p_usage={"model": "gpt-4o-2024-11-20"})
     assert call(db, "session_info", user, "t")["context_window"] == 128000
@@ -56,7 +56,7 @@ def test_open_session_defaults_and_changes(db: Db, user: str) -> None:
 def test_unregistered_model_counts_as_default(db: Db, user: str) -> None:
     notices: list[str] = []
     db.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
-    info = opened(db, user, model="gpt5-mini")
+    info = open_session(db, user, model="gpt5-mini")
     assert len(notices) == 1 and 'model "gpt5-mini" is not registered' in notices[0], notices
     assert "gpt-5-mini" in notices[0].split("near it: ")[1], notices
     assert (info["context_window"], info["response_tokens"], info["tokenizer"]) == (32768, 4096, "estimate")
@@ -64,7 +64,7 @@ def test_unregistered_model_counts_as_default(db: Db, user: str) -> None:
     # The first turn of a session opens it with whatever model answered.
     assert "is not registered" in store(db, user, "t", [USER, ANSWER], p_usage={"model": "hal-9000"})["warnings"][0]
     register(db, "gpt5-mini", 64000, 4000)
-    opened(db, user, model="gpt5-mini")
+    open_session(db, user, model="gpt5-mini")
     assert (context(db, user)["warnings"], context(db, user)["budget"]) == ([], 60000)
 
 
@@ -86,7 +86,7 @@ def test_unregistered_model_counts_as_default(db: Db, user: str) -> None:
     ],
 )
 def test_models_are_known_by_the_names_they_go_by(db: Db, user: str, name: str, window: int) -> None:
-    info, made = opened(db, user, model=name), context(db, user)
+    info, made = open_session(db, user, model=name), context(db, user)
     assert (info["context_window"], info["model"], made["warnings"]) == (window, name, [])
     assert 0 < made["budget"] == window - info["response_tokens"]
 
@@ -99,36 +99,36 @@ def test_a_session_has_a_window_and_room_to_answer(db: Db, user: str) -> None:
         ({"task": "knowledge"}, (3000, 100)),
         ({"model": "gpt-4o"}, (128000, 16384)),
     ):
-        info = opened(db, user, **named)
+        info = open_session(db, user, **named)
         assert (info["context_window"], info["response_tokens"]) == sizes, named
         assert context(db, user)["budget"] == sizes[0] - sizes[1]
 
 
 def test_how_the_model_is_called_is_kept(db: Db, user: str) -> None:
-    def asked(session: str = "s", **named: Any) -> tuple[Any, ...]:
-        opened(db, user, session, **named)
+    def ask(session: str = "s", **named: Any) -> tuple[Any, ...]:
+        open_session(db, user, session, **named)
         made = context(db, user, session)
         return made.get("temperature"), made.get("top_p")
 
     store(db, user, "s", [USER, ANSWER])
     assert "temperature" not in context(db, user)
-    assert asked(temperature="0.7") == (0.7, None)
-    assert asked(top_p=1) == asked(task="knowledge") == (0.7, 1)  # what is not given stays
-    assert asked(temperature=0) == (0, 1)
+    assert ask(temperature="0.7") == (0.7, None)
+    assert ask(top_p=1) == ask(task="knowledge") == (0.7, 1)  # what is not given stays
+    assert ask(temperature=0) == (0, 1)
     call(db, "branch_session", user, "s", "branch")
-    assert asked("branch") == (0, 1)
-    assert (asked("branch", temperature=2, top_p=0), asked()) == ((2, 0), (0, 1))
+    assert ask("branch") == (0, 1)
+    assert (ask("branch", temperature=2, top_p=0), ask()) == ((2, 0), (0, 1))
 
 
 def test_the_prompt_leads_the_list(db: Db, user: str) -> None:
     """Its tokens are those of the model in use."""
     prompt = f"You are a careful helper of {user}: {'naïve façade, 日本語. ' * 20}"
     for model in ("gpt-4o", "gpt-4"):
-        opened(db, user, model=model, system_prompt=prompt)
+        open_session(db, user, model=model, system_prompt=prompt)
         made = context(db, user)
         assert made["messages"][0] == {"role": "system", "content": prompt}
         assert 0 < made["system_tokens"] - call(db, "count_tokens", prompt, model=model) < 10
-    opened(db, user, system_prompt="")
+    open_session(db, user, system_prompt="")
     assert context(db, user)["messages"][0]["role"] == "user"
 
 
@@ -139,15 +139,15 @@ def test_closed_sessions_take_no_turns(db: Db, user: str) -> None:
         call(db, "close_session", user, "s")
     says = 'session "s" is closed'
     for name in ("persist_turn", "append_messages"):
-        refused(db, name, "PM005", says, user=user, session="s", messages=[USER])
-    refused(db, "open_session", "PM005", says, user=user, session="s", task="knowledge")
+        check_refusal(db, name, "PM005", says, user=user, session="s", messages=[USER])
+    check_refusal(db, "open_session", "PM005", says, user=user, session="s", task="knowledge")
     info = call(db, "session_info", user, "s")
     assert info["status"] == "closed"
     (ends,) = table(db, "list_memories", user, columns="expires_at")[0]
     assert ends - datetime.fromisoformat(info["closed_at"]) == timedelta(hours=24)
     # It can be read, continued under another name, and branched.
     assert len(history(db, user, "s")) == 2
-    opened(db, user, "s2", parent="s")
+    open_session(db, user, "s2", parent="s")
     call(db, "branch_session", user, "s", "s3")
     assert store(db, user, "s3", [USER])["turn_count"] == 3
 
@@ -188,7 +188,7 @@ def test_branches_share_turns_by_reference(db: Db, user: str) -> None:
     call(db, "branch_session", user, "c", "h")
     call(db, "branch_session", user, "h", "i", 3)
     assert contents(db, user, "i") == [(0, "a0"), (1, "a1"), (2, "b2")]
-    refused(db, "open_session", "PM014", 'session "i" is a branch', user=user, session="i", parent="a")
+    check_refusal(db, "open_session", "PM014", 'session "i" is a branch', user=user, session="i", parent="a")
 
 
 STEP = {"role": "assistant", "content": None, "tool_calls": [CALL, CALL | {"id": "call_2"}]}
@@ -200,13 +200,13 @@ def test_branches_keep_calls_and_results_together(db: Db, user: str) -> None:
     store(db, user, "a", [USER, STEP, *RESULTS, ANSWER])
     for at in (2, 3):
         says = f'turn {at} of session "a" is a tool result'
-        refused(db, "branch_session", "PM014", says, **branch, at_turn=at)
+        check_refusal(db, "branch_session", "PM014", says, **branch, at_turn=at)
     store(db, user, "a", [USER, STEP], function="append_messages")
-    refused(db, "branch_session", "PM014", 'can\'t branch session "a" at turn 7', **branch)
+    check_refusal(db, "branch_session", "PM014", 'can\'t branch session "a" at turn 7', **branch)
     call(db, "branch_session", user, "a", "b", 4)
     # The branch goes on inside the exchange: its calls are answered, the answer is missing.
     assert call(db, "compile_context", user, "b")[-1]["role"] == "tool"
-    refused(db, "append_messages", "PM011", "answers no open tool call", user=user, session="b", messages=RESULTS)
+    check_refusal(db, "append_messages", "PM011", "answers no open tool call", user=user, session="b", messages=RESULTS)
     store(db, user, "b", [ANSWER, USER])
     call(db, "branch_session", user, "a", "c", 6)
     for session in ("b", "c"):
@@ -221,10 +221,10 @@ def test_agent_loops_append_part_by_part(db: Db, user: str) -> None:
     assert store(db, user, "s", [USER, STEP], function="append_messages")["turn_count"] == 2
     assert open_calls() == ["call_1", "call_2"]
     says = "messages[0] (user) comes before the results of tool calls call_1, call_2"
-    refused(db, "append_messages", "PM011", says, **where, messages=[USER])
+    check_refusal(db, "append_messages", "PM011", says, **where, messages=[USER])
     store(db, user, "s", RESULTS[1:], function="append_messages")
     says = "messages[0] (assistant) comes before the results of tool calls call_1"
-    refused(db, "persist_turn", "PM011", says, **where, messages=[ANSWER])
+    check_refusal(db, "persist_turn", "PM011", says, **where, messages=[ANSWER])
     done = store(db, user, "s", [RESULTS[0], ANSWER])
     mark = f"{done['session_id'][:8]}:5"
     assert [done[key] for key in ("from_turn", "to_turn", "turn_count", "mark")] == [3, 4, 5, mark]
@@ -246,7 +246,7 @@ def test_a_name_is_shown_where_it_was_said(db: Db, user: str) -> None:
 def test_usage_and_costs(db: Db, user: str) -> None:
     register(db, "cheap", prompt_microcents_per_1k=1000, completion_microcents_per_1k=3000)
     register(db, "dear", prompt_microcents_per_1k=100000, completion_microcents_per_1k=0)
-    opened(db, user, model="cheap")
+    open_session(db, user, model="cheap")
     for usage in (
         {"prompt_tokens": 1500, "completion_tokens": 100.0, "latency_ms": 40, "total_tokens": 1600},
         {"model": "dear-2025-01-01", "prompt_tokens": 10},  # a snapshot of "dear"
@@ -265,27 +265,27 @@ def test_budgets_warn_or_refuse(db: Db, user: str, what: str) -> None:
     register(db, "priced", prompt_microcents_per_1k=1000)
     call(db, "set_user_settings", user, {f"budget_microcents_{what}": 2500})
     for name in ("s", "t"):
-        opened(db, user, name, model="priced")
+        open_session(db, user, name, model="priced")
 
-    def paid(session: str = "s") -> list[str]:
+    def pay(session: str = "s") -> list[str]:
         return list(store(db, user, session, [USER], p_usage={"prompt_tokens": 1000})["warnings"])
 
-    assert paid() == [] == paid("s" if what == "session" else "t")
-    assert paid() == [f"{what} costs 3000 microcents, its budget is 2500"]
+    assert pay() == [] == pay("s" if what == "session" else "t")
+    assert pay() == [f"{what} costs 3000 microcents, its budget is 2500"]
     call(db, "set_user_settings", user, {"budget_action": "refuse"})
     name = "s" if what == "session" else user
     asked = {"user": user, "session": "s", "query": "More?"}
     for function in ("compile_context", "context"):
         says = f'{what} "{name}" has cost 3000 microcents, its budget is 2500'
-        refused(db, function, "PM023", says, **asked)
+        check_refusal(db, function, "PM023", says, **asked)
     table(db, "explain_context", user, "s", "More?")  # looking is not calling
-    assert paid() == [f"{what} costs 4000 microcents, its budget is 2500"]
+    assert pay() == [f"{what} costs 4000 microcents, its budget is 2500"]
     assert cost(db, user) == (4000 if what == "session" else 3000)
     # Other sessions have a budget of their own; a user's holds for all.
     if what == "session":
         assert not any("budget" in warning for warning in context(db, user, "t")["warnings"])
     else:
-        refused(db, "context", "PM023", "its budget is 2500", **asked | {"session": "t"})
+        check_refusal(db, "context", "PM023", "its budget is 2500", **asked | {"session": "t"})
     call(db, "set_user_settings", user, {"budget_action": "warn"})
     assert f"{what} costs 4000 microcents, its budget is 2500" in context(db, user)["warnings"]
 

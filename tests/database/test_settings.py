@@ -14,7 +14,7 @@ from refusals import refusal
 from servers import connect, install
 
 
-def listed(db: Db, column: str = "value", where: str = "true") -> dict[str, Any]:
+def read_settings(db: Db, column: str = "value", where: str = "true") -> dict[str, Any]:
     return dict(db.execute(f"select key, {column} from memoir.list_settings() where {where}").fetchall())
 
 
@@ -52,7 +52,7 @@ TAKEN: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("key", REFUSED)
 def test_wrong_values_are_refused_by_name(db: Db, user: str, key: str) -> None:
-    before, is_overridable = listed(db)[key], listed(db, "overridable")[key]
+    before, is_overridable = read_settings(db)[key], read_settings(db, "overridable")[key]
     for value in REFUSED[key]:
         error = refusal(db, "set_setting", key=key, value=Jsonb(value))
         assert error.sqlstate == "PM015" and error.diag.message_hint, value
@@ -60,18 +60,18 @@ def test_wrong_values_are_refused_by_name(db: Db, user: str, key: str) -> None:
         if is_overridable and value is not None:
             error = refusal(db, "set_user_settings", user=user, settings={key: value})
             assert error.sqlstate == "PM015" and key in str(error), value
-    assert listed(db)[key] == before
+    assert read_settings(db)[key] == before
 
 
 def test_values_at_the_edge_and_defaults_are_taken(db: Db) -> None:
     for key, values in TAKEN.items():
         for value in values:
             set_settings(db, **{key: value})
-            assert listed(db)[key] == value
-    defaults = listed(db, "default_value")
+            assert read_settings(db)[key] == value
+    defaults = read_settings(db, "default_value")
     assert len(defaults) > 40
     set_settings(db, **defaults)
-    assert listed(db) == defaults
+    assert read_settings(db) == defaults
 
 
 @pytest.mark.parametrize("function", ["set_setting", "reset_setting"])
@@ -87,7 +87,7 @@ def test_reset_and_upgrade_keep_what_was_set(db: Db, memoir_dsn: str, user: str)
     call(db, "open_session", user, "s", settings={"window_steps": 9})
     call(db, "set_user_settings", user, {"window_steps": 8})
     install(memoir_dsn)
-    assert (listed(db)["recall_tokens_max"], listed(db)["window_steps"]) == (1234, 4)
+    assert (read_settings(db)["recall_tokens_max"], read_settings(db)["window_steps"]) == (1234, 4)
     assert call(db, "session_info", user, "s")["settings"] == {"window_steps": 9}
     assert call(db, "set_user_settings", user, Jsonb({})) == {"window_steps": 8}
 
@@ -100,32 +100,32 @@ def test_session_over_user_over_install_over_default(db: Db, user: str) -> None:
         for n in range(30):
             remember(db, who, f"Boat number {n} lies in the harbour, at pier {n * n}, since the spring tide.")
 
-    def shown(session: str, who: str = user, **settings: int | None) -> int:
+    def count_recall(session: str, who: str = user, **settings: int | None) -> int:
         # A knowledge task: others get more or less than the setting, by their share of the budget.
         call(db, "open_session", who, session, settings=Jsonb(settings))
         return int(
             call(db, "context", who, session, "Which boats lie in the harbour?", task="knowledge")["recall_tokens"]
         )
 
-    plain = shown("plain")
+    plain = count_recall("plain")
     assert plain > 300
     set_settings(db, recall_tokens_max=250)
-    assert 150 < shown("plain") <= 250
+    assert 150 < count_recall("plain") <= 250
     call(db, "set_user_settings", user, {"recall_tokens_max": 150})
-    assert 0 < shown("plain") <= 150 < shown("plain", user + "-other") <= 250  # nobody else's
-    assert 250 < shown("roomy", recall_tokens_max=300) <= 300
-    assert shown("none", recall_tokens_max=0) == 0
-    assert 150 < shown("none", recall_tokens_max=200) <= 200  # what is given changes an open session
-    assert 0 < shown("none", recall_tokens_max=None) <= 150  # null removes: the user's
+    assert 0 < count_recall("plain") <= 150 < count_recall("plain", user + "-other") <= 250  # nobody else's
+    assert 250 < count_recall("roomy", recall_tokens_max=300) <= 300
+    assert count_recall("none", recall_tokens_max=0) == 0
+    assert 150 < count_recall("none", recall_tokens_max=200) <= 200  # what is given changes an open session
+    assert 0 < count_recall("none", recall_tokens_max=None) <= 150  # null removes: the user's
     assert call(db, "session_info", user, "none")["settings"] == {}
     left = call(db, "set_user_settings", user, {"recall_tokens_max": None, "window_steps": 3})
-    assert left == {"window_steps": 3} and 150 < shown("none") <= 250  # and the install's
+    assert left == {"window_steps": 3} and 150 < count_recall("none") <= 250  # and the install's
     call(db, "reset_setting", "recall_tokens_max")
-    assert shown("none") == plain
+    assert count_recall("none") == plain
 
 
 def test_some_settings_have_no_override(db: Db, user: str) -> None:
-    fixed = listed(db, "default_value", "not overridable")
+    fixed = read_settings(db, "default_value", "not overridable")
     assert {"clock", "text_bytes_max", "embedder_socket"} <= set(fixed)
     call(db, "open_session", user, "s")
     for key, value in fixed.items():

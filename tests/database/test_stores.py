@@ -23,7 +23,7 @@ def put(memoir: Memoir, user: str, key: str = "k", namespace: str = "notes", **m
     return memoir.put_documents(user, [{"namespace": namespace.split("/"), "key": key} | more])
 
 
-def found(memoir: Memoir, user: str, namespace: str = "", query: str | None = None, **more: Any) -> list[str]:
+def find_keys(memoir: Memoir, user: str, namespace: str = "", query: str | None = None, **more: Any) -> list[str]:
     return [d.key for d in memoir.search_documents(user, namespace.split("/") if namespace else [], query, **more)]
 
 
@@ -43,15 +43,15 @@ def test_documents_are_put_replaced_and_deleted(memoir: Memoir, user: str) -> No
     put(memoir, user, value=[1, 2])
     [second] = memoir.get_documents(user, ["notes"], ["k"])
     assert second.value == [1, 2] and second.created_at == first.created_at and second.updated_at > first.updated_at
-    assert put(memoir, user, value=None)["deleted"] == 1 and found(memoir, user) == []
+    assert put(memoir, user, value=None)["deleted"] == 1 and find_keys(memoir, user) == []
 
 
 def test_documents_are_found_by_words_or_vectors(memoir: Memoir, user: str) -> None:
     put(memoir, user, "en", value={"text": "She was running along the river"})
     put(memoir, user, "de", value={"text": "Die Häuser am Hafen werden gestrichen und der Hund schläft"})
     put(memoir, user, "off", value={"text": "running running"}, text=None)
-    assert found(memoir, user, query="runs by rivers")[0] == "en"
-    assert found(memoir, user, query="welches Haus ist am Hafen?")[0] == "de"
+    assert find_keys(memoir, user, query="runs by rivers")[0] == "en"
+    assert find_keys(memoir, user, query="welches Haus ist am Hafen?")[0] == "de"
     put(memoir, user, "nul", value={"text": "pelican\0 harbour"})
     assert [memoir.search_documents(user, query=word)[0].score for word in ("pelican", "0000")] == [1, 0]
     put(memoir, user, "v", value={}, embeddings=[[1, 0], [0, 1]])
@@ -75,13 +75,13 @@ def test_filters_compare_values(memoir: Memoir, user: str) -> None:
         ({"none": None}, ""),
         ({}, "abc"),
     ):
-        assert sorted(found(memoir, user, filter=asked)) == list(keys), asked
+        assert sorted(find_keys(memoir, user, filter=asked)) == list(keys), asked
 
 
 def test_namespaces_are_labels_not_text(memoir: Memoir, user: str) -> None:
     for namespace in ("a", "a/b", "ab", "x/a%/b"):
         put(memoir, user, namespace=namespace, value=1)
-    assert len(found(memoir, user, "a")) == 2 and len(found(memoir, user)) == 4
+    assert len(find_keys(memoir, user, "a")) == 2 and len(find_keys(memoir, user)) == 4
 
     def names(match: str, *path: str) -> list[list[str]]:
         return memoir.list_document_namespaces(user, [{"match": match, "path": list(path)}])
@@ -97,7 +97,7 @@ def test_ended_documents_are_gone_unless_read(memoir: Memoir, db: Db, user: str,
     set_clock(db, "2026-05-01 12:06Z")
     assert value_of(memoir, user, "left", refresh=False) == value_of(memoir, user, "read") == {"a": 1}
     set_clock(db, "2026-05-01 12:12Z")
-    assert found(memoir, user, refresh=False) == ["read"] and value_of(memoir, user, "left") is None
+    assert find_keys(memoir, user, refresh=False) == ["read"] and value_of(memoir, user, "left") is None
     assert run_job(db, "sweep")["documents"] == 1
     put(memoir, user, "left", merge={"b": 1}, exists=False)
     assert value_of(memoir, user, "left") == {"b": 1}
@@ -106,7 +106,7 @@ def test_ended_documents_are_gone_unless_read(memoir: Memoir, db: Db, user: str,
 def test_secret_documents_are_not_found(memoir: Memoir, user: str) -> None:
     put(memoir, user, "plain", value={"text": "x"})
     assert put(memoir, user, "card", value={"text": "my card is 4539 1488 0343 6467"})["secret"] == ["card"]
-    assert found(memoir, user) == ["plain"]
+    assert find_keys(memoir, user) == ["plain"]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_wrong_documents_are_refused(memoir: Memoir, user: str, entry: dict[str,
             user, [{k: v for k, v in ({"namespace": ["notes"], "key": "k"} | entry).items() if v is not None}]
         )
     with pytest.raises(errors.InvalidArgumentError, match="unknown operator"):
-        found(memoir, user, filter={"text": {"$near": 1}})
+        find_keys(memoir, user, filter={"text": {"$near": 1}})
     assert value_of(memoir, user) == {"a": 1}
 
 
@@ -154,7 +154,7 @@ def test_documents_merge(memoir: Memoir, user: str) -> None:
         put(memoir, user, **more)
     put(memoir, user, at="in", merge={"d": [2]}, exists=True, text="a heron")
     assert value_of(memoir, user) == {"a": 1, "b": None, "in": {"c": 1, "d": [2]}}
-    assert found(memoir, user, query="herons") == ["k"]
+    assert find_keys(memoir, user, query="herons") == ["k"]
 
 
 def test_documents_change_only_as_they_were_read(memoir: Memoir, user: str) -> None:
@@ -257,9 +257,9 @@ def test_items_and_documents_are_erased_and_imported(memoir: Memoir, user: str, 
     put(memoir, user, value={"text": "kept"}, embeddings=[[1, 2]])
     lines = list(memoir.export_lines(user))
     memoir.erase_session(user, "s")
-    assert memoir.list_items(user, "s") == [] and found(memoir, user) == ["k"]
+    assert memoir.list_items(user, "s") == [] and find_keys(memoir, user) == ["k"]
     memoir.erase_user(user)
     memoir.import_lines(lines, user=user)
-    assert found(memoir, user, query="kept") == ["k"] and len(memoir.list_items(user, "s")) == 4
+    assert find_keys(memoir, user, query="kept") == ["k"] and len(memoir.list_items(user, "s")) == 4
     memoir.erase_turn(user, "s", 1)
     assert types_of(session) == [None, "reasoning"]

@@ -203,13 +203,15 @@ def test_errors_name_nothing_of_others(world: World) -> None:
     """A refusal says what was asked, and the same whether it exists or not."""
     store(world.connection("app"), "bob", "known", MESSAGES)
 
-    def refused(user: str, session: str) -> str:
+    def describe_refusal(user: str, session: str) -> str:
         with pytest.raises(psycopg.Error) as error:
             call(world.connection("ann"), "history", user, session)
         told = error.value.diag
         return f"{told.message_primary} {told.message_detail} {told.context}".replace(user, "?")
 
-    assert refused("bob", "known") == refused("bob", "unknown") == refused("nobody", "unknown")
+    assert (
+        describe_refusal("bob", "known") == describe_refusal("bob", "unknown") == describe_refusal("nobody", "unknown")
+    )
 
 
 # Whose word -----------------------------------------------------------------------------------------------------------

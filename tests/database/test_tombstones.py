@@ -26,7 +26,7 @@ def key(db: Db, text: str) -> str:
     return str(one(db, "select _memoir.tombstone_text(%s)", text))
 
 
-def alike(letter: str) -> list[str]:
+def find_alike(letter: str) -> list[str]:
     """Single characters that look like it by Unicode's table, which are no digits of other scripts."""
     near = [other["c"] for other in confusables_data.get(letter, ()) if len(other["c"]) == 1]
     folded = [(c, unicodedata.normalize("NFKC", c).lower()) for c in near if not c.isascii()]
@@ -81,7 +81,7 @@ def test_case_is_folded_in_other_scripts(db: Db, text: str) -> None:
 def test_look_alikes_agree_with_unicode(db: Db) -> None:
     """Every single small letter that Unicode's table confuses with a Latin one becomes that one (UTS #39)."""
     plain = {key(db, f"x{letter}x") for letter in "abcdefghijklmnopqrstuvwxyz0123456789"}
-    near = {c for letter in "abcdefghijklmnopqrstuvwxyz" for c in alike(letter) if c.lower() == c}
+    near = {c for letter in "abcdefghijklmnopqrstuvwxyz" for c in find_alike(letter) if c.lower() == c}
     missed = [c for c in near if key(db, f"x{c}x") not in plain]
     assert len(near) > 250 and len(missed) <= 8, missed
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 from calls import ANSWER, USER, Db, call, history, persist, remember, store, table
-from refusals import EXCHANGE, IMAGE, as_sent, refused, rows
+from refusals import EXCHANGE, IMAGE, as_sent, check_refusal, rows
 
 
 def test_history_is_what_was_sent(db: Db, user: str) -> None:
@@ -68,14 +68,14 @@ def test_a_retry_returns_the_first_result(db: Db, user: str) -> None:
     assert store(db, user, "s", [USER, ANSWER], **again) == first
     says = 'key "k1" was used with another request'
     for other in ({"messages": [USER]}, {"session": "t"}, {"usage": {"prompt_tokens": 6}}, {"actor": "agent"}):
-        refused(db, "persist_turn", "PM006", says, **(turn | other))
-    refused(db, "append_messages", "PM006", "k1", **turn)
+        check_refusal(db, "persist_turn", "PM006", says, **(turn | other))
+    check_refusal(db, "append_messages", "PM006", "k1", **turn)
     assert rows(db) == before
     memory = {"user": user, "content": "Likes tea.", "key": "m1"}
     stored = remember(db, user, "Likes tea.", key="m1")
     assert remember(db, user, "Likes tea.", key="m1") == stored and stored["outcome"] == "stored"
     for other in ({"content": "Likes coffee."}, {"tags": ["x"]}, {"valid_from": "2020-01-01"}, {"key": "k1"}):
-        refused(db, "remember", "PM006", "was used with another request", **(memory | other))
+        check_refusal(db, "remember", "PM006", "was used with another request", **(memory | other))
     call(db, "close_session", user, "s")
     assert store(db, user, "s", [USER, ANSWER], **again) == first
     assert store(db, user + "-2", "s", [USER], p_key="k1")["turn_count"] == 1  # another user's key

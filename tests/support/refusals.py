@@ -65,7 +65,7 @@ def refusal(db: psycopg.Connection, function: str, **named: Any) -> psycopg.Erro
     return caught.value
 
 
-def refused(db: psycopg.Connection, function: str, code: str, *fragments: str, **arguments: Any) -> None:
+def check_refusal(db: psycopg.Connection, function: str, code: str, *fragments: str, **arguments: Any) -> None:
     """The call raises this code, its message has all fragments, and every table has as many rows as before."""
     before = rows(db)
     error = refusal(db, function, **arguments)

@@ -230,7 +230,7 @@ class World:
         return values_for(routine, db, user, login=self.logins.get("nobody", "postgres"), **named)
 
     @contextmanager
-    def granted(self, routine: Routine, key: str) -> Iterator[None]:
+    def grant(self, routine: Routine, key: str) -> Iterator[None]:
         """That login may execute the routine, as after a mistake."""
         self.db.execute(f"grant execute on routine {routine.signature} to {self.logins[key]}")
         yield
