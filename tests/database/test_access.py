@@ -1,520 +1,130 @@
-"""Who may do what. Most tests are generated from the catalogue, so that a new function is covered or the test says what it needs."""
+"""Each role may call what the reviewed snapshot says and nothing else, and what a function can't take it refuses by name."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 import pytest
-from catalog import contents, describe, differences
+from calls import ANSWER, CALL, USER, Db, call, one, persist, remembered, store
+from catalog import PRIVILEGES, contents, differences, privileges
 from psycopg.types.json import Jsonb
-from routines import MESSAGES, PERSONS, Routine, all_routines, code, values_for
-from servers import ARTIFACT, ROOT, connect, database, psql, roles, unique, user_of
+from refusals import IMAGE, check_refusal, refusal, rows
+from routines import NO_RIGHT, World, code, world_of
+from servers import ROOT, unique
 
 SNAPSHOT = ROOT / "tests" / "snapshots" / "privileges.txt"
-NO_RIGHT = "42501"
-NEEDS_CLEARANCE = {"export_user"}  # shows everything, to services with clearance secret
 STATISTICS = {"compile_buffer", "kept_recalls"}  # unlogged, left by compiles
-
-
-@dataclass
-class World:
-    dsn: str  # a superuser's
-    logins: dict[str, str]
-    routines: dict[str, Routine]
-
-    def login(self, key: str, **parameters: str) -> psycopg.Connection:
-        return connect(user_of(self.dsn, self.logins[key]), **parameters)
-
-    def of_role(self, role: str) -> list[Routine]:
-        return [r for r in self.routines.values() if role in r.roles]
-
-    def values(
-        self, routine: Routine, db: psycopg.Connection, user: str = "tom", project: str = "global"
-    ) -> dict[str, Any]:
-        return values_for(routine, db, user, project, self.logins["nobody"])
-
-
-def bind(db: psycopg.Connection, logins: dict[str, str]) -> None:
-    db.execute("select memoir.bind_login(%s, array['tom'], 'agent')", [logins["tenant"]])
-    db.execute("select memoir.bind_login(%s, array['ann'], 'person')", [logins["person"]])
-    db.execute("select memoir.bind_login(%s, array['tom'], 'agent', array['red'])", [logins["red"]])
+SHORT = ("reader", "app", "tenant", "admin", "jobs")
 
 
 @pytest.fixture(scope="module")
 def world(memoir_dsn: str) -> Iterator[World]:
-    with (
-        roles(
-            memoir_dsn,
-            app="login in role memoir_app",
-            reader="login in role memoir_reader",
-            tenant="login in role memoir_tenant",
-            person="login in role memoir_tenant",
-            red="login in role memoir_tenant",
-            admin="login in role memoir_admin",
-            jobs="login in role memoir_jobs",
-            nobody="login",
-            pool="login noinherit in role {tenant}, {person}",
-        ) as logins,
-        connect(memoir_dsn) as db,
-    ):
-        bind(db, logins)
-        yield World(memoir_dsn, logins, all_routines(db))
+    tenant = {"role": "tenant", "users": ["tom"], "actor": "agent"}
+    plain = {role: role for role in ("app", "reader", "admin", "jobs")}
+    with world_of(memoir_dsn, **plain, tenant=tenant, nobody="") as world:
+        yield world
 
 
-# The matrix -----------------------------------------------------------------------------------------------------------
-
-MATRIX = """
-    with roles(role, short) as (
-      values ('memoir_reader', 'reader'), ('memoir_app', 'app'), ('memoir_tenant', 'tenant'), ('memoir_admin', 'admin'), ('memoir_jobs', 'jobs'),
-             ('public', 'PUBLIC')),
-    ours(catalog, oid) as (select classid, objid from pg_depend where deptype = 'e'),
-    rights(kind, name, is_leaf, short, privilege) as (
-      select 'schema', n.nspname, false, short, case when has_schema_privilege(role, n.oid, p) then p end
-      from pg_namespace n, roles, unnest('{usage,create}'::text[]) p where n.nspname in ('memoir', '_memoir', 'memoir_extensions')
-      union all
-      select case c.relkind when 'S' then 'sequence' when 'v' then 'view' else 'table' end, case c.relnamespace when '_memoir'::regnamespace then '_memoir.' else '' end || c.relname, c.relispartition, short,
-        case when case when c.relkind = 'S' then p in ('select', 'update', 'usage') and has_sequence_privilege(role, c.oid, case when p in ('select', 'update', 'usage') then p else 'usage' end)
-                       when p in ('select', 'insert', 'update', 'references') then has_any_column_privilege(role, c.oid, p)
-                       else p <> 'usage' and has_table_privilege(role, c.oid, case when p = 'usage' then 'select' else p end) end then p end
-      from pg_class c, roles, unnest('{select,insert,update,delete,truncate,references,trigger,usage}'::text[]) p
-      where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and c.relkind in ('r', 'p', 'v', 'm', 'S') and ('pg_class'::regclass, c.oid) not in (select * from ours)
-      union all
-      select 'type', case t.typnamespace when '_memoir'::regnamespace then '_memoir.' else '' end || t.typname, false, short, case when has_type_privilege(role, t.oid, 'usage') then 'usage' end
-      from pg_type t left join pg_class c on c.oid = t.typrelid, roles
-      where t.typnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and t.typcategory <> 'A' and coalesce(c.relkind, 'c') = 'c' and ('pg_type'::regclass, t.oid) not in (select * from ours)
-      union all
-      select 'routine', case p.pronamespace when '_memoir'::regnamespace then '_memoir.' else '' end || p.proname, false, short, case when has_function_privilege(role, p.oid, 'execute') then 'execute' end
-      from pg_proc p, roles where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and ('pg_proc'::regclass, p.oid) not in (select * from ours))
-    select kind, name, is_leaf, coalesce(array_agg(short || case when privilege not in ('execute', 'usage') then ':' || privilege else '' end
-      order by short, privilege) filter (where privilege is not null), '{}')
-    from rights group by kind, name, is_leaf order by kind, name collate "C" """
+# Roles ----------------------------------------------------------------------------------------------------------------
 
 
-def matrix(db: psycopg.Connection) -> str:
-    """Role × object × privilege as text. What is not named, nobody but the owner may touch."""
-    lines = [f"{kind:9}{name:34} {' '.join(rights)}" for kind, name, _, rights in db.execute(MATRIX) if rights]
-    return "\n".join(
-        [
-            "# Who may do what in our schemas; what is not listed, the owner alone. Reviewed: after a wanted change,",
-            '# PG_MEMOIR_UPDATE=1 make test ARGS="-k matrix" and read the difference.',
-            "",
-            *lines,
-            "",
-        ]
-    )
-
-
-def test_matrix_is_as_reviewed(world: World) -> None:
-    with connect(world.dsn) as db:
-        now = matrix(db)
-        has_python = db.execute("select 1 from pg_language where lanname = 'plpython3u'").fetchone()
+def test_privileges_matrix_is_as_reviewed(world: World) -> None:
+    now = privileges(world.db)
     if os.environ.get("PG_MEMOIR_UPDATE"):
         SNAPSHOT.write_text(now)
-    reviewed = SNAPSHOT.read_text()
-    if not has_python:
-        reviewed = "".join(
-            line
-            for line in reviewed.splitlines(keepends=True)
-            if " embed_backlog " not in line and " _run_in_python " not in line
-        )
-    assert now == reviewed
+    reviewed = SNAPSHOT.read_text().splitlines()
+    if not one(world.db, "select exists (select from pg_language where lanname = 'plpython3u')"):
+        reviewed = [line for line in reviewed if " embed_backlog " not in line and " _run_in_python " not in line]
+    assert now.splitlines() == reviewed
 
 
-def test_nobody_reaches_tables_and_public_reaches_nothing(world: World) -> None:
-    with connect(world.dsn) as db:
-        rights = [(kind, name, rights) for kind, name, _, rights in db.execute(MATRIX) if rights]
-        assert [r for r in rights if r[0] in ("table", "sequence", "type")] == []
-        assert {str(r[2]) for r in rights if r[0] == "view"} == {"['admin:select']"}, "views are for admins to read"
-        assert [r for r in rights if any(right.startswith("PUBLIC") for right in r[2])] == []
-        assert [r for r in rights if r[0] == "schema"] == [
-            ("schema", schema, ["admin", "app", "jobs", "reader", "tenant"]) for schema in ("_memoir", "memoir")
-        ]
-        attributes = db.execute("""select rolname, rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls, rolcanlogin
-                                   from pg_roles where rolname ~ '^memoir_' order by 1""").fetchall()
-        assert [row[0] for row in attributes if any(row[1:6])] == [] and [row[0] for row in attributes if row[6]] == [
-            "memoir_jobs"
-        ]
-        assert (
-            db.execute("""select r.rolname from pg_auth_members m join pg_roles r on r.oid = m.roleid join pg_roles u on u.oid = m.member
-                             where r.rolname ~ '^memoir_' and u.rolname ~ '^memoir_'""").fetchall()
-            == []
-        )
-    for key in ("nobody", "app", "reader", "tenant", "admin", "jobs"):
-        with world.login(key) as db:
-            assert code(lambda: db.execute("select * from _memoir.users")) == NO_RIGHT
-            assert code(lambda: db.execute("select * from _memoir.users_p0")) == NO_RIGHT
-            assert code(lambda: db.execute("create table memoir.mine ()")) == NO_RIGHT
-            assert code(lambda: db.execute("select memoir.version()")) == (NO_RIGHT if key == "nobody" else None)
-
-
-# Functions ------------------------------------------------------------------------------------------------------------
+def test_public_and_tables_have_no_grants(world: World) -> None:
+    rights = [(kind, name, rights) for kind, name, _, rights in world.db.execute(PRIVILEGES) if rights]
+    assert [r for r in rights if r[0] in ("table", "sequence", "type")] == []
+    assert {str(r[2]) for r in rights if r[0] == "view"} == {"['admin:select']"}
+    assert [r for r in rights if any(right.startswith("PUBLIC") for right in r[2])] == []
+    attributes = """select rolname from pg_roles where rolname ~ '^memoir_' and (rolsuper or rolcreaterole or rolcreatedb
+        or rolreplication or rolbypassrls or rolcanlogin and rolname <> 'memoir_jobs')"""
+    assert world.db.execute(attributes).fetchall() == []
+    members = """select from pg_auth_members m join pg_roles r on r.oid = m.roleid join pg_roles u on u.oid = m.member
+        where r.rolname ~ '^memoir_' and u.rolname ~ '^memoir_'"""
+    assert world.db.execute(members).fetchall() == []
+    with world.login("nobody") as nobody:
+        assert code(lambda: nobody.execute("select memoir.version()")) == NO_RIGHT
 
 
 def test_definers_pin_a_safe_search_path(world: World) -> None:
-    with connect(world.dsn) as db:
-        definers = db.execute("""
-            select p.oid::regprocedure::text, p.proowner::regrole::text, (select substr(c, 13) from unnest(p.proconfig) c where c like 'search_path=%%')
-            from pg_proc p where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and p.prosecdef""").fetchall()
-        assert len(definers) > 30
-        assert [d for d in definers if d[1] != "memoir_owner"] == []
-        paths = {path for _, _, path in definers}
-        assert len(paths) == 1 and None not in paths, definers
-        schemas = [schema.strip().strip('"') for schema in paths.pop().split(",")]
-        assert (
-            schemas[:2] == ["pg_catalog", "memoir_extensions"] and schemas[-1] == "pg_temp"
-        )  # unnamed, pg_temp would come first
+    """Of the owner, the same path for all, pg_temp last: unnamed, it would come first. No other role creates in it."""
+    definers = world.db.execute("""
+        select p.oid::regprocedure::text, p.proowner::regrole::text,
+          (select substr(c, 13) from unnest(p.proconfig) c where c like 'search_path=%%'),
+          p.proconfig @> '{standard_conforming_strings=on,row_security=on,jit=off}'
+        from pg_proc p where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and p.prosecdef""")
+    owners, paths, safe = (set(each) for each in list(zip(*definers))[1:])
+    assert (owners, safe, len(paths)) == ({"memoir_owner"}, {True}, 1)
+    schemas = [schema.strip().strip('"') for schema in paths.pop().split(",")]
+    assert schemas[:2] == ["pg_catalog", "memoir_extensions"] and schemas[-1] == "pg_temp"
+    for role in ("public", *(f"memoir_{short}" for short in SHORT)):
         for schema in schemas[:-1]:
-            for role in ("public", "memoir_app", "memoir_tenant", "memoir_admin", "memoir_jobs", "memoir_reader"):
-                assert db.execute("select has_schema_privilege(%s, %s, 'create')", [role, schema]).fetchone() == (
-                    False,
-                )
+            assert not one(world.db, "select has_schema_privilege(%s, %s, 'create')", role, schema)
 
 
-def test_public_functions_are_documented_and_not_overloaded(world: World) -> None:
-    with connect(world.dsn) as db:
-        comments = dict(
-            db.execute(
-                "select oid::regprocedure::text, obj_description(oid, 'pg_proc') from pg_proc where pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace)"
-            )
-        )
-    public = [r for r in world.routines.values() if r.roles and r.schema == "memoir"]
-    assert len(public) > 35
-    assert [r.signature for r in public if not comments[r.signature]] == []
-    assert [r.signature for r in public if not all(name.startswith("p_") for name in r.arguments)] == []
+def test_functions_are_not_overloaded(world: World) -> None:
     names = [(r.schema, r.name) for r in world.routines.values()]
     assert sorted(names) == sorted(set(names))
+    public = [r for r in world.routines.values() if r.roles and r.schema == "memoir"]
+    assert [r.signature for r in public if not all(name.startswith("p_") for name in r.arguments)] == []
 
 
-def test_a_tenant_reaches_its_own_users_only(world: World) -> None:
-    taking = [r for r in world.of_role("tenant") if "p_user" in r.arguments]
-    assert len(taking) > 15
-    with world.login("tenant") as tenant, world.login("app") as app:
-        for routine in taking:
-            theirs = world.values(routine, app, "stranger")
-            assert code(lambda: routine.call(tenant, theirs)) == "PM001", routine.signature
-            own = world.values(routine, app)
-            if routine.name.startswith(
-                "erase_"
-            ):  # for people only: tests/database/test_erasure.py has the positive control
-                assert code(lambda: routine.call(tenant, own)) == "PM001"
-                continue
-            if routine.name in PERSONS:
-                with world.login("person") as person:
-                    assert code(lambda: routine.call(tenant, own)) == "PM001", routine.signature
-                    assert code(lambda: routine.call(person, own)) == "PM001", routine.signature
-                    hers = world.values(routine, app, "ann")
-                    assert code(lambda: routine.call(person, {**hers, "p_memory": theirs["p_memory"]})) == "PM004", (
-                        routine.signature
-                    )
-                    routine.call(person, hers)
-                continue
-            routine.call(tenant, own)  # the positive control: the same call works
-            # Somebody else's things are not reached through one's own name either.
-            mixed = {**own, **{key: theirs[key] for key in ("p_memory", "p_call") if key in theirs}}
-            if mixed != own:
-                assert code(lambda: routine.call(tenant, mixed)) == "PM004", routine.signature
-        others = {r.name for r in world.of_role("tenant")} - {r.name for r in taking}
-        own_rows = {
-            "login",
-            "sees_all",
-            "visible_users",
-            "bound_projects",
-            "bound_sessions",
-            "own_clearance",  # what the policies ask
-            "list_users",  # tests/database/test_inspect.py
-        }
-        assert others - own_rows == {
-            "count_tokens",
-            "estimate_tokens",
-            "list_settings",
-            "max_tokens",
-            "memory_resources",
-            "memory_tools",
-            "now",
-            "version",
-        }  # of nobody in particular
+UNCHECKED = set(
+    """fail statement_times ensure_partitions server_load_now server_problems merge_search flush_statistics embed_backlog
+    run_job run_in_python cancel_overdue enable_jobs disable_jobs""".split()
+)
+"""Harmless, or stopped one call further in."""
 
 
-def test_unbound_logins_get_nothing(world: World) -> None:
-    with (
-        roles(world.dsn, loose="login in role memoir_tenant") as names,
-        connect(user_of(world.dsn, names["loose"])) as loose,
-    ):
-        assert code(lambda: loose.execute("select memoir.recall('tom', 'cat')")) == "PM001"
-
-
-def test_namespaces_are_apart(world: World) -> None:
-    with connect(world.dsn) as db, roles(world.dsn, other="login in role memoir_app") as names:
-        db.execute("select memoir.bind_login(%s, p_namespace => 'elsewhere')", [names["other"]])
-        with world.login("app") as app, connect(user_of(world.dsn, names["other"])) as other:
-            app.execute("select memoir.persist_turn('same', 's', %s)", [Jsonb(MESSAGES)])
-            assert "Ximena" in str(app.execute("select * from memoir.recall('same', 'cat')").fetchall())
-            assert other.execute("select * from memoir.recall('same', 'cat')").fetchall() == []
-            assert code(lambda: other.execute("select memoir.session_info('same', 's')")) == "PM003"
-            # An id chosen as a name is a name like any other.
-            [same] = app.execute(
-                "select memoir.part_of('same'), (memoir.session_info('same', 's') ->> 'session_id')"
-            ).fetchall()
-            assert other.execute("select * from memoir.recall(%s, 'cat')", [same[1]]).fetchall() == []
-            # Neither is handed the other's texts to work on.
-            for service in (app, other):
-                assert code(lambda: service.execute("select * from memoir.claim_embeddings(1000)")) == "PM001"
-            db.execute("select memoir.unbind_login(%s)", [names["other"]])
-            assert "Ximena" in str(app.execute("select * from memoir.claim_embeddings(1000)").fetchall())
+@pytest.mark.parametrize(("role", "short_of"), [("reader", "app"), ("app", "admin"), ("tenant", "jobs")])
+def test_a_mistaken_grant_opens_no_function(world: World, role: str, short_of: str) -> None:
+    """Behind the missing right, the check inside."""
+    beyond = [r for r in world.of_role(short_of, role) if short_of != "app" or "p_user" in r.arguments]
+    inside = ("PM001", NO_RIGHT) if short_of == "admin" else ("PM001",)  # pg_cron may be missing
+    assert len(beyond) > 8
+    with world.login(role) as login, world.login("app") as app:
+        for routine in beyond:
+            values = world.values(routine, app)
+            assert code(lambda: routine.call(login, values)) == NO_RIGHT, routine.signature
+            if routine.name not in UNCHECKED:
+                with world.grant(routine, role):
+                    assert code(lambda: routine.call(login, values)) in inside, routine.signature
 
 
 def test_a_reader_reads(world: World) -> None:
-    with world.login("reader") as reader, world.login("app") as app, connect(world.dsn) as db:
-        reading = world.of_role("reader")
-        prepared = [(routine, world.values(routine, app)) for routine in reading]
-        before = contents(db)
+    with world.login("reader") as reader, world.login("app") as app:
+        prepared = [(routine, world.values(routine, app)) for routine in world.of_role("reader")]
+        before = {k: v for k, v in contents(world.db).items() if k not in STATISTICS}
         for routine, values in prepared:
             routine.call(reader, values)
-        after = contents(db)
-        assert not differences(
-            {k: v for k, v in before.items() if k not in STATISTICS},
-            {k: v for k, v in after.items() if k not in STATISTICS},
-        )
-        writing = [r for r in world.of_role("app") if "p_user" in r.arguments and "reader" not in r.roles]
-        assert len(writing) > 8
-        for routine in writing:
-            values = world.values(routine, app)
-            assert code(lambda: routine.call(reader, values)) == NO_RIGHT, routine.signature
-            # Behind the missing right stands the check inside.
-            db.execute(f"grant execute on function {routine.signature} to {world.logins['reader']}")
-            assert code(lambda: routine.call(reader, values)) == "PM001", routine.signature
-            db.execute(f"revoke execute on function {routine.signature} from {world.logins['reader']}")
+        assert not differences(before, {k: v for k, v in contents(world.db).items() if k not in STATISTICS})
 
 
-def test_admin_functions_refuse_others(world: World) -> None:
-    admins = [r for r in world.of_role("admin") if "app" not in r.roles]
-    assert len(admins) > 10
-    unchecked = {
-        "fail",
-        "statement_times",
-        "ensure_partitions",
-        "server_load_now",
-        "server_problems",
-    }  # harmless, or stopped one call further in
-    with (
-        world.login("app") as app,
-        world.login("tenant") as tenant,
-        world.login("reader") as reader,
-        world.login("jobs") as jobs,
-        connect(world.dsn) as db,
-    ):
-        for routine in admins:
-            values = world.values(routine, app)
-            for login in (app, tenant, reader) if "jobs" in routine.roles else (app, tenant, reader, jobs):
-                assert code(lambda: routine.call(login, values)) == NO_RIGHT, routine.signature
-            if routine.name not in unchecked:
-                db.execute(f"grant execute on routine {routine.signature} to {world.logins['app']}")
-                # pg_cron may be missing, but who asks is looked at first.
-                assert code(lambda: routine.call(app, values)) in ("PM001", NO_RIGHT), routine.signature
-                db.execute(f"revoke execute on routine {routine.signature} from {world.logins['app']}")
-    with world.login("admin") as admin:
-        for routine in admins:
-            if routine.name not in {"enable_jobs", "disable_jobs", "fail", "run_in_python"}:
-                routine.call(admin, world.values(routine, admin))
-
-
-def test_jobs_maintain_and_read_nothing(world: World) -> None:
-    with world.login("jobs") as jobs, world.login("app") as app:
-        allowed = world.of_role("jobs")
-        assert {r.name for r in allowed} >= {
-            "ensure_partitions",
-            "merge_search",
-            "flush_statistics",
-            "claim_embeddings",
-            "store_embeddings",
-        }
-        for routine in allowed:
-            assert "p_user" not in routine.arguments, routine.signature
-            if routine.name not in {"ensure_embedder", "embed_backlog", "run_in_python"}:
-                routine.call(jobs, world.values(routine, app))
-        for routine in world.of_role("app"):
-            if "p_user" in routine.arguments:
-                assert code(lambda: routine.call(jobs, world.values(routine, app))) == NO_RIGHT, routine.signature
-
-
-def test_workers_are_checked_inside(world: World) -> None:
-    """A tenant who were granted a maintenance function by mistake still could not read other users' texts with it."""
-    with world.login("tenant") as tenant, world.login("app") as app, connect(world.dsn) as db:
-        for routine in world.of_role("jobs"):
-            if "tenant" in routine.roles or routine.name in {
-                "ensure_partitions",
-                "merge_search",
-                "flush_statistics",
-                "embed_backlog",
-                "run_job",
+@pytest.mark.parametrize("role", ["admin", "jobs"])
+def test_admins_and_jobs_do_their_work(world: World, role: str) -> None:
+    """Jobs name no user: what they work on is handed to them."""
+    with world.login(role) as login, world.login("app") as app:
+        for routine in world.of_role(role, *(["app"] if role == "admin" else [])):
+            assert role == "admin" or "p_user" not in routine.arguments, routine.signature
+            if routine.name not in {
+                "enable_jobs",
+                "disable_jobs",
+                "fail",
                 "run_in_python",
-                "cancel_overdue",
+                "ensure_embedder",
+                "embed_backlog",
             }:
-                continue  # they hand out no text, or stop one call further in
-            values = world.values(routine, app)
-            db.execute(f"grant execute on routine {routine.signature} to {world.logins['tenant']}")
-            assert code(lambda: routine.call(tenant, values)) == "PM001", routine.signature
-            db.execute(f"revoke execute on routine {routine.signature} from {world.logins['tenant']}")
-
-
-# Bindings -------------------------------------------------------------------------------------------------------------
-
-
-def test_an_agent_is_nobodys_voice(world: World) -> None:
-    with (
-        world.login("tenant") as agent,
-        world.login("person") as person,
-        world.login("app") as app,
-        connect(world.dsn) as db,
-    ):
-        for routine in world.of_role("tenant"):
-            if "p_actor" in routine.arguments:
-                values = world.values(routine, app)
-                for actor in ("person", "tool", "system"):
-                    assert code(lambda: routine.call(agent, {**values, "p_actor": actor})) in ("PM001", "PM014"), (
-                        routine.signature,
-                        actor,
-                    )
-                assert code(lambda: routine.call(agent, {**values, "p_actor": "agent"})) == (
-                    "PM001" if routine.name in PERSONS else None
-                )  # the positive control
-        # Whatever the message's role says, who wrote it is what the login is.
-        session = unique("s")
-        agent.execute(
-            "select memoir.persist_turn('tom', %s, %s)",
-            [session, Jsonb([{**MESSAGES[0], "actor": "person"}, MESSAGES[1]])],
-        )
-        agent.execute("select memoir.remember('tom', 'claims to be his word', p_provenance => 'user_stated')")
-        person.execute("select memoir.persist_turn('ann', 's', %s)", [Jsonb(MESSAGES)])
-        person.execute("select memoir.remember('ann', 'her word')")
-        written = db.execute(
-            """
-            select distinct h.role::text, h.actor::text from _memoir.conversation_history h join _memoir.sessions s using (user_id, session_id)
-            where s.external_id = %s order by 1""",
-            [session],
-        ).fetchall()
-        assert written == [("assistant", "agent"), ("user", "agent")]
-        word = "select actor::text, provenance::text, trust from _memoir.memory_store where content = %s"
-        assert db.execute(word, ["claims to be his word"]).fetchone()[:2] == ("agent", "system_inferred")
-        assert db.execute(word, ["her word"]).fetchone() == ("person", "user_stated", 1.0)
-
-
-def test_projects_bound_a_tenant(world: World) -> None:
-    """A tenant of project red, and things of the same user in project blue."""
-    with world.login("red") as red, world.login("app") as app:
-        app.execute("select memoir.remember('tom', 'The vault code is 4711.', p_project => 'blue')")
-        reached = []
-        for routine in world.of_role("tenant"):
-            if "p_user" not in routine.arguments or routine.name.startswith("erase_"):
-                continue
-
-            def ours(routine: Routine = routine) -> dict[str, Any]:
-                return {
-                    **world.values(routine, app, project="red"),
-                    **({"p_project": "red"} if "p_project" in routine.arguments else {}),
-                }
-
-            if routine.name == "query_answer":  # what a login with all projects asked is not for one with few
-                assert code(lambda: routine.call(red, ours())) == "PM004"
-            elif routine.name not in PERSONS:
-                routine.call(red, ours())  # the positive control
-            blue = world.values(routine, app, project="blue")
-            for key in ("p_session", "p_memory", "p_call"):
-                if key in blue and code(lambda: routine.call(red, {**ours(), key: blue[key]})) not in (
-                    "PM001",
-                    "PM003",
-                    "PM004",
-                ):
-                    reached.append((routine.name, key))
-            if "p_project" in routine.arguments:
-                answer: list[Any] = []
-                failed = code(
-                    lambda: answer.append(routine.call(red, {**ours(), "p_project": "blue", "p_query": "vault code"}))
-                )
-                if failed != "PM001" and ("reader" not in routine.roles or "4711" in str(answer)):
-                    reached.append((routine.name, "p_project"))
-        assert reached == []
-        for query in (
-            "select * from memoir.recall('tom', 'vault code')",
-            "select * from memoir.recall('tom', 'vault code', p_project => 'blue')",
-            "select memoir.compile_context('tom', 'fresh', 'What is the vault code?')",
-            "select * from memoir.explain_context('tom', 'fresh', 'What is the vault code?')",
-        ):
-            assert "4711" in str(app.execute(query).fetchall())
-            assert "4711" not in str(red.execute(query).fetchall())
-
-
-def test_a_tenant_does_not_move_its_cost_limit(world: World) -> None:
-    with world.login("tenant") as tenant, world.login("app") as app:
-        for key, value in (
-            ("budget_microcents_session", 0),
-            ("budget_action", "warn"),
-            ("budget_microcents_session", None),
-        ):
-            assert (
-                code(
-                    lambda: tenant.execute(
-                        "select memoir.open_session('tom', %s, p_settings => %s)", [unique("s"), Jsonb({key: value})]
-                    )
-                )
-                == "PM001"
-            )
-        tenant.execute(
-            "select memoir.open_session('tom', %s, p_settings => '{\"recall_tokens_max\": 500}')", [unique("s")]
-        )
-        app.execute(
-            "select memoir.open_session('tom', %s, p_settings => '{\"budget_microcents_session\": 5}')", [unique("s")]
-        )
-
-
-def test_secrets_stay_below_clearance(world: World) -> None:
-    with (
-        world.login("app") as app,
-        world.login("tenant") as tenant,
-        roles(world.dsn, cleared="login in role memoir_app") as names,
-        connect(world.dsn) as db,
-    ):
-        db.execute("select memoir.bind_login(%s, p_clearance => 'secret')", [names["cleared"]])
-        app.execute("select memoir.remember('tom', 'The safe opens with 90125.', p_sensitivity => 'secret')")
-        query = "select * from memoir.recall('tom', 'safe opens')"
-        assert "90125" not in str(app.execute(query).fetchall()) + str(tenant.execute(query).fetchall())
-        with connect(user_of(world.dsn, names["cleared"])) as cleared:
-            assert "90125" in str(cleared.execute(query).fetchall())
-            # Not even then does it go to a model.
-            assert "90125" not in str(
-                cleared.execute("select memoir.compile_context('tom', 'fresh', 'What opens the safe?')").fetchall()
-            )
-        assert "90125" not in str(db.execute("select * from memoir.claim_embeddings(1000)").fetchall())
-
-
-def test_set_role_from_a_pool(world: World) -> None:
-    write = "select memoir.persist_turn(%s, 'pooled', %s)"
-    with world.login("pool") as pool, connect(world.dsn) as db:
-        assert code(lambda: pool.execute(write, ["tom", Jsonb(MESSAGES)])) == NO_RIGHT
-        for role, own, other in (("tenant", "tom", "ann"), ("person", "ann", "tom")):
-            with pool.transaction():
-                pool.execute(f"set local role {world.logins[role]}")
-                pool.execute(write, [own, Jsonb(MESSAGES)])
-                assert code(lambda: pool.execute(write, [other, Jsonb(MESSAGES)])) == "PM001"
-                raise psycopg.Rollback()
-            pool.execute(f"set role {world.logins[role]}")
-            pool.execute(write, [own, Jsonb(MESSAGES)])
-            assert code(lambda: pool.execute(write, [other, Jsonb(MESSAGES)])) == "PM001"
-            assert db.execute(
-                "select distinct h.actor::text from _memoir.conversation_history h join _memoir.sessions s using (user_id, session_id) "
-                "where s.external_id = 'pooled' and h.role = 'user' and s.user_id = (select user_id from _memoir.users where external_id = %s)",
-                [own],
-            ).fetchall() == [("agent",) if role == "tenant" else ("person",)]
-        pool.execute("reset role")
-        assert code(lambda: pool.execute(write, ["ann", Jsonb(MESSAGES)])) == NO_RIGHT
-        assert code(lambda: pool.execute(f"set role {world.logins['app']}")) == NO_RIGHT
-        # A role that the login may become, but has not become, counts for nothing.
-        assert code(lambda: pool.execute("set role memoir_owner")) == NO_RIGHT
+                routine.call(login, world.values(routine, login if role == "admin" else app))
 
 
 # History --------------------------------------------------------------------------------------------------------------
@@ -527,58 +137,11 @@ CHANGES = (
     "delete from {} using pg_class where false or turn_index >= 0",
     "merge into {} t using (select 1) s on t.turn_index >= 0 when matched then update set content = 'changed'",
     "merge into {} t using (select 1) s on t.turn_index >= 0 when matched then delete",
-    "insert into {0} select * from {0} on conflict (user_id, session_id, turn_index, recorded_at) do update set content = 'changed'",
+    "insert into {0} select * from {0} on conflict (user_id, session_id, turn_index, recorded_at) do update set name = 'x'",
 )
 
 
-def test_history_is_append_only(world: World) -> None:
-    with connect(world.dsn) as db, world.login("app") as app:
-        app.execute("select memoir.persist_turn('tom', %s, %s)", [unique("s"), Jsonb(MESSAGES)])
-        db.execute("select memoir.set_clock('2033-03-03T00:00:00Z')")  # a month that is made now
-        app.execute("select memoir.persist_turn('tom', %s, %s)", [unique("s"), Jsonb(MESSAGES)])
-        db.execute("select memoir.set_clock(null)")
-        part = app.execute("select memoir.part_of('tom')").fetchone()[0]
-        leaves = [
-            name
-            for (name,) in db.execute("""
-            select relid::regclass::text from pg_partition_tree('_memoir.conversation_history') where isleaf
-              and exists (select from _memoir.conversation_history h where h.tableoid = relid) order by 1""")
-        ]
-        assert f"_memoir.conversation_history_p{part}_y2033m03" in leaves and len(leaves) > 1
-        tables = ["_memoir.conversation_history", f"_memoir.conversation_history_p{part}", *leaves]
-        before = contents(db)["conversation_history"]
-        for key in ("app", "tenant", "admin", "jobs", "reader"):
-            with world.login(key) as login:
-                for table in tables:
-                    for change in CHANGES[:4]:
-                        assert code(lambda: login.execute(change.format(table))) == NO_RIGHT, (key, change, table)
-        for role in ("memoir_owner", "postgres"):
-            db.execute(f"set role {role}")
-            for table in tables:
-                for change in CHANGES:
-                    if change.startswith("merge") and db.info.server_version < 150000:
-                        continue
-                    assert code(lambda: db.execute(change.format(table))) == "PM024", (role, change, table)
-                # An audit row opens the way for a delete, nothing else, and only in its own transaction.
-                db.execute("insert into _memoir.audit_log (action) values ('erase')")
-                assert code(lambda: db.execute(f"delete from {table}")) == "PM024"
-                with db.transaction():
-                    with db.transaction():
-                        db.execute("insert into _memoir.audit_log (action) values ('erase')")
-                        raise psycopg.Rollback()
-                    assert in_savepoint(db, f"delete from {table}") == "PM024"
-                    db.execute("insert into _memoir.audit_log (action) values ('note')")
-                    assert in_savepoint(db, f"delete from {table}") == "PM024"
-                    db.execute("insert into _memoir.audit_log (action) values ('erase')")
-                    assert in_savepoint(db, CHANGES[0].format(table)) == "PM024"
-                    assert in_savepoint(db, f"truncate {table}") == "PM024"
-                    assert db.execute(f"delete from {table}").rowcount > 0
-                    raise psycopg.Rollback()
-            db.execute("reset role")
-        assert contents(db)["conversation_history"] == before
-
-
-def in_savepoint(db: psycopg.Connection, statement: str) -> str | None:
+def in_savepoint(db: Db, statement: str) -> str | None:
     def run() -> None:
         with db.transaction():
             db.execute(statement)
@@ -586,217 +149,342 @@ def in_savepoint(db: psycopg.Connection, statement: str) -> str | None:
     return code(run)
 
 
+def test_history_is_append_only(world: World) -> None:
+    """Parents and leaves, also of a month that is made now; for the owner and a superuser too."""
+    db = world.db
+    persist(db, "tom", unique("s"), "Hello", "Hi")
+    call(db, "set_clock", "2033-03-03T00:00:00Z")
+    persist(db, "tom", unique("s"), "Hello", "Hi")
+    call(db, "set_clock", None)
+    part = one(db, "select memoir.part_of('tom')")
+    parent = "_memoir.conversation_history"
+    tables = [parent, f"{parent}_p{part}", f"{parent}_p{part}_y2033m03"]
+    before = contents(db)["conversation_history"]
+    for key in SHORT:
+        with world.login(key) as login:
+            for change in CHANGES[:4]:
+                assert code(lambda: login.execute(change.format(parent))) == NO_RIGHT, (key, change)
+    audit = "insert into _memoir.audit_log (action) values ('{}')"
+    for role in ("memoir_owner", "postgres"):
+        db.execute(f"set role {role}")
+        for table in tables:
+            for change in CHANGES:
+                if not change.startswith("merge") or db.info.server_version >= 150000:
+                    assert code(lambda: db.execute(change.format(table))) == "PM024", (role, change, table)
+            # An audit row opens the way for a delete, nothing else, and only in its own transaction.
+            db.execute(audit.format("erase"))
+            assert code(lambda: db.execute(f"delete from {table}")) == "PM024"
+            with db.transaction(force_rollback=True):
+                with db.transaction(force_rollback=True):
+                    db.execute(audit.format("erase"))
+                assert in_savepoint(db, f"delete from {table}") == "PM024"
+                db.execute(audit.format("note"))
+                assert in_savepoint(db, f"delete from {table}") == "PM024"
+                db.execute(audit.format("erase"))
+                assert in_savepoint(db, CHANGES[0].format(table)) == "PM024"
+                assert in_savepoint(db, f"truncate {table}") == "PM024"
+                assert db.execute(f"delete from {table}").rowcount > 0
+        db.execute("reset role")
+    assert contents(db)["conversation_history"] == before
+
+
 @pytest.mark.acceptance
 def test_no_function_changes_history(world: World) -> None:
-    """Every function but those that erase is called, by an admin, on a session with turns; afterwards all its turns are there, word for word."""
-    turns = "select message_id, md5(h::text) from _memoir.conversation_history h where user_id = (select user_id from _memoir.users where external_id = 'vera')"
-    with connect(world.dsn) as db, world.login("admin") as admin:
-        prepared = [
-            (routine, world.values(routine, admin, "vera"))
-            for routine in world.of_role("admin")
-            if not routine.name.startswith("erase_")
-            and routine.name
-            not in {
-                "fail",
-                "enable_jobs",
-                "disable_jobs",
-                "ensure_embedder",
-                "embed_backlog",
-                "run_in_python",
-                "learn_weights",
-            }
-        ]
-        before = dict(db.execute(turns).fetchall())
+    """An admin calls every function but those that erase. Afterwards all turns are there, word for word."""
+    turns = """select message_id, md5(h::text) from _memoir.conversation_history h join _memoir.users u using (user_id)
+        where u.external_id = 'vera'"""
+    without = set("fail enable_jobs disable_jobs ensure_embedder embed_backlog run_in_python learn_weights".split())
+    with world.login("admin") as admin:
+        routines = [r for r in world.of_role("admin") if not r.name.startswith("erase_") and r.name not in without]
+        prepared = [(routine, world.values(routine, admin, "vera")) for routine in routines]
+        before = dict(world.db.execute(turns).fetchall())
         assert len(before) >= 2 * len(prepared)
         # Marked secret, a turn takes the calls that may carry it out of the admin's sight: after those are read.
         for routine, values in sorted(prepared, key=lambda pair: pair[0].name == "mark_turn"):
             routine.call(admin, values)
-        after = dict(db.execute(turns).fetchall())
-        assert before.items() <= after.items()
+        assert before.items() <= dict(world.db.execute(turns).fetchall()).items()
 
 
-# Hostile surroundings -------------------------------------------------------------------------------------------------
-
-# Copies, in a schema of somebody's own, of the functions and operators our code uses, better matches for mixed types
-# included, and of our own tables and functions. Each raises when used.
-HOSTILE = """
-do $do$
-declare
-  v record; v_name text;
-begin
-  execute 'create schema hostile';
-  execute 'create function hostile.trap() returns void language plpgsql as $$ begin raise exception ''something hostile ran'' using errcode = ''HT000''; end $$';
-  for v in
-    select distinct on (p.proname, args) p.proname, pg_get_function_identity_arguments(p.oid) as args, format_type(p.prorettype, null) as result, p.proretset
-    from pg_proc p where p.prokind = 'f' and (p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace)
-      or p.pronamespace = 'pg_catalog'::regnamespace and p.proname = any (string_to_array(current_setting('test.names'), ',')))
-  loop
-    begin
-      execute format('create function hostile.%I(%s) returns %s %s language plpgsql as $$ begin perform hostile.trap(); end $$',
-        v.proname, v.args, case when v.proretset then 'setof' else '' end, v.result);
-    exception when others then null;                      -- polymorphic and internal ones
-    end;
-  end loop;
-  for v in
-    with wanted as (
-      select oprname, oprleft as l, oprright as r, oprresult as result from pg_operator
-      where oprnamespace = 'pg_catalog'::regnamespace and oprleft <> 0 and not exists (
-        select from pg_type t where t.oid in (oprleft, oprright, oprresult) and (t.typtype = 'p' or t.typname ~ '(box|line|point|poly|path|seg|circle|net|macaddr|vector|range)'))
-      union
-      select o, l, r, 'boolean'::regtype                  -- where PostgreSQL has none for the pair, an exact match wins
-      from unnest('{int2,int4,int8,numeric,float4,float8,oid}'::regtype[]) l, unnest('{int2,int4,int8,numeric,float4,float8,oid}'::regtype[]) r,
-        unnest('{=,<>,<,>,<=,>=,+,-,*,/}'::text[]) o
-      where not exists (select from pg_operator where oprname = o and oprleft = l and oprright = r))
-    select oprname, format_type(l, null) as l, format_type(r, null) as r, format_type(result, null) as result, row_number() over () as n from wanted
-  loop
-    execute format('create function hostile.op_%s(%s, %s) returns %s language plpgsql as $$ begin perform hostile.trap(); end $$', v.n, v.l, v.r, v.result);
-    execute format('create operator hostile.%s (leftarg = %s, rightarg = %s, function = hostile.op_%s)', v.oprname, v.l, v.r, v.n);
-  end loop;
-  for v_name in select relname from pg_class where relnamespace = '_memoir'::regnamespace and relkind in ('r', 'p') and not relispartition loop
-    execute format('create table hostile.%I (like _memoir.%I)', v_name, v_name);
-  end loop;
-  execute 'grant usage on schema hostile to public; grant all on all tables in schema hostile to public';
-end $do$"""
+# Refusals -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def hostile(world: World, server_dsn: str, template: str) -> Iterator[World]:
-    """The same logins in another database, which has a schema of traps."""
-    with database(server_dsn, f"template {template}") as dsn:
-        with connect(dsn) as db:
-            bind(db, world.logins)
-            sources = "\n".join(
-                row[0]
-                for row in db.execute(
-                    "select prosrc from pg_proc where pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace)"
-                )
-            )
-            used = sorted(set(re.findall(r"\b([a-z_0-9]+)\s*\(", sources + ARTIFACT.read_text())))
-            db.execute(
-                "select set_config('test.names', %s, false), set_config('check_function_bodies', 'off', false)",
-                [",".join(used)],
-            )
-            db.execute(HOSTILE)
-            assert (
-                db.execute("select count(*) from pg_proc where pronamespace = 'hostile'::regnamespace").fetchone()[0]
-                > 500
-            )
-            db.execute("set search_path = hostile, pg_catalog")
-            for bait in ("select 1 + 1", "select lower('A'::text)", "select 'a'::text || 'b'::text"):
-                assert code(lambda: db.execute(bait)) == "HT000"  # the traps do snap
-        yield World(dsn, world.logins, world.routines)
+def message(content: Any, role: str = "user", **more: Any) -> dict[str, Any]:
+    return {"role": role, "content": content, **more}
 
 
-@pytest.mark.acceptance
-@pytest.mark.parametrize(
-    ("path", "year"),
-    [("hostile,pg_catalog,memoir", 2041), ("memoir,hostile", 2042)],
-)
-def test_a_hostile_search_path_changes_nothing(hostile: World, path: str, year: int) -> None:
-    """Ahead of everything, and where it waits for a call that fits one of its types better than PostgreSQL's."""
-    options = {"options": f"-csearch_path={path}"}
-    with (
-        hostile.login("app", **options) as app,
-        hostile.login("admin", **options) as admin,
-        hostile.login("jobs", **options) as jobs,
-    ):
-        app.execute("create temp table users as select 1 as n; create temp table sessions as select 1 as n")
-        for login, role in ((app, "app"), (admin, "admin"), (jobs, "jobs")):
-            for routine in hostile.of_role(role):
-                if routine.name == "export_user" and role == "app":
-                    continue  # takes the clearance for everything
-                # What is neither a definer nor commits runs as its caller, who alone decides what comes before pg_catalog.
-                if (
-                    routine.name in {"fail", "enable_jobs", "disable_jobs"}
-                    or path.startswith("hostile")
-                    and not routine.definer
-                    and routine.kind == "f"
-                ):
-                    continue
-                refused = (
-                    "PM025"
-                    if routine.name == "learn_weights"
-                    else "PM001"
-                    if role == "app" and routine.name in NEEDS_CLEARANCE
-                    else None
-                )
-                assert code(lambda: routine.call(login, hostile.values(routine, app))) == refused, routine.signature
-        assert "Ximena" in str(app.execute("select content from memoir.recall('tom', 'cat')").fetchall())
-    with connect(hostile.dsn) as db:
-        db.execute("select memoir.set_clock(%s)", [f"{year}-05-06T00:00:00Z"])
-    with connect(hostile.dsn, **options) as db:  # what a superuser runs, and the install itself
-        db.execute("call memoir.ensure_partitions(0)")
-        db.execute("call memoir.setup()")
-    done = psql(hostile.dsn, "-1", "-c", f"set search_path = {path}", "-f", str(ARTIFACT))
-    assert done.returncode == 0, done.stderr
-    with connect(hostile.dsn) as db:
-        assert db.execute("select count(*) > 0 from pg_class where relname ~ %s", [f"_y{year}m05$"]).fetchone() == (
-            True,
-        )
+def calls(*tool_calls: Any) -> list[dict[str, Any]]:
+    return [ANSWER | {"tool_calls": list(tool_calls)}]
 
 
-# Values in place of which somebody's SQL might come to stand, had any function put its arguments into SQL text.
-INJECTIONS = [
-    "'; insert into public.canary values (1); --",
-    "x') from _memoir.users; insert into public.canary values (2); select ('",
-    "'; drop table _memoir.users; --",
-    "\\'); drop schema memoir cascade; --",
-    "$$; raise exception 'x'; $$ %s %1$I %L",
-    '"; select pg_sleep(9); --',
-    '{"a": ',
+def function(**changed: Any) -> list[dict[str, Any]]:
+    return calls(CALL | {"function": {"name": "f", "arguments": ""} | changed})
+
+
+RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "x"}
+OPEN = [USER, *calls(CALL)]
+UNTIMELY = "yesterday now infinity 1899-12-31T23:59:59Z 2199-01-01T00:00:00Z 2024-02-30 03/04/2024".split()
+MALFORMED: list[tuple[str, Any]] = [
+    # Part of the error, messages
+    ('messages must be a list of at least one message, not "{}"', {}),
+    ("messages must be a list", []),
+    ('not ""hello""', "hello"),
+    ("messages must be a list", None),
+    ("[0] must be an object", [None]),
+    ('[1] must be an object, not ""hi""', [USER, "hi"]),
+    ("[0].role must be system, developer, user, assistant or tool, not null", [{"content": "hi"}]),
+    ('not "User"', [message("hi", "User")]),
+    ('not "function"', [message("hi", "function", name="f")]),
+    ("[0].role", [{"role": 5, "content": "hi"}]),
+    ("[0].content is missing", [{"role": "user"}]),
+    ("[0].content is missing", [message(None, "assistant")]),
+    ('[0].content must be a string or a list of parts, not "5"', [message(5)]),
+    ("[0].content must be a string", [message({"type": "text", "text": "hi"})]),
+    ("[0].content must not be an empty list", [message([])]),
+    ("[0].content[0] must be an object, not", [message(["hi"])]),
+    ("[0].content[1].type null", [message([{"type": "text", "text": "hi"}, {"text": "hi"}])]),
+    ("[0].content[0].text must be a string, not null", [message([{"type": "text"}])]),
+    ('[0].content[0].type "video" can\'t be stored', [message([{"type": "video", "video": "x"}])]),
+    ("role user", [message([{"type": "refusal", "refusal": "no"}])]),
+    (
+        '[0].content[0].type "image_url" can\'t be stored in a message of role assistant',
+        [message([IMAGE], "assistant")],
+    ),
+    ("[0].content[0].image_url.url", [message([{"type": "image_url", "image_url": "https://example.com"}])]),
+    ('not "file:///etc/passwd"', [message([{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}])]),
+    ("detail must be", [message([{"type": "image_url", "image_url": {"url": "https://a.b", "detail": "ultra"}}])]),
+    ("[0].content[0].refusal must be a string", [message([{"type": "refusal", "refusal": 1}], "assistant")]),
+    ("[0].name must be 1 to 64 characters", [USER | {"name": "two words"}]),
+    ("[0].name", [USER | {"name": "x" * 65}]),
+    ("[0].name", [USER | {"name": {"first": "Ann"}}]),
+    ("[0].tool_calls can't stand in a message of role user", [USER | {"tool_calls": [CALL]}]),
+    ("[0].tool_call_id can't stand in a message of role user", [USER | {"tool_call_id": "call_1"}]),
+    ("[0].function_call is the deprecated form", [ANSWER | {"function_call": {"name": "f", "arguments": "{}"}}]),
+    ("[0].tool_calls must be a list with at least one call", calls()),
+    ("[0].tool_calls must be a list", [ANSWER | {"tool_calls": {}}]),
+    ("[0].tool_calls[0] must be an object", calls("track")),
+    ("[0].tool_calls[1].id must be a string of 1 to 200 characters", calls(CALL, CALL | {"id": ""})),
+    ('[0].tool_calls[0].id must be a string of 1 to 200 characters, not "7"', calls(CALL | {"id": 7})),
+    ('[0].tool_calls[1].id "call_1" occurs twice', calls(CALL, CALL)),
+    ('[0].tool_calls[0].type must be function, not "custom"', calls(CALL | {"type": "custom"})),
+    ("[0].tool_calls[0].function.name", function(name="a b")),
+    ("[0].tool_calls[0].function.arguments must be a string of JSON", function(arguments={})),
+    ("[0].tool_call_id must be a string, not null", [message("x", "tool")]),
+    *[("[0].created_at must be a time", [USER | {"created_at": at}]) for at in (*UNTIMELY, "", -1e15, 1e300, True, [])],
+    *[("[0].tags", [USER | {"tags": tags}]) for tags in ("home", [1], [""], ["x"] * 33)],
+    *[("[0].snapshot_ref", [USER | {"snapshot_ref": ref}]) for ref in (7, "")],
+]
+UNPAIRED: list[tuple[str, Any]] = [
+    ('[0].tool_call_id "call_9" answers no open tool call', [RESULT | {"tool_call_id": "call_9"}]),
+    ('[2].tool_call_id "call_2"', [*OPEN, RESULT | {"tool_call_id": "call_2"}]),
+    ("[2] (user) comes before the results of tool calls call_1", [*OPEN, USER]),
+    ("tool calls call_1 have no result", OPEN),
+    ('[3].tool_call_id "call_1"', [*OPEN, RESULT, RESULT]),
 ]
 
 
-def hostile_values(kind: str, payload: str) -> list[Any]:
-    """An argument of that type in every shape that has the payload somewhere."""
-    if kind in ("text", "name"):
-        return [payload]
-    if kind == "text[]":
-        return [[payload], [payload, "b"]]
-    if kind == "jsonb":
-        return [
-            Jsonb(payload),
-            Jsonb([payload]),
-            Jsonb({payload: payload}),
-            Jsonb([{"role": "user", "content": payload, payload: payload, "name": payload}]),
-            Jsonb([{"role": payload, "content": payload}]),
-            Jsonb([{"type": "text", "text": payload}]),
-            Jsonb({"recall_tokens_max": payload}),
-        ]
-    return []
+def test_messages_are_refused_by_field_and_value(db: Db, user: str) -> None:
+    """Behind good messages the path says where, and the good ones are not stored either."""
+    before = rows(db)
+    for state, table in (("PM010", MALFORMED), ("PM011", UNPAIRED)):
+        for says, sent in table:
+            error = refusal(db, "persist_turn", user=user, session="s", messages=sent)
+            assert error.sqlstate == state and says in str(error), (sent, error)
+    for where, sent in (
+        ("[3].role", message("hi", "robot")),
+        ('[3].content must be a string or a list of parts, not "5"', message(5)),
+    ):
+        error = refusal(db, "append_messages", user=user, session="s", messages=[USER, ANSWER, USER, sent])
+        assert error.sqlstate == "PM010" and f"messages{where}" in str(error), error
+    assert rows(db) == before
 
 
-@pytest.mark.acceptance
-def test_arguments_are_never_sql(hostile: World) -> None:
-    """In a database whose settings may end up anyhow. Each payload in every shape of an argument."""
-    untyped: dict[tuple[str, str], set[str]] = {}
-    calls = 0
-    with hostile.login("admin") as admin, connect(hostile.dsn) as db:
-        db.execute("select memoir.set_clock(null)")
-        db.execute(
-            "drop table if exists public.canary; create table public.canary (n integer); grant all on public.canary to public"
-        )
-        before = describe(db)
-        for routine in hostile.of_role("admin"):
-            targets = {
-                name: kind for name, kind in routine.arguments.items() if kind in ("text", "name", "text[]", "jsonb")
-            }
-            if not targets or routine.name in {"fail", "ensure_embedder"}:
-                continue
-            values = hostile.values(routine, admin, "mallory")
-            for name, kind in targets.items():
-                for payload in INJECTIONS:
-                    for value in hostile_values(kind, payload):
-                        calls += 1
-                        try:
-                            routine.call(admin, {**values, name: value})
-                        except psycopg.Error as error:
-                            if not error.sqlstate or not error.sqlstate.startswith("PM"):
-                                untyped.setdefault((routine.name, name), set()).add(
-                                    f"{error.sqlstate} {error}".splitlines()[0]
-                                )
-        assert calls > 500
-        assert db.execute("select count(*) from public.canary").fetchone() == (0,)
-        after = describe(db)
-        assert not differences(before, {key: value for key, value in after.items() if key in before or "_y" not in key})
-    assert untyped == {}
+UNKNOWN = "00000000-0000-0000-0000-000000000001"
+NEW = {"session": "new"}
+BRANCH = {"session": "open", "new_session": "new"}
+HEADER = {"kind": "header", "format": "pg_memoir.export"}
+LOST = {"kind": "conversation_history", "row": {"session_id": {"session": "nowhere"}, "turn_index": 0}}
+PROMPT = {"kind": "system_prompts", "row": {"content": "x", "prompt_hash": "\\x00"}}
+# Function: its other arguments, and rows of an argument, wrong values of it, and a part of the error. PM014 if not said.
+REFUSED: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
+    "persist_turn": (
+        {"session": "s", "messages": [USER]},
+        [
+            *[("usage", [{"prompt_tokens": n}], "usage.prompt_tokens must be") for n in (-1, 1.5, "7", 2**31)],
+            *[("usage", [{key: -1}], f"usage.{key} must be") for key in ("completion_tokens", "latency_ms")],
+            *[("usage", [{"model": name}], "usage.model must be") for name in ("", 5, ["gpt-4o"], "x" * 201)],
+            ("usage", [{"finish_reason": 5}], "usage.finish_reason must be"),
+            ("usage", [[], "x", True], "usage must be a JSON object, not"),
+            ("metadata", [[], "x", 5], "metadata must be a JSON object, not"),
+            ("key", ["", "x" * 201], "key must be a text of 1 to 200"),
+            ("actor", ["robot"], 'actor must be person, agent or tool, not "robot"'),
+            ("user", ["", "x" * 501], "user must be a text of 1 to"),
+            ("session", ["", "x" * 501, None], "session must be"),
+        ],
+    ),
+    "open_session": (
+        NEW,
+        [
+            ("model", ["x" * 201], "model must be a text of 1 to 200 characters"),
+            ("context_window", [0, -5], 'session "new" can\'t have a window of'),
+            ("response_tokens", [32768, 0], 'session "new" can\'t have a window of'),
+            ("task", ["chat"], 'task must be continuation, knowledge, new_session or tool_heavy, not "chat"'),
+            ("project", [""], "project must be"),
+            ("parent", ["nobody", "new"], "PM003 unknown parent session"),
+            ("metadata", [[1]], "metadata must be a JSON object"),
+            ("settings", [[1], 5], "settings must be a JSON object"),
+            ("settings", [{"colour": 1}], 'PM015 unknown setting "colour"'),
+            ("temperature", ["2.1", "-0.1"], "temperature must be from 0 to 2, not"),
+            ("top_p", ["1.01", "NaN"], "top_p must be from 0 to 1, not"),
+        ],
+    ),
+    "close_session": ({}, [("session", ["nobody"], 'PM003 unknown session "nobody"')]),
+    "branch_session": (
+        BRANCH,
+        [
+            ("session", ["nobody"], 'PM003 unknown session "nobody"'),
+            ("new_session", ["open"], 'session "open" exists already'),
+            ("at_turn", [-1, 3], 'can\'t branch session "open" at turn'),
+        ],
+    ),
+    "remember": (
+        {"content": "Likes tea.", "session": "open"},
+        [
+            ("content", [None, "", " \n\t", "\u2028\u3000"], "content must not be empty"),
+            ("type", ["gossip", None], "unknown type"),
+            ("importance", ["huge"], 'importance must be critical, important, normal or minor, not "huge"'),
+            ("provenance", ["hearsay"], 'unknown provenance "hearsay"'),
+            ("sensitivity", ["public"], 'sensitivity must be normal, private or secret, not "public"'),
+            ("confidence", ["-0.1", "1.1", "nan"], "confidence must be from 0 to 1, not"),
+            ("valid_to", ["2024-02-01"], "is not after valid_from", {"valid_from": "2024-02-01"}),
+            ("slot_value", ["Bonn"], 'slot_value "Bonn" needs a slot'),
+            ("slot", ["", " \u200b", "x" * 3000], "slot must be a text of 1 to"),
+            *[
+                (name, [""], f"{name} must be a text of 1 to")
+                for name in ("category", "source_tool", "source_key", "key")
+            ],
+            ("tags", [["a", ""]], "tags[1] must be a text"),
+            ("aliases", [[None]], "aliases[0] must be a text"),
+            ("source_turns", [[0, 2], [-1], [None]], "source turn"),
+            ("source_turns", [[0]], "source_turns needs the session", {"session": None}),
+            ("session", ["nobody"], 'PM003 unknown session "nobody"'),
+            ("metadata", ["x"], "metadata must be a JSON object"),
+            ("created_at", ["2199-01-01T00:00:00Z"], "created_at must be a time from 1900 to tomorrow"),
+            ("project", [""], "project must be"),
+            ("actor", ["system"], "actor must be person, agent or tool"),
+            ("embedding", [[1, 2, 3]], "PM030 embedding has 3 dimensions"),
+        ],
+    ),
+    "forget": ({}, [("memory", [UNKNOWN], "PM004 unknown memory")]),
+    "capture_call": (
+        {"session": "s", "request": b"{}"},
+        [
+            ("request", [None], "request"),
+            ("session", [""], "session"),
+            ("latency_ms", [-1], "latency_ms"),
+            ("status", [1000, -1], "status"),
+            *[(name, ["x" * 201], name) for name in ("provider", "model")],
+            *[(name, [["a"]], name) for name in ("request_headers", "response_headers", "metadata")],
+            ("events", [[b"a", None]], "events"),
+            ("event_times", [["2026-03-04T05:06:07Z"]], "0 events have 1 times"),
+        ],
+    ),
+    "list_memories": (
+        {},
+        [
+            ("limit", [0], "limit must be from 1 to 1000, not 0"),
+            ("states", [["asleep"]], 'not "asleep"'),
+            ("after_memory", [UNKNOWN], f"PM004 {UNKNOWN}"),
+        ],
+    ),
+    "list_sessions": ({}, [("status", ["asleep"], 'not "asleep"'), ("after_session", ["nowhere"], "PM003 nowhere")]),
+    "list_compiles": ({}, [("session", ["nowhere"], "PM003 unknown session")]),
+    "explain_compile": ({}, [("compile", [UNKNOWN], "PM004 no compile")]),
+    "memory_timeline": (
+        {"id": UNKNOWN},
+        [("id", [UNKNOWN], f"PM004 {UNKNOWN}"), ("lines_before", [101], "not 101 and 10")],
+    ),
+    "memory_get": ({}, [("ids", [[]], "ids must be 1 to 100 ids")]),
+    "memory_graph": (
+        {"memory": UNKNOWN},
+        [("hops", [6], "hops must be from 1 to 5, not 6"), ("memory", [UNKNOWN], f"PM004 {UNKNOWN}")],
+    ),
+    "memory_index": ({}, [("query", [" "], "query must not be empty")]),
+    "export_user": ({}, [("user", ["nobody at all"], "PM002 unknown user")]),
+    "set_user_settings": (
+        {},
+        [
+            ("settings", [[], 5, "window_steps"], "settings must be a JSON object"),
+            ("settings", [{"no_such": 1}, {"no_such": None}], "PM015 unknown setting"),
+        ],
+    ),
+    "import_user": (
+        {},
+        [
+            ("lines", [[{"kind": "header"}], [HEADER | {"version": 2}]], "no export of a version"),
+            (
+                "lines",
+                [[{"kind": kind}] for kind in ("audit_log", "search_items", "pg_authid", None)],
+                "no kind that can be",
+            ),
+            ("lines", [[{"kind": "tombstones", "row": {"kind": "value"}}]], "can't be imported"),
+            ("lines", [[LOST]], "comes before its session"),
+            ("lines", [[PROMPT]], "not the text of its hash"),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_arguments_are_refused_by_name_and_value(db: Db, user: str, name: str) -> None:
+    store(db, user, "open", [USER, ANSWER])
+    remembered(db, user, "A fact")
+    others, table = REFUSED[name]
+    before = rows(db)
+    for argument, values, says, *more in table:
+        state, says = (says[:5], says[6:]) if says.startswith("PM0") else ("PM014", says)
+        for value in values:
+            given = [Jsonb(line) for line in value] if argument == "lines" else value
+            error = refusal(db, name, **{"user": user} | others | dict(*more) | {argument: given})
+            assert error.sqlstate == state and says in (error.diag.message_primary or ""), (argument, value, error)
+    assert rows(db) == before
+
+
+def test_sizes_and_numbers_are_bounded(db: Db, user: str, setting: Any) -> None:
+    setting("text_bytes_max", 4096)
+    setting("messages_max", 3)
+    long, turn = "x" * 4096, {"user": user, "session": "s"}
+    for function_name, code_, says, named in (
+        (
+            "persist_turn",
+            "PM012",
+            "messages[1].content is 4098 bytes",
+            turn | {"messages": [USER, message("é" * 2049)]},
+        ),
+        ("persist_turn", "PM012", "messages[0] is ", turn | {"messages": [USER | {"extra": long}]}),
+        ("persist_turn", "PM012", "messages[0] is ", turn | {"messages": function(arguments=long)}),
+        ("persist_turn", "PM012", "metadata is ", turn | {"messages": [USER], "metadata": {"x": long}}),
+        (
+            "persist_turn",
+            "PM010",
+            "messages has 4 entries, more than messages_max = 3",
+            turn | {"messages": [USER] * 4},
+        ),
+        ("remember", "PM012", "content is 4097 bytes", {"user": user, "content": long + "x"}),
+        ("remember", "PM012", "metadata is ", {"user": user, "content": "x", "metadata": {"x": long}}),
+        ("open_session", "PM012", "system_prompt is 4097 bytes", turn | {"system_prompt": long + "x"}),
+        ("capture_call", "PM012", "request is 4097 bytes", turn | {"request": b"r" * 4097}),
+        ("capture_call", "PM012", "response is 4097 bytes", turn | {"request": b"r", "response": b"a" * 4097}),
+        ("capture_call", "PM012", "events[1] is 4097 bytes", turn | {"request": b"r", "events": [b"e", b"e" * 4097]}),
+    ):
+        check_refusal(db, function_name, code_, says, **named)
+    store(db, user, "s", [message("x" * 4000)] * 3)
+    call(db, "capture_call", request=b"r" * 4096, response=b"a" * 4096, events=[b"e" * 4096] * 2, **turn)
+
+
+@pytest.mark.parametrize("text", [r'"a\u0000b"', r'"\ud800"', r'"x \ud83d"'])
+def test_json_that_postgresql_cannot_store_is_refused(db: Db, user: str, text: str) -> None:
+    before = rows(db)
+    for sent in (f'[{{"role": "user", "content": {text}}}]', f'[{{"role": "user", "content": "x", {text}: 1}}]'):
+        with pytest.raises(psycopg.DataError):
+            db.execute("select memoir.persist_turn(%s, 's', %s::jsonb)", [user, sent])
+    assert rows(db) == before

@@ -1,66 +1,58 @@
-"""Erasure: of a user, a session, a turn, and out of the files; what is derived goes along, what is not stays."""
+"""A user, a session or a turn is erased with all that was derived from it, out of the files too, and the rest stays."""
 
 from __future__ import annotations
 
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from calls import persist, remember, remembered
+from calls import Db, call, one, persist, raises, recalled, remember, remembered, run_job, table
 from psycopg.types.json import Jsonb
-from servers import connect, roles, unique, user_of
+from routines import code, world_of
+from rows import plant, tables_with_users
+from servers import connect, unique
 
 VECTOR = [0.1] * 384
+CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "the pier"}'}}
+STEP = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+SEEN = {"role": "tool", "tool_call_id": "c1", "content": "It is moored"}
 
 
-@pytest.fixture(autouse=True)
-def internal_names(db: psycopg.Connection) -> None:
-    """Internal functions are asked directly here."""
-    db.execute("set search_path = pg_catalog, memoir, _memoir, memoir_extensions, public")
+def compile_list(db: Db, user: str, session: str, query: str | None = "And now?") -> list[dict[str, Any]]:
+    return list(call(db, "compile_context", user, session, query))
 
 
-def compiled(db: psycopg.Connection, user: str, session: str, query: str | None = "And now?") -> list[dict[str, Any]]:
-    return db.execute("select memoir.compile_context(%s, %s, %s)", [user, session, query]).fetchone()[0]
+def user_id(db: Db, user: str) -> Any:
+    return one(db, "select _memoir.user_id('default', %s)", user)
 
 
-def erase(db: psycopg.Connection, what: str, *arguments: Any) -> dict[str, Any]:
-    return db.execute(f"select memoir.erase_{what}({', '.join(['%s'] * len(arguments))})", arguments).fetchone()[0]
+def find_tables_with(db: Db, token: str) -> list[str]:
+    """Tables with a row that holds it, as text, in bytes or as a word."""
+    tables = """select relname from pg_class where relnamespace = '_memoir'::regnamespace and relkind in ('r', 'p')
+        and not relispartition order by 1"""
+    holds = """select exists (select from _memoir.{} t where strpos(lower(t::text), lower(%s)) > 0
+        or strpos(t::text, encode(%s, 'hex')) > 0)"""
+    names = [name for (name,) in db.execute(tables).fetchall()]
+    return [name for name in names if one(db, holds.format(name), token, token.encode())]
 
 
-def user_id(db: psycopg.Connection, user: str) -> Any:
-    return db.execute("select _memoir.user_id('default', %s)", [user]).fetchone()[0]
+def tables_of(db: Db, user: Any) -> list[str]:
+    """Tables with a row of the user's."""
+    names = tables_with_users(db)
+    return [t for t in names if one(db, f"select exists (select from _memoir.{t} where user_id = %s)", user)]
 
 
-def tables(db: psycopg.Connection) -> list[str]:
-    return [
-        name
-        for (name,) in db.execute(
-            "select relname from pg_class where relnamespace = '_memoir'::regnamespace and relkind in ('r', 'p') and not relispartition order by 1"
-        )
-    ]
+def states_of(db: Db, user: str) -> dict[str, str]:
+    """{memory: state}."""
+    return dict(table(db, "list_memories", user, states=[], columns="memory_id::text, state", limit=1000))
 
 
-def holding(db: psycopg.Connection, *tokens: str) -> dict[str, list[str]]:
-    """{token: tables with a row that holds it, as text, in bytes or as a word}."""
-    found: dict[str, list[str]] = {}
-    for token in tokens:
-        found[token] = [
-            t
-            for t in tables(db)
-            if db.execute(
-                f"select 1 from _memoir.{t} t where strpos(lower(t::text), lower(%s)) > 0 or strpos(t::text, encode(%s, 'hex')) > 0 limit 1",
-                [token, token.encode()],
-            ).fetchone()
-        ]
-    return found
-
-
-def embed(db: psycopg.Connection) -> None:
+def embed(db: Db) -> None:
     claimed = db.execute("select * from memoir.claim_embeddings(1000)").fetchall()
     db.execute(
         "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'all-MiniLM-L6-v2')",
@@ -68,8 +60,8 @@ def embed(db: psycopg.Connection) -> None:
     )
 
 
-def valid(messages: list[dict[str, Any]]) -> None:
-    """Ends with the user or a tool's result, starts with the user, every result behind its call and every call with all its results."""
+def check_list(messages: list[dict[str, Any]]) -> None:
+    """Starts with the user, ends with the user or a tool's result, every call has its results behind it."""
     shown = [m for m in messages if m["role"] != "system"]
     assert shown and shown[0]["role"] == "user" and shown[-1]["role"] in ("user", "tool")
     open_calls: list[str] = []
@@ -82,397 +74,217 @@ def valid(messages: list[dict[str, Any]]) -> None:
     assert open_calls == []
 
 
-# A value of every type, and a row of every table, so that a new table is covered the day it appears.
-_VALUES = {
-    "uuid": "gen_random_uuid()",
-    "text": "'x'",
-    "name": "'x'",
-    "timestamp with time zone": "now()",
-    "integer": "1",
-    "bigint": "1",
-    "smallint": "1",
-    "real": "0.5",
-    "boolean": "true",
-    "jsonb": "'{}'",
-    "bytea": "'x'",
-    "tsvector": "'x:1'",
-    "halfvec": "(select array_agg(0.1::real)::halfvec from generate_series(1, 384))",
-    '"char"': "'t'",
-    "xid8": "pg_current_xact_id()",
-    "double precision": "0.5",
-    "numeric": "1",
-    "date": "current_date",
-    "interval": "'1 hour'",
-}
-_CHECKED = {
-    ("memory_judgements", "verdict"): "'compatible'",
-    ("memory_judgements", "decision"): "'none'",
-    ("turn_marks", "mark"): "'secret'",
-    ("memory_sources", "link"): "'origin'",
-    ("memory_store", "importance"): "'normal'",
-    ("fidelity_transitions", "trigger"): "'pressure'",
-    ("fault_history", "fault_type"): "'micro_fault'",
-    ("tombstones", "kind"): "'value'",
-    ("login_users", "login"): "(select min(login) from _memoir.logins)",
-}
+def test_a_user_is_erased_from_every_table(db: Db, user: str) -> None:
+    """A row of every table, so that a new table is covered the day it appears. The audit names neither user nor content."""
+    other = unique("bystander")
+    db.execute("create role t_erased login in role memoir_tenant")
+    call(db, "bind_login", "t_erased", ["somebody"])
+    ids, tables = [user_id(db, user), user_id(db, other)], tables_with_users(db)
+    for owner in ids:
+        for name in tables:
+            given = {"local_to": owner, "scope": "local", "login": "t_erased"}
+            plant(db, name, user_id=owner, **given)
+    before = dict.fromkeys(tables, 1)
+    assert call(db, "erase_user", user) == {"erased": "user", "rows": before, "total": len(tables)}
+    assert tables_of(db, ids[0]) == [] and tables_of(db, ids[1]) == tables
+    assert find_tables_with(db, str(ids[0])) == []
+    kept = db.execute(
+        "select user_id, detail from _memoir.audit_log where action = 'erase' order by audit_id desc limit 1"
+    )
+    assert kept.fetchone() == (None, {"what": "user", "rows": before})
+    assert call(db, "erase_user", user) == {"erased": "user", "rows": {}, "total": 0}
+    call(db, "erase_user", other)
+    call(db, "unbind_login", "t_erased")
+    db.execute("drop role t_erased")
 
 
-def fill(db: psycopg.Connection, table: str, user: Any) -> None:
-    """One row with every column that must be given."""
-    columns = db.execute(
-        """
-        select a.attname, format_type(a.atttypid, null), t.typcategory::text, (select min(enumlabel) from pg_enum where enumtypid = a.atttypid), a.attnotnull
-        from pg_attribute a join pg_type t on t.oid = a.atttypid
-        where attrelid = ('_memoir.' || %s)::regclass and attnum > 0 and not attisdropped and attidentity = '' and a.attnotnull and not a.atthasdef""",
-        [table],
-    ).fetchall()
-    values = {}
-    for name, kind, category, label, _ in columns:
-        if category == "A":
-            values[name] = "'{}'"
-        elif label is not None:
-            values[name] = f"'{label}'"
-        else:
-            values[name] = _CHECKED.get((table, name)) or _VALUES[kind.removeprefix("memoir.")]
-    values["user_id"] = f"'{user}'"
-    if "scope" in values:
-        values["scope"], values["local_to"] = "'local'", "gen_random_uuid()"
-    db.execute(f"insert into _memoir.{table} ({', '.join(values)}) values ({', '.join(values.values())})")
+DERIVED = """
+insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, link)
+  values (%(user)s, 'memory', %(merged)s, 'turn', %(turn)s, 'merged'),
+    (%(user)s, 'memory', %(second)s, 'memory', %(memory)s, 'origin');
+insert into _memoir.memory_renditions
+  values (%(user)s, %(memory)s, 2, %(mark)s, 1, 'estimate', '[]', '[]', '[]', '[]', 'test', now());
+insert into _memoir.compactions (user_id, session_id, compaction_id, from_turn, to_turn, summary_text, made_by, recorded_at)
+  values (%(user)s, %(session)s, gen_random_uuid(), 0, 3, %(mark)s, 'test', now());
+update _memoir.sessions set summary_text = %(mark)s, summary_through = 3
+  where user_id = %(user)s and session_id = %(session)s;
+insert into _memoir.profiles values (%(user)s, 1, %(mark)s, '{}', 'test', now());
+update _memoir.users set profile_version = 1 where user_id = %(user)s;
+insert into _memoir.turn_pins values (%(user)s, %(session)s, 2, 2, null, %(mark)s, 'person', 'test', now());
+insert into _memoir.memory_judgements values (%(user)s, gen_random_uuid(), now(), %(unrelated)s, %(memory)s, 'value',
+  'compatible', 0.1, 0.2, 'none', null, %(mark)s);
+insert into _memoir.work_items (kind, user_id, run_after, created_at, payload, last_error) values ('extract', %(user)s,
+  now() + interval '1 day', now(), jsonb_build_object('turns', jsonb_build_array(%(turn)s::text)), %(mark)s)"""
 
 
-def test_a_user_is_erased_from_every_table_there_is(db: psycopg.Connection, user: str, memoir_dsn: str) -> None:
-    bystander = unique("bystander")
-    mine, other = user_id(db, user), user_id(db, bystander)
-    with roles(memoir_dsn, bound="login in role memoir_tenant") as names:
-        db.execute("select memoir.bind_login(%s, %s)", [names["bound"], ["somebody"]])
-        user_tables = {t for (t,) in db.execute("select _memoir.user_tables()")}
-        partitioned = {t for (t,) in db.execute("select table_name from _memoir.partitioned_tables")}
-        assert (
-            partitioned <= user_tables and {"work_items", "audit_log", "compile_buffer", "login_users"} <= user_tables
-        )
-        for owner in (mine, other):
-            for table in sorted(user_tables):
-                fill(db, table, owner)
-        before = {
-            t: db.execute(f"select count(*) from _memoir.{t} where user_id = %s", [mine]).fetchone()[0]
-            for t in user_tables
-        }
-        assert min(before.values()) == 1, before
-        answer = erase(db, "user", user)
-        assert answer["rows"] == before and answer["total"] == sum(before.values())
-        for table in user_tables:
-            assert db.execute(
-                f"select count(*) filter (where user_id = %s), count(*) filter (where user_id = %s) from _memoir.{table}",
-                [mine, other],
-            ).fetchone() == (0, 1), table
-        # That it happened is kept, and neither whose nor what.
-        kept = db.execute(
-            "select user_id, detail from _memoir.audit_log where action = 'erase' order by audit_id desc limit 1"
-        ).fetchone()
-        assert (
-            kept[0] is None
-            and kept[1] == {"what": "user", "rows": before}
-            and holding(db, str(mine)) == {str(mine): []}
-        )
-        assert erase(db, "user", user) == {"erased": "user", "rows": {}, "total": 0}
-        erase(db, "user", bystander)
-        db.execute("delete from _memoir.logins where login = %s", [names["bound"]])
-
-
-def furnish(db: psycopg.Connection, user: str, mark: str) -> dict[str, Any]:
+def furnish(db: Db, user: str, mark: str) -> dict[str, Any]:
     """A session whose turn 2 says `mark`, with all that can be derived from it, and things that are not."""
-    call = {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "the pier"}'}}
-        ],
-    }
-    made = persist(
-        db,
-        user,
-        "s",
-        "Hello there",
-        "Hi",
-        f"I keep a {mark} at the pier",
-        "Noted, at the pier",
-        "Look it up",
-        call,
-        {"role": "tool", "tool_call_id": "c1", "content": "It is moored"},
-        "It is moored there",
-    )
+    said = ["Hello there", "Hi", f"I keep a {mark} at the pier", "Noted, at the pier", "Look it up", STEP, SEEN]
+    made = persist(db, user, "s", *said, {"role": "assistant", "content": "It is moored there"})
     persist(db, user, "other", "I grow tomatoes", "Noted")
-    db.execute("select memoir.branch_session(%s, 's', 'b')", [user])
+    call(db, "branch_session", user, "s", "b")
     persist(db, user, "b", "In the branch", "Yes")
-    ids = {"user": user_id(db, user), "session": made["session_id"], "turn": made["message_ids"][2]}
-    ids["memory"] = remembered(
-        db,
-        user,
-        f"Keeps a {mark}",
-        session="s",
-        source_turns=[2],
-        tags=[mark],
-        metadata=Jsonb({"said": mark}),
-        slot="boat",
-        slot_value=mark,
-    )
-    ids["unrelated"] = remembered(db, user, "Grows tomatoes", session="other", source_turns=[0])
-    ids["merged"] = remembered(db, user, "Says hello", session="s", source_turns=[0])
-    db.execute(
-        "insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, link) values (%(user)s, 'memory', %(merged)s, 'turn', %(turn)s, 'merged')",
-        ids,
-    )
-    ids["second"] = remembered(db, user, f"Owner of some {mark}", key=f"second-{mark}")
-    db.execute(
-        "insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id) values (%(user)s, 'memory', %(second)s, 'memory', %(memory)s)",
-        ids,
-    )
-    ids["restated"] = remembered(db, user, "Has a boat", session="s", source_turns=[2], provenance="user_stated")
-    assert (
-        remembered(db, user, "has a BOAT", session="other", source_turns=[0], provenance="user_stated")
-        == ids["restated"]
-    )
-    db.execute(
-        "insert into _memoir.memory_renditions values (%(user)s, %(memory)s, 2, %(mark)s, 1, 'estimate', '[]', '[]', '[]', '[]', 'test', now())",
-        {**ids, "mark": mark},
-    )
-    db.execute(
-        "insert into _memoir.compactions (user_id, session_id, compaction_id, from_turn, to_turn, summary_text, made_by, recorded_at) "
-        "values (%(user)s, %(session)s, gen_random_uuid(), 0, 3, %(mark)s, 'test', now())",
-        {**ids, "mark": mark},
-    )
-    db.execute(
-        "update _memoir.sessions set summary_text = %(mark)s, summary_through = 3 where user_id = %(user)s and session_id = %(session)s",
-        {**ids, "mark": mark},
-    )
-    db.execute(
-        "insert into _memoir.profiles values (%(user)s, 1, %(mark)s, '{}', 'test', now())", {**ids, "mark": mark}
-    )
-    db.execute("update _memoir.users set profile_version = 1 where user_id = %(user)s", ids)
-    db.execute(
-        "insert into _memoir.turn_pins values (%(user)s, %(session)s, 2, 2, null, %(mark)s, 'person', 'test', now())",
-        {**ids, "mark": mark},
-    )
-    db.execute(
-        "insert into _memoir.memory_judgements values (%(user)s, gen_random_uuid(), now(), %(unrelated)s, %(memory)s, 'value', 'compatible', 0.1, 0.2, 'none', null, %(mark)s)",
-        {**ids, "mark": mark},
-    )
-    db.execute(
-        "insert into _memoir.work_items (kind, user_id, run_after, created_at, payload, last_error) values ('extract', %(user)s, now() + interval '1 day', now(), "
-        "jsonb_build_object('turns', jsonb_build_array(%(turn)s::text)), %(mark)s)",
-        {**ids, "mark": mark},
-    )
-    ids["call"] = db.execute(
-        "select memoir.capture_call(%s, 's', %s, p_events => %s)", [user, mark.encode(), [mark.encode()]]
-    ).fetchone()[0]
-    db.execute("select memoir.set_working_memory(%s, 'other', 'n', 'water the tomatoes')", [user])
-    embed(db)
-    compiled(db, user, "other", f"Where is the {mark}?")
-    compiled(db, user, "b", f"Where is the {mark}?")
-    db.execute("select _memoir.merge_tail(%(user)s)", ids)
-    db.execute("call memoir.flush_statistics()")
-    compiled(db, user, "other", f"Where is the {mark} now?")
+    here: dict[str, Any] = {"session": "s", "source_turns": [2]}
+    slotted = {"tags": [mark], "metadata": {"said": mark}, "slot": "boat", "slot_value": mark}
+    stated = {"provenance": "user_stated"}
+    ids = {
+        "user": user_id(db, user),
+        "session": made["session_id"],
+        "turn": made["message_ids"][2],
+        "mark": mark,
+        "memory": remembered(db, user, f"Keeps a {mark}", **here, **slotted),
+        "unrelated": remembered(db, user, "Grows tomatoes", session="other", source_turns=[0]),
+        "merged": remembered(db, user, "Says hello", session="s", source_turns=[0]),
+        "second": remembered(db, user, f"Owner of some {mark}", key=f"second-{mark}"),
+        "restated": remembered(db, user, "Has a boat", **here, **stated),
+    }
+    assert remembered(db, user, "has a BOAT", session="other", source_turns=[0], **stated) == ids["restated"]
+    for statement in DERIVED.split(";"):
+        db.execute(statement, ids)
+    call(db, "capture_call", user, "s", mark.encode(), events=[mark.encode()])
+    call(db, "set_working_memory", user, "other", "n", "water the tomatoes")
+    for words in (f"Where is the {mark}?", f"Where is the {mark} now?"):
+        embed(db)
+        for session in ("other", "b"):
+            compile_list(db, user, session, words)
+        db.execute("call memoir.merge_search()")
+        db.execute("call memoir.flush_statistics()")
+    compile_list(db, user, "other", f"Where is the {mark}, then?")
     embed(db)
     return ids
 
 
-def test_a_turn_is_erased_with_all_that_stems_from_it(db: psycopg.Connection, user: str) -> None:
+SPREAD = set(
+    """conversation_history memory_store memory_renditions compactions sessions profiles work_items api_calls stream_events
+    kept_recalls""".split()
+)
+
+
+def test_a_turn_is_erased_with_all_derived_from_it(db: Db, user: str) -> None:
+    """Ids of memories are left, in state erased. What something else says too, or merely resembled it, stays."""
     mark = unique("catamaran").replace("_", "")
     ids = furnish(db, user, mark)
-    spread = holding(db, mark)[mark]
-    assert {
-        "conversation_history",
-        "memory_store",
-        "memory_renditions",
-        "compactions",
-        "sessions",
-        "profiles",
-        "work_items",
-        "api_calls",
-        "stream_events",
-        "kept_recalls",
-        "search_postings",
-    } <= set(spread), spread
-    counted = db.execute(
-        "select turn_index from _memoir.conversation_history where session_id = %(session)s order by 1", ids
-    ).fetchall()
-    answer = erase(db, "turn", user, "b", 2)  # as the branch sees it
-    assert (
-        answer["turns"] == [2] and answer["rows"]["conversation_history"] == 1 and answer["rows"]["memory_store"] == 2
-    )
-    assert holding(db, mark) == {mark: []}
-    assert db.execute(
-        "select turn_index from _memoir.conversation_history where session_id = %(session)s order by 1", ids
-    ).fetchall() == [t for t in counted if t != (2,)]
-    # Ids are left, in state erased; what something else says too, or what merely resembled it, stays.
-    states = dict(
-        db.execute(
-            "select memory_id::text, state::text from _memoir.memory_store where user_id = %(user)s", ids
-        ).fetchall()
-    )
-    assert states == {
-        ids["memory"]: "erased",
-        ids["second"]: "erased",
-        ids["merged"]: "active",
-        ids["unrelated"]: "active",
-        ids["restated"]: "active",
+    assert set(find_tables_with(db, mark)) >= SPREAD
+    answer = call(db, "erase_turn", user, "b", 2)  # as the branch sees it
+    assert answer["turns"] == [2]
+    assert (answer["rows"]["conversation_history"], answer["rows"]["memory_store"]) == (1, 2)
+    assert find_tables_with(db, mark) == []
+    erased = {ids[name] for name in ("memory", "second")}
+    assert states_of(db, user) == {
+        ids[name]: "erased" if ids[name] in erased else "active"
+        for name in ("memory", "second", "merged", "unrelated", "restated")
     }
-    assert db.execute(
-        "select count(*) from _memoir.memory_sources where user_id = %(user)s and source_id = %(turn)s", ids
-    ).fetchone() == (0,)
-    assert (
-        db.execute("select items, total_words from _memoir.user_counters where user_id = %(user)s", ids).fetchone()
-        == db.execute(
-            "select count(*), sum(word_count) from _memoir.search_items where user_id = %(user)s", ids
-        ).fetchone()
-    )
-    assert db.execute(
-        "select count(*) from _memoir.search_postings p, unnest(p.postings) i where user_id = %(user)s and not exists "
-        "(select from _memoir.search_items s where s.user_id = p.user_id and s.item_no = p.first_item + (i >> 8))",
-        ids,
-    ).fetchone() == (0,)
-    assert db.execute(
-        "select cardinality(postings) = cardinality(lengths) and coalesce(cardinality(words) = cardinality(ends) and ends[cardinality(ends)] = cardinality(postings), "
-        "words is null and ends is null) from _memoir.search_postings "
-        "where user_id = %(user)s group by 1",
-        ids,
-    ).fetchall() == [(True,)]
     for session in ("s", "b", "other"):
-        messages = compiled(db, user, session, "What about the tomatoes, the pier and the boat?")
-        valid(messages)
+        messages = compile_list(db, user, session, "What about the tomatoes, the pier and the boat?")
+        check_list(messages)
         assert mark not in str(messages)
-    assert "moored" in str(compiled(db, user, "s")) and "tomatoes" in str(
-        db.execute("select * from memoir.recall(%s, 'tomatoes')", [user]).fetchall()
-    )
+    assert "moored" in str(compile_list(db, user, "s")) and "tomatoes" in str(recalled(db, user, "tomatoes"))
     with pytest.raises(psycopg.Error, match="turn 2 does not exist"):
-        erase(db, "turn", user, "s", 2)
-    # What followed it is embedded anew, without its words.
-    assert "Noted, at the pier" in [c[3] for c in db.execute("select * from memoir.claim_embeddings(1000)").fetchall()]
+        call(db, "erase_turn", user, "s", 2)
+    # The words of the turn that followed are embedded anew, without those of the erased one.
+    assert "Noted, at the pier" in [text for (text,) in table(db, "claim_embeddings", 1000, columns="text")]
+    # The counts of the search structures agree.
+    assert one(
+        db,
+        """select (c.items, c.total_words) = (select count(*), sum(word_count) from _memoir.search_items i
+            where i.user_id = c.user_id) from _memoir.user_counters c where c.user_id = %s""",
+        ids["user"],
+    )
     assert persist(db, user, "s", "More", "Yes")["from_turn"] == 8
 
 
 @pytest.mark.parametrize("turn", range(8))
-def test_any_turn_can_be_erased_and_lists_stay_valid(db: psycopg.Connection, user: str, turn: int) -> None:
-    mark = unique("mark").replace("_", "")
-    furnish(db, user, mark)
+def test_any_turn_can_be_erased_and_lists_stay_valid(db: Db, user: str, turn: int) -> None:
+    furnish(db, user, unique("mark").replace("_", ""))
     group = [5, 6] if turn in (5, 6) else [turn]
-    assert erase(db, "turn", user, "s", turn)["turns"] == group
-    for session in ("s", "b"):
-        valid(compiled(db, user, session))
-        assert db.execute("select count(*) from memoir.history(%s, %s)", [user, session]).fetchone()[0] == 8 - len(
-            group
-        ) + 2 * (session == "b")
+    assert call(db, "erase_turn", user, "s", turn)["turns"] == group
+    for session, more in (("s", 0), ("b", 2)):
+        check_list(compile_list(db, user, session))
+        assert len(table(db, "history", user, session)) == 8 - len(group) + more
     for at in range(9):
         try:
-            db.execute("select memoir.branch_session(%s, 's', %s, %s)", [user, f"b{at}", at])
-            valid(compiled(db, user, f"b{at}"))
+            call(db, "branch_session", user, "s", f"b{at}", at)
+            check_list(compile_list(db, user, f"b{at}"))
         except psycopg.Error as error:
             assert error.sqlstate == "PM014" and at == 6
     persist(db, user, "s", "More", "Yes")
-    valid(compiled(db, user, "s"))
+    check_list(compile_list(db, user, "s"))
 
 
-def test_an_open_exchange_without_its_question_is_over(db: psycopg.Connection, user: str) -> None:
-    call = {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}],
-    }
-    persist(db, user, "s", "Hello", "Hi", "Look", call, {"role": "tool", "tool_call_id": "c1", "content": "seen"})
-    valid(compiled(db, user, "s", None))
-    erase(db, "turn", user, "s", 2)
-    with pytest.raises(psycopg.Error) as caught:
-        compiled(db, user, "s", None)
-    assert caught.value.sqlstate == "PM022"
-    valid(compiled(db, user, "s"))
+def test_an_open_exchange_without_question_is_over(db: Db, user: str) -> None:
+    persist(db, user, "s", "Hello", "Hi", "Look", STEP, SEEN)
+    check_list(compile_list(db, user, "s", None))
+    call(db, "erase_turn", user, "s", 2)
+    with raises("PM022"):
+        compile_list(db, user, "s", None)
+    check_list(compile_list(db, user, "s"))
     persist(db, user, "open", "Hello")
-    persist(db, user, "open", call, function="append_messages")
-    assert erase(db, "turn", user, "open", 1)["turns"] == [1]
-    valid(compiled(db, user, "open", None))  # the call that waited is gone, the question stands
+    persist(db, user, "open", STEP, function="append_messages")
+    assert call(db, "erase_turn", user, "open", 1)["turns"] == [1]
+    check_list(compile_list(db, user, "open", None))  # the call that waited is gone, the question is still open
     assert persist(db, user, "open", {"role": "assistant", "content": "Well"})["from_turn"] == 2
 
 
-def test_a_session_is_erased_with_all_that_stems_from_it(db: psycopg.Connection, user: str) -> None:
+def test_a_session_is_erased_and_its_branches_stay(db: Db, user: str) -> None:
     mark = unique("catamaran").replace("_", "")
     ids = furnish(db, user, mark)
-    db.execute("select memoir.set_working_memory(%s, 's', 'n', %s)", [user, mark])
+    call(db, "set_working_memory", user, "s", "n", mark)
     remembered(db, user, f"The {mark} was noted there", session="s")
-    persist(db, user, "b", "And in the branch", "Quite")
-    answer = erase(db, "session", user, "s")
-    assert answer["rows"]["conversation_history"] == 8 and answer["rows"]["sessions"] == 1
-    assert holding(db, mark) == {mark: []}
-    in_session = [
-        t
-        for t in tables(db)
-        if db.execute(f"select 1 from _memoir.{t} t where strpos(t::text, %s) > 0 limit 1", [ids["session"]]).fetchone()
-    ]
-    assert in_session == ["sessions"]  # the branch says whose it was
-    assert db.execute(
-        "select external_id from _memoir.sessions where user_id = %(user)s order by 1", ids
-    ).fetchall() == [("b",), ("other",)]
-    assert [m["content"] for m in compiled(db, user, "b", "x")][:2] == ["In the branch", "Yes"]
-    valid(compiled(db, user, "b", "x"))
-    states = dict(
-        db.execute(
-            "select memory_id::text, state::text from _memoir.memory_store where user_id = %(user)s", ids
-        ).fetchall()
-    )
-    assert (states[ids["memory"]], states[ids["merged"]], states[ids["restated"]], states[ids["unrelated"]]) == (
-        "erased",
-        "erased",
-        "active",
-        "active",
-    )
-    with pytest.raises(psycopg.Error) as caught:
-        erase(db, "session", user, "s")
-    assert caught.value.sqlstate == "PM003"
+    answer = call(db, "erase_session", user, "s")
+    assert (answer["rows"]["conversation_history"], answer["rows"]["sessions"]) == (8, 1)
+    assert find_tables_with(db, mark) == []
+    assert find_tables_with(db, ids["session"]) == ["sessions"]  # the branch says whose it was
+    assert {name for (name,) in table(db, "list_sessions", user, columns="session")} == {"b", "other"}
+    messages = compile_list(db, user, "b", "x")
+    check_list(messages)
+    assert [m["content"] for m in messages][:2] == ["In the branch", "Yes"]
+    states = states_of(db, user)
+    wanted = {"memory": "erased", "merged": "erased", "restated": "active", "unrelated": "active"}
+    assert {name: states[ids[name]] for name in wanted} == wanted
+    with raises("PM003"):
+        call(db, "erase_session", user, "s")
     assert persist(db, user, "s", "New", "Start")["from_turn"] == 0
 
 
-def test_why_somebody_wanted_it_gone_goes_too(db: psycopg.Connection, user: str) -> None:
+def test_the_reason_to_forget_is_erased_too(db: Db, user: str) -> None:
     mark = unique("reason").replace("_", "")
     persist(db, user, "s", "I keep a boat", "Noted")
     memory = remembered(db, user, "Keeps a boat", session="s", source_turns=[0])
-    db.execute("select memoir.forget(%s, %s, %s)", [user, memory, f"because of {mark}"])
-    assert len(holding(db, mark)[mark]) >= 3
-    erase(db, "turn", user, "s", 0)
-    assert holding(db, mark) == {mark: []}
+    call(db, "forget", user, memory, f"because of {mark}")
+    assert len(find_tables_with(db, mark)) >= 3
+    call(db, "erase_turn", user, "s", 0)
+    assert find_tables_with(db, mark) == []
     assert remember(db, user, "Keeps a boat")["memory_id"] is None  # the tombstone is a keyed hash, and holds
 
 
-def test_erasing_is_for_people_and_services(db: psycopg.Connection, user: str, memoir_dsn: str) -> None:
+def test_erasing_is_for_people_and_services(db: Db, user: str, memoir_dsn: str) -> None:
     persist(db, user, "s", "Hello", "Hi")
-    with roles(
-        memoir_dsn,
-        agent="login in role memoir_tenant",
-        person="login in role memoir_tenant",
-        bot="login in role memoir_app",
-        half="login in role memoir_tenant",
-        reader="login in role memoir_reader",
-    ) as names:
-        for key, actor in (("agent", "agent"), ("person", "person"), ("bot", "agent")):
-            db.execute("select memoir.bind_login(%s, %s, %s)", [names[key], [user] if key != "bot" else None, actor])
-        db.execute("select memoir.bind_login(%s, %s, 'person', '{red}')", [names["half"], [user]])
-        for key in ("agent", "bot", "half", "reader"):
-            with connect(user_of(memoir_dsn, names[key])) as login:
-                for what, more in (("user", []), ("session", ["s"]), ("turn", ["s", 0])):
-                    with pytest.raises(psycopg.Error) as caught:
-                        erase(login, what, user, *more)
-                    assert caught.value.sqlstate in ("PM001", "42501")
-        with connect(user_of(memoir_dsn, names["person"])) as login:
-            assert erase(login, "turn", user, "s", 0)["turns"] == [0]
-            assert erase(login, "user", user)["total"] > 0
-            with pytest.raises(psycopg.Error, match="may not erase"):
-                erase(login, "user", user)  # not bound to it any more
-    assert db.execute("select count(*) from _memoir.users where external_id = %s", [user]).fetchone() == (0,)
+    person = {"role": "tenant", "users": [user], "actor": "person"}
+    bindings = {
+        "agent": person | {"actor": "agent"},
+        "bot": {"role": "app", "actor": "agent"},
+        "half": person | {"projects": ["red"]},
+        "reader": "reader",
+    }
+    with world_of(memoir_dsn, person=person, **bindings) as world:
+        for key in bindings:
+            for what, *more in (("user",), ("session", "s"), ("turn", "s", 0)):
+                failed = code(lambda: call(world.connection(key), f"erase_{what}", user, *more))
+                assert failed in ("PM001", "42501"), (key, what)
+        login = world.connection("person")
+        assert call(login, "erase_turn", user, "s", 0)["turns"] == [0]
+        assert call(login, "erase_user", user)["total"] > 0
+        with pytest.raises(psycopg.Error, match="may not erase"):
+            call(login, "erase_user", user)  # not bound to it any more
 
 
 # Beside others --------------------------------------------------------------------------------------------------------
 
 
-def in_background(dsn: str, statement: str, parameters: list[Any]) -> tuple[threading.Thread, list[Any]]:
+def run_beside(dsn: str, statement: str, parameters: list[Any]) -> tuple[threading.Thread, list[Any]]:
     """Runs it on a connection of its own; waits until it waits for a lock or is done."""
     out: list[Any] = []
+    name = unique("background")
 
     def run() -> None:
         with connect(dsn, application_name=name) as db:
@@ -481,237 +293,161 @@ def in_background(dsn: str, statement: str, parameters: list[Any]) -> tuple[thre
             except psycopg.Error as error:
                 out.append(error)
 
-    name = unique("background")
+    waits = "select exists (select from pg_stat_activity where application_name = %s and wait_event_type = 'Lock')"
     thread = threading.Thread(target=run)
     thread.start()
     with connect(dsn) as db:
-        while (
-            thread.is_alive()
-            and not db.execute(
-                "select 1 from pg_stat_activity where application_name = %s and wait_event_type = 'Lock'", [name]
-            ).fetchone()
-        ):
+        while thread.is_alive() and not one(db, waits, name):
             thread.join(0.02)
     return thread, out
 
 
-WRITES = [
-    ('select memoir.persist_turn(%s, \'new\', \'[{"role": "user", "content": "?!"}]\')', []),
-    ('select memoir.persist_turn(%s, \'s\', \'[{"role": "user", "content": "words"}]\')', []),
-    ("select memoir.remember(%s, 'Likes tea')", []),
-    ("select memoir.capture_call(%s, 's', 'x')", []),
-    ("select memoir.set_user_settings(%s, '{\"frequent_memories\": 2}')", []),
-    ("select memoir.set_working_memory(%s, 's', 'k', 'note')", []),
-    ("select memoir.compile_context(%s, 's', 'Hello?')", []),
-    ("select memoir.branch_session(%s, 's', 'b')", []),
-]
+WRITES = {
+    "new session": 'persist_turn(%s, \'new\', \'[{"role": "user", "content": "?!"}]\')',
+    "session": 'persist_turn(%s, \'s\', \'[{"role": "user", "content": "words"}]\')',
+    "memory": "remember(%s, 'Likes tea')",
+    "call": "capture_call(%s, 's', 'x')",
+    "settings": "set_user_settings(%s, '{\"frequent_memories\": 2}')",
+    "note": "set_working_memory(%s, 's', 'k', 'note')",
+    "compile": "compile_context(%s, 's', 'Hello?')",
+    "branch": "branch_session(%s, 's', 'b')",
+}
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [w for w, _ in WRITES],
-    ids=[w.split("memoir.")[1].split("(")[0] + str(n) for n, (w, _) in enumerate(WRITES)],
-)
-def test_erasure_waits_for_earlier_writers(db: psycopg.Connection, memoir_dsn: str, user: str, statement: str) -> None:
-    mine = user_id(db, user)
-    remains = "select count(*) from _memoir.conversation_history where user_id = %s"
-    persist(db, user, "s", "Hello", "Hi")
-    with connect(memoir_dsn) as writer:
-        writer.execute("begin")
-        writer.execute(statement, [user])
-        thread, out = in_background(memoir_dsn, "select memoir.erase_user(%s)", [user])
-        assert thread.is_alive()
-        writer.execute("commit")
+@pytest.mark.parametrize("write", WRITES)
+def test_erasure_waits_for_earlier_writers(db: Db, memoir_dsn: str, user: str, write: str) -> None:
+    """And a writer waits for an erasure. A compile waits for nothing, and leaves nothing behind."""
+    mine, statement, erase = user_id(db, user), f"select memoir.{WRITES[write]}", "select memoir.erase_user(%s)"
+    for first, second, waits in ((statement, erase, True), (erase, statement, write != "compile")):
+        persist(db, user, "s", "Hello", "Hi")
+        with connect(memoir_dsn) as holder, holder.transaction():
+            holder.execute(first, [user])
+            thread, out = run_beside(memoir_dsn, second, [user])
+            if waits:
+                assert thread.is_alive()
+            else:
+                thread.join()
         thread.join()
-    assert out[0][0]["erased"] == "user"
-    for (table,) in db.execute("select _memoir.user_tables()").fetchall():
-        assert db.execute(f"select count(*) from _memoir.{table} where user_id = %s", [mine]).fetchone() == (0,), table
-
-    persist(db, user, "s", "Hello", "Hi")
-    with connect(memoir_dsn) as eraser:
-        eraser.execute("begin")
-        eraser.execute("select memoir.erase_user(%s)", [user])
-        thread, out = in_background(memoir_dsn, statement, [user])
-        if "compile_context" in statement:
-            thread.join()  # waits for nobody
-        else:
-            assert thread.is_alive()
-        eraser.execute("commit")
-        thread.join()
-    assert db.execute(remains + " and content = 'Hello'", [mine]).fetchone() == (0,)
-    if "compile_context" in statement:
-        assert not isinstance(out[0], Exception)
-        assert [
-            t
-            for (t,) in db.execute("select _memoir.user_tables()").fetchall()
-            if db.execute(f"select 1 from _memoir.{t} where user_id = %s", [mine]).fetchone()
-        ] == []
+        assert waits or not isinstance(out[0], Exception)
+        assert (second != erase and waits) or tables_of(db, mine) == []
+    assert "Hello" not in str(
+        db.execute("select content from _memoir.conversation_history where user_id = %s", [mine]).fetchall()
+    )
 
 
-def test_workers_bring_nothing_back(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
+def test_workers_bring_nothing_back(db: Db, memoir_dsn: str, user: str) -> None:
     mine = user_id(db, user)
     persist(db, user, "s", "Hello there", "Hi you")
-    compiled(db, user, "s")
+    compile_list(db, user, "s")
     claimed = [c for c in db.execute("select * from memoir.claim_embeddings(1000)").fetchall() if c[0] == mine]
     assert len(claimed) == 2
-    with connect(memoir_dsn) as eraser:
-        eraser.execute("begin")
-        eraser.execute("select memoir.erase_user(%s)", [user])
-        thread, out = in_background(
-            memoir_dsn,
-            "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'all-MiniLM-L6-v2')",
-            [[c[0] for c in claimed], [c[1] for c in claimed], VECTOR * 2],
-        )
+    store = "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'all-MiniLM-L6-v2')"
+    with connect(memoir_dsn) as eraser, eraser.transaction():
+        call(eraser, "erase_user", user)
+        thread, out = run_beside(memoir_dsn, store, [[c[0] for c in claimed], [c[1] for c in claimed], VECTOR * 2])
         thread.join()  # waits for nobody
-        eraser.execute("commit")
     assert out == [(0,)]
     db.execute("call memoir.flush_statistics()")
-    db.execute("select _memoir.merge_tail(%s)", [mine])
-    assert [
-        t
-        for (t,) in db.execute("select _memoir.user_tables()").fetchall()
-        if db.execute(f"select 1 from _memoir.{t} where user_id = %s", [mine]).fetchone()
-    ] == []
+    db.execute("call memoir.merge_search()")
+    assert tables_of(db, mine) == []
 
 
 # Out of the files -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def data_files(db: psycopg.Connection) -> Iterator[Any]:
+def files_with(db: Db) -> Callable[[str], set[str]]:
     """A search for bytes in all relation files of the database."""
     directory, oid = db.execute(
         "select current_setting('data_directory'), oid from pg_database where datname = current_database()"
     ).fetchone()
     folder = Path(directory) / "base" / str(oid)
+    paths = """select pg_relation_filepath(c.oid), coalesce('toast of ' || t.relname, c.relname) from pg_class c
+        left join pg_class t on t.reltoastrelid = c.oid where pg_relation_filepath(c.oid) is not null"""
 
-    def search(*tokens: str) -> dict[str, set[str]]:
+    def search(token: str) -> set[str]:
         db.execute("checkpoint")
-        names = {
-            Path(path).name: name
-            for path, name in db.execute(
-                "select pg_relation_filepath(c.oid), coalesce('toast of ' || t.relname, c.relname) from pg_class c left join pg_class t on t.reltoastrelid = c.oid "
-                "where pg_relation_filepath(c.oid) is not null"
-            ).fetchall()
-        }
-        found: dict[str, set[str]] = {token: set() for token in tokens}
-        for file in folder.iterdir():
-            content = file.read_bytes()
-            for token in tokens:
-                if token.encode() in content:
-                    found[token].add(names.get(file.name.split(".")[0].split("_")[0], file.name))
-        return found
+        names = {Path(path).name: name for path, name in db.execute(paths).fetchall()}
+        files = [file for file in folder.iterdir() if token.encode() in file.read_bytes()]
+        return {names.get(file.name.split(".")[0].split("_")[0], file.name) for file in files}
 
     try:
         next(folder.iterdir())
     except PermissionError:
         pytest.skip("the server's files can't be read from here")
-    yield search
+    return search
 
 
-def run_erase(db: psycopg.Connection) -> None:
-    db.execute("call memoir.run_job('erase', 600)")
+def queue(db: Db) -> int:
+    return int(one(db, "select count(*) from _memoir.erase_queue"))
 
 
-def run_erase_to_its_end(db: psycopg.Connection) -> None:
-    """Whoever has an older snapshot, autovacuum too, leaves work to the next run."""
+def run_erase_to_its_end(db: Db) -> None:
+    """A transaction with an older snapshot, autovacuum's too, leaves work to the next run."""
     deadline = time.monotonic() + 60
-    run_erase(db)
-    while db.execute("select exists (select from _memoir.erase_queue)").fetchone()[0]:
+    run_job(db, "erase", 600)
+    while queue(db):
         assert time.monotonic() < deadline, "the job erase found no end"
-        run_erase(db)
+        run_job(db, "erase", 600)
 
 
-def test_the_bytes_leave_the_files(db: psycopg.Connection, user: str, data_files: Any) -> None:
-    """Tokens of the kind that ends in each place: rows, TOAST, index entries, statistics."""
+def test_the_bytes_leave_the_files(db: Db, user: str, files_with: Callable[[str], set[str]]) -> None:
+    """Rows, TOAST, index entries. Statistics never had them."""
     token = unique("tok").replace("_", "q")
     noise = random.Random(4)
-    long = f"{token} " + "".join(
-        chr(noise.randrange(161, 1000)) if n % 9 else " " for n in range(6000)
-    )  # too varied to be compressed
-    persist(db, user, f"session-{token}", f"I keep {token} in the cellar", long)
+    letters = (chr(noise.randrange(161, 1000)) if n % 9 else " " for n in range(6000))
+    long = f"{token} " + "".join(letters)  # too varied to be compressed
+    session = f"session-{token}"
+    persist(db, user, session, f"I keep {token} in the cellar", long)
     persist(db, user, "stays", "Tomatoes are red", "Yes")
-    memory = remembered(
-        db,
-        user,
-        f"Keeps {token}",
-        session=f"session-{token}",
-        source_turns=[0],
-        slot=f"slot {token}",
-        slot_value=token,
-        tags=[token],
-        source_key=token,
-    )
-    db.execute("select memoir.set_working_memory(%s, %s, 'k', %s)", [user, f"session-{token}", f"note {token}"])
-    db.execute("select memoir.capture_call(%s, %s, %s)", [user, f"session-{token}", long.encode()])
-    db.execute(
-        "select memoir.open_session(%s, %s, p_system_prompt => %s)",
-        [user, f"session-{token}", f"You speak with {token}"],
-    )
-    db.execute(
-        "insert into _memoir.work_items (kind, user_id, dedup_key, run_after, created_at, payload) values ('extract', %s, %s, now() + interval '1 day', now(), %s)",
-        [user_id(db, user), memory, Jsonb({"of": token, "memory": memory})],
-    )
-    db.execute("select _memoir.merge_tail(%s)", [user_id(db, user)])
+    slotted = {"slot": f"slot {token}", "slot_value": token, "tags": [token], "source_key": token}
+    memory = remembered(db, user, f"Keeps {token}", session=session, source_turns=[0], **slotted)
+    call(db, "set_working_memory", user, session, "k", f"note {token}")
+    call(db, "capture_call", user, session, long.encode())
+    call(db, "open_session", user, session, system_prompt=f"You speak with {token}")
+    given = {"payload": Jsonb({"of": token, "memory": memory}), "dedup_key": memory}
+    plant(db, "work_items", user_id=user_id(db, user), **given)
+    db.execute("call memoir.merge_search()")
     embed(db)
-    compiled(db, user, f"session-{token}", f"Where is {token}?")
-    for _ in range(2):
-        for (table,) in db.execute(
-            "select oid::regclass::text from pg_class where relnamespace = '_memoir'::regnamespace and relkind = 'r'"
-        ).fetchall():
-            db.execute(f"analyze {table}")
-    db.execute("analyze _memoir.conversation_history")
-    before = data_files(token)[token]
-    kinds = {name.split("_p")[0] for name in before}
-    assert {
-        "conversation_history",
-        "memory_store",
-        "search_postings",
-        "api_calls",
-        "toast of conversation_history",
-    } & kinds >= {"conversation_history", "memory_store"}, before
-    assert any(name.startswith("toast of") for name in before) and any(
-        "pkey" in name or "_idx" in name or "by_" in name for name in before
-    ), before
+    compile_list(db, user, session, f"Where is {token}?")
+    db.execute("analyze")
+    before = files_with(token)
+    assert {"conversation_history", "memory_store"} <= {name.split("_p")[0] for name in before}
+    assert any(name.startswith("toast of") for name in before)
+    assert any("pkey" in name or "_idx" in name or "by_" in name for name in before), before
     assert "pg_statistic" not in str(before)  # prevented, not cleared
-    erase(db, "session", user, f"session-{token}")
-    assert holding(db, token) == {token: ["system_prompts"]}
-    assert data_files(token)[token] != set()  # dead rows
+    call(db, "erase_session", user, session)
+    assert find_tables_with(db, token) == ["system_prompts"]
+    assert files_with(token) != set()  # dead rows
     run_erase_to_its_end(db)
-    assert data_files(token) == {token: set()}
-    assert db.execute("select count(*) from _memoir.erase_queue").fetchone() == (0,)
-    assert db.execute("select count(*) from memoir.history(%s, 'stays')", [user]).fetchone() == (2,)
-
-    erase(db, "user", user)
+    assert files_with(token) == set() and len(table(db, "history", user, "stays")) == 2
+    call(db, "erase_user", user)
     run_erase_to_its_end(db)
-    assert data_files("Tomatoes are red") == {"Tomatoes are red": set()}
+    assert files_with("Tomatoes are red") == set()
 
 
-def test_the_job_waits_for_whoever_still_sees_the_rows(
-    db: psycopg.Connection, memoir_dsn: str, user: str, data_files: Any
+def test_the_job_waits_for_older_snapshots(
+    db: Db, memoir_dsn: str, user: str, files_with: Callable[[str], set[str]]
 ) -> None:
     token = unique("tok").replace("_", "q")
     persist(db, user, "s", f"I keep {token} in the cellar", "Noted")
-    run_erase(db)
+    run_job(db, "erase", 600)
     with connect(memoir_dsn) as reader:
         reader.execute("begin isolation level repeatable read")
         reader.execute("select 1")
-        erase(db, "user", user)
-        run_erase(db)
-        assert db.execute("select count(*) from _memoir.erase_queue").fetchone()[0] > 0
-        assert data_files(token)[token] != set()
+        call(db, "erase_user", user)
+        run_job(db, "erase", 600)
+        assert queue(db) > 0 and files_with(token) != set()
         reader.execute("commit")
     run_erase_to_its_end(db)
-    assert db.execute("select count(*) from _memoir.erase_queue").fetchone() == (0,)
-    assert data_files(token) == {token: set()}
+    assert files_with(token) == set()
 
 
-def test_no_column_with_words_has_statistics(db: psycopg.Connection, user: str) -> None:
-    persist(db, user, "s", "Hello there", "Hi you")
-    with_statistics = db.execute("""
-        select c.relname, a.attname, format_type(a.atttypid, null) from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
-        join pg_type t on t.oid = a.atttypid
-        where c.relnamespace = '_memoir'::regnamespace and c.relkind in ('r', 'p') and coalesce(a.attstattarget, -1) <> 0 and (t.typcategory = 'A'
-          or t.typname in ('text', 'jsonb', 'bytea', 'tsvector', 'halfvec'))
-          and exists (select from pg_attribute u where u.attrelid = c.oid and u.attname = 'user_id')""").fetchall()
-    assert with_statistics == []
+def test_no_column_with_words_has_statistics(db: Db) -> None:
+    with_statistics = """
+        select c.relname, a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
+        join pg_type t on t.oid = a.atttypid where c.relnamespace = '_memoir'::regnamespace and c.relkind in ('r', 'p')
+          and not a.attisdropped and coalesce(a.attstattarget, -1) <> 0
+          and (t.typcategory = 'A' or t.typname in ('text', 'jsonb', 'bytea', 'tsvector', 'halfvec'))
+          and exists (select from pg_attribute u where u.attrelid = c.oid and u.attname = 'user_id')"""
+    assert db.execute(with_statistics).fetchall() == []

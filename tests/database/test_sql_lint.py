@@ -1,4 +1,4 @@
-"""pgspot over what is installed: no name of it can be made to mean something else by what lies on somebody's search_path."""
+"""The installed SQL is sound: no name depends on a caller's search_path, no code is dead, and the reference describes it all."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import re
 from argparse import Namespace
 from collections.abc import Iterator
 
+import build_reference
 import pytest
+from calls import Db, one
 from pgspot.state import Counter, State
 from pgspot.visitors import visit_sql
-from servers import ARTIFACT, BUILD, complete, connect, database
+from servers import ARTIFACT, BUILD, complete, connect, database, has_plpython
 
 PATH = "set search_path = pg_catalog, memoir_extensions, pg_temp"  # what "from current" means in an install; test_access.py compares
 SCHEMAS = "create schema memoir;\ncreate schema _memoir;\ncreate schema memoir_extensions;\n"
@@ -27,8 +29,6 @@ EXCEPTIONS = {
     # The preamble refuses a schema that is not its own: test_a_schema_of_somebody_else_is_refused.
     "PS010": re.compile(r"^(_?memoir|memoir_extensions)$"),
 }
-# Types that the grammar itself names, whatever is on the path.
-KEYWORDS = {"integer", "int", "bigint", "smallint", "boolean", "real", "record"}
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +70,9 @@ class Issues(Counter):
     def __init__(self) -> None:
         super().__init__(
             Namespace(
-                ignore=[],
+                **dict.fromkeys(("ignore", "proc_without_search_path", "sql_fn"), []),
                 ignore_lang=["plpython3u"],
                 plpgsql=True,
-                proc_without_search_path=[],
-                sql_fn=[],
                 summary_only=True,
             )
         )
@@ -122,18 +120,70 @@ def test_pgspot_would_find_it(internal: set[str], good: str, bad: str, code: str
     assert any(issue.startswith(code) for issue in issues_of(prepared(statement.replace(good, bad, 1), internal)))
 
 
-def test_what_commits_names_its_types_in_full() -> None:
-    """A variable's type is looked up on the caller's path too, and a domain of somebody else's runs its checks."""
-    seen = 0
-    for match in re.finditer(
-        r"create or replace procedure (.*?)as (\$\w*\$)(.*?)\2;", ARTIFACT.read_text(), flags=re.DOTALL | re.IGNORECASE
-    ):
-        if "set search_path" in match.group(1):
+# Dead code -----------------------------------------------------------------------------------------------------------
+
+TELLING = re.compile(
+    r"^(unused variable|unused parameter|never read variable|unreachable code|too many attributes|too few attributes|.* shadows )"
+)
+# Made by somebody else or at run time, hence not there to be checked: the tables of pg_cron, temporary tables.
+ABSENT = re.compile(r"\bcron\b|\bpg_temp\.")
+NOT_CHECKED = {"enable_jobs", "disable_jobs"}  # nothing but calls of pg_cron
+# Of functions that are called by one signature, whatever each of them needs.
+INTERFACES = re.compile(r"^step_\w+$")
+CHECK = """
+  select p.proname, c.lineno, c.level, c.message
+  from pg_proc p join pg_language l on l.oid = p.prolang left join pg_trigger t on t.tgfoid = p.oid and t.tgparentid = 0
+  cross join lateral plpgsql_check_function_tb(p.oid, coalesce(t.tgrelid, 0), fatal_errors => false, performance_warnings => false) c
+  where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and l.lanname = 'plpgsql'
+    and (p.prorettype <> 'trigger'::regtype or t.oid is not null)
+  group by 1, 2, 3, 4 order by 1, 2, 4"""
+
+
+@pytest.fixture(scope="module")
+def checked(server_dsn: str, template: str) -> Iterator[Db]:
+    """A database with the extension, and nothing else on the path that could lend a name."""
+    with database(server_dsn, f"template {template}") as dsn, connect(dsn) as db:
+        if not one(db, "select exists (select from pg_available_extensions where name = 'plpgsql_check')"):
+            pytest.skip("plpgsql_check is not installed on this server (Debian: postgresql-NN-plpgsql-check)")
+        db.execute("create extension plpgsql_check schema public")
+        db.execute("set search_path = pg_catalog, memoir_extensions, public")
+        yield db
+
+
+def findings(db: Db) -> list[str]:
+    found = []
+    for name, line, level, message in db.execute(CHECK):
+        if (
+            name in NOT_CHECKED
+            or ABSENT.search(message)
+            or message.startswith("unused parameter")
+            and INTERFACES.match(name)
+        ):
             continue
-        seen += 1
-        declared = re.search(r"^\s*declare\b(.*?)^begin\b", match.group(3), flags=re.DOTALL | re.MULTILINE)
-        types = [kind for kind in re.findall(r"\bv_\w+ ([\w.\"]+)", declared.group(1))] if declared else []
-        assert [
-            kind for kind in types if kind not in KEYWORDS and not kind.startswith(("pg_catalog.", "memoir."))
-        ] == [], match.group(1).split("(")[0]
-    assert seen >= 5
+        if level == "error" or TELLING.match(message):
+            found.append(f"{name}, line {line or 1}: {message}")
+    return found
+
+
+def test_no_dead_code(checked: Db) -> None:
+    found = findings(checked)
+    assert not found, "\n".join(found)
+
+
+# The reference --------------------------------------------------------------------------------------------------------
+
+
+def test_the_reference_is_current(db: Db, memoir_dsn: str) -> None:
+    if not has_plpython(memoir_dsn):
+        pytest.skip("no PL/Python: what needs it is in the reference and not installed")
+    assert build_reference.REFERENCE.read_text() == build_reference.build(db), "make reference, and commit the page"
+
+
+def test_everything_public_is_commented(db: Db) -> None:
+    """It is what \\df+ shows, and the reference."""
+    silent = """
+        select p.oid::regprocedure::text from pg_proc p where p.pronamespace = 'memoir'::regnamespace
+          and obj_description(p.oid, 'pg_proc') is null
+        union all select c.oid::regclass::text from pg_class c where c.relnamespace = 'memoir'::regnamespace
+          and c.relkind in ('r', 'v', 'm') and obj_description(c.oid, 'pg_class') is null"""
+    assert db.execute(silent).fetchall() == []

@@ -1,146 +1,166 @@
-"""What frameworks keep: documents under namespaces, items of sessions as they came, turns that are taken back."""
+"""Frameworks keep documents under namespaces and items of sessions as they came, and take turns back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from calls import run_job, set_clock
-from pg_memoir import Memoir, errors
+from calls import Db, run_job, set_clock
+from pg_memoir import Memoir, Session, errors
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
+ASKED = "What is my lighthouse called?"
 
 
 @pytest.fixture(scope="module")
-def memoir(memoir_dsn):
+def memoir(memoir_dsn: str) -> Iterator[Memoir]:
     with Memoir(memoir_dsn) as client:
         yield client
 
 
-def put(memoir, user, key, value, *namespace, **more):
-    return memoir.put_documents(user, [{"namespace": namespace or ["notes"], "key": key, "value": value} | more])
+def put(memoir: Memoir, user: str, key: str = "k", namespace: str = "notes", **more: Any) -> dict[str, Any]:
+    return memoir.put_documents(user, [{"namespace": namespace.split("/"), "key": key} | more])
 
 
-def found(memoir, user, *namespace, query=None, **more):
-    return [document.key for document in memoir.search_documents(user, list(namespace), query, **more)]
+def find_keys(memoir: Memoir, user: str, namespace: str = "", query: str | None = None, **more: Any) -> list[str]:
+    return [d.key for d in memoir.search_documents(user, namespace.split("/") if namespace else [], query, **more)]
 
 
-def test_documents_are_put_read_replaced_and_deleted(memoir, user):
-    assert put(memoir, user, "a", {"n": 1.50, "deep": [None, {"x": "é"}]}) == {
-        "stored": 1, "deleted": 0, "secret": [], "appended": [],
-    }  # fmt: skip
-    [first] = memoir.get_documents(user, ["notes"], ["a", "none"])
-    assert first.value == {"n": 1.50, "deep": [None, {"x": "é"}]} and first.expires_at is None
-    put(memoir, user, "a", [1, 2])
-    [second] = memoir.get_documents(user, ["notes"], ["a"])
+def value_of(memoir: Memoir, user: str, key: str = "k", **more: Any) -> Any:
+    documents = memoir.get_documents(user, ["notes"], [key], **more)
+    return documents[0].value if documents else None
+
+
+# Documents ------------------------------------------------------------------------------------------------------------
+
+
+def test_documents_are_put_replaced_and_deleted(memoir: Memoir, user: str) -> None:
+    deep = {"n": 1.50, "deep": [None, {"x": "é"}]}
+    assert put(memoir, user, value=deep) == {"stored": 1, "deleted": 0, "secret": [], "appended": []}
+    [first] = memoir.get_documents(user, ["notes"], ["k", "none"])
+    assert first.value == deep and first.expires_at is None
+    put(memoir, user, value=[1, 2])
+    [second] = memoir.get_documents(user, ["notes"], ["k"])
     assert second.value == [1, 2] and second.created_at == first.created_at and second.updated_at > first.updated_at
-    assert put(memoir, user, "a", None)["deleted"] == 1
-    assert memoir.get_documents(user, ["notes"], ["a"]) == [] == found(memoir, user)
+    assert put(memoir, user, value=None)["deleted"] == 1 and find_keys(memoir, user) == []
 
 
-def test_store_search_by_words_or_vectors(memoir, user):
-    put(memoir, user, "en", {"text": "She was running along the river"})
-    put(memoir, user, "de", {"text": "Die Häuser am Hafen werden gestrichen und der Hund schläft"})
-    put(memoir, user, "off", {"text": "running running"}, text=None)
-    assert found(memoir, user, query="runs by rivers")[0] == "en"
-    assert found(memoir, user, query="welches Haus ist am Hafen?")[0] == "de"
-    put(memoir, user, "v", {}, embeddings=[[1, 0], [0, 1]])
-    put(memoir, user, "w", {}, embeddings=[[1, 1]])
-    [best, second] = memoir.search_documents(user, ["notes"], query_embedding=[0, 2], limit=2)
-    assert (best.key, round(best.score, 4), second.key, round(second.score, 3)) == ("v", 1, "w", 0.707)
+def test_documents_are_found_by_words_or_vectors(memoir: Memoir, user: str) -> None:
+    put(memoir, user, "en", value={"text": "She was running along the river"})
+    put(memoir, user, "de", value={"text": "Die Häuser am Hafen werden gestrichen und der Hund schläft"})
+    put(memoir, user, "off", value={"text": "running running"}, text=None)
+    assert find_keys(memoir, user, query="runs by rivers")[0] == "en"
+    assert find_keys(memoir, user, query="welches Haus ist am Hafen?")[0] == "de"
+    put(memoir, user, "nul", value={"text": "pelican\0 harbour"})
+    assert [memoir.search_documents(user, query=word)[0].score for word in ("pelican", "0000")] == [1, 0]
+    put(memoir, user, "v", value={}, embeddings=[[1, 0], [0, 1]])
+    put(memoir, user, "w", value={}, embeddings=[[1, 1]])
+    best = memoir.search_documents(user, ["notes"], query_embedding=[0, 2], limit=2)
+    assert [(document.key, round(document.score, 3)) for document in best] == [("v", 1), ("w", 0.707)]
 
 
-@pytest.mark.parametrize(
-    ("asked", "keys"),
-    [
-        ({"n": 5}, ["b"]), ({"n": {"$gt": 3}}, ["b", "c"]), ({"n": {"$gte": 5, "$lt": 9}}, ["b"]), ({"s": {"$ne": "x"}}, ["b", "c"]),
-        ({"deep": {"x": 1}}, ["c"]), ({"tags": ["p"]}, ["a"]), ({"s": {"$gt": "a"}}, ["a"]), ({"none": None}, []), ({}, ["a", "b", "c"]),
-    ],
-)  # fmt: skip
-def test_filters(memoir, user, asked, keys):
-    put(memoir, user, "a", {"n": 3, "s": "x", "tags": ["p"]})
-    put(memoir, user, "b", {"n": 5})
-    put(memoir, user, "c", {"n": 9, "deep": {"x": 1, "y": 2}})
-    assert sorted(found(memoir, user, filter=asked)) == keys
+def test_filters_compare_values(memoir: Memoir, user: str) -> None:
+    put(memoir, user, "a", value={"n": 3, "s": "x", "tags": ["p"]})
+    put(memoir, user, "b", value={"n": 5})
+    put(memoir, user, "c", value={"n": 9, "deep": {"x": 1, "y": 2}})
+    for asked, keys in (
+        ({"n": 5}, "b"),
+        ({"n": {"$gt": 3}}, "bc"),
+        ({"n": {"$gte": 5, "$lt": 9}}, "b"),
+        ({"s": {"$ne": "x"}}, "bc"),
+        ({"deep": {"x": 1}}, "c"),
+        ({"tags": ["p"]}, "a"),
+        ({"s": {"$gt": "a"}}, "a"),
+        ({"none": None}, ""),
+        ({}, "abc"),
+    ):
+        assert sorted(find_keys(memoir, user, filter=asked)) == list(keys), asked
 
 
-def test_namespaces_are_labels_not_text(memoir, user):
-    for namespace in (["a"], ["a", "b"], ["ab"], ["x", "a%", "b"]):
-        put(memoir, user, "k", 1, *namespace)
-    assert len(found(memoir, user, "a")) == 2 and len(found(memoir, user)) == 4
-    assert memoir.list_document_namespaces(user, [{"match": "suffix", "path": ["b"]}]) == [["a", "b"], ["x", "a%", "b"]]
-    assert memoir.list_document_namespaces(user, [{"match": "prefix", "path": ["*", "b"]}]) == [["a", "b"]]
+def test_namespaces_are_labels_not_text(memoir: Memoir, user: str) -> None:
+    for namespace in ("a", "a/b", "ab", "x/a%/b"):
+        put(memoir, user, namespace=namespace, value=1)
+    assert len(find_keys(memoir, user, "a")) == 2 and len(find_keys(memoir, user)) == 4
+
+    def names(match: str, *path: str) -> list[list[str]]:
+        return memoir.list_document_namespaces(user, [{"match": match, "path": list(path)}])
+
+    assert names("suffix", "b") == [["a", "b"], ["x", "a%", "b"]] and names("prefix", "*", "b") == [["a", "b"]]
     assert memoir.list_document_namespaces(user, depth=1, limit=2, offset=1) == [["ab"], ["x"]]
 
 
-def test_what_has_ended_is_gone_and_reading_lets_it_live_on(memoir, db, user, clock):
+def test_ended_documents_are_gone_unless_read(memoir: Memoir, db: Db, user: str, clock: Any) -> None:
     clock("2026-05-01 12:00Z")
-    put(memoir, user, "read", 1, minutes=10)
-    put(memoir, user, "left", 1, minutes=10)
+    for key in ("read", "left"):
+        put(memoir, user, key, value={"a": 1}, minutes=10)
     set_clock(db, "2026-05-01 12:06Z")
-    assert memoir.get_documents(user, ["notes"], ["left"], refresh=False) and memoir.get_documents(
-        user, ["notes"], ["read"]
-    )
+    assert value_of(memoir, user, "left", refresh=False) == value_of(memoir, user, "read") == {"a": 1}
     set_clock(db, "2026-05-01 12:12Z")
-    assert (
-        found(memoir, user, refresh=False)
-        == ["read"]
-        == [d.key for d in memoir.get_documents(user, ["notes"], ["read", "left"])]
-    )
+    assert find_keys(memoir, user, refresh=False) == ["read"] and value_of(memoir, user, "left") is None
     assert run_job(db, "sweep")["documents"] == 1
+    put(memoir, user, "left", merge={"b": 1}, exists=False)
+    assert value_of(memoir, user, "left") == {"b": 1}
 
 
-def test_secret_documents_and_bad_ones(memoir, user):
-    put(memoir, user, "plain", {"text": "x"})
-    card = put(memoir, user, "card", {"text": "my card is 4539 1488 0343 6467"})
-    assert card["secret"] == ["card"] and found(memoir, user) == ["plain"]
-    for entry, problem in [
-        ({"namespace": [""], "key": "k", "value": 1}, "namespace"), ({"namespace": ["n"], "value": 1}, "key"),
-        ({"namespace": "n", "key": "k", "value": 1}, "documents"), ({"namespace": ["n"], "key": "k", "value": 1, "minutes": -1}, "minutes"),
-    ]:  # fmt: skip
-        with pytest.raises(errors.InvalidArgumentError, match=problem):
-            memoir.put_documents(user, [entry])
+def test_secret_documents_are_not_found(memoir: Memoir, user: str) -> None:
+    put(memoir, user, "plain", value={"text": "x"})
+    assert put(memoir, user, "card", value={"text": "my card is 4539 1488 0343 6467"})["secret"] == ["card"]
+    assert find_keys(memoir, user) == ["plain"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ({"namespace": [""], "value": 1}, "namespace"),
+        ({"namespace": "n", "value": 1}, "documents"),
+        ({"key": None, "value": 1}, "key"),
+        ({"value": 1, "minutes": -1}, "minutes"),
+        ({"append": True, "value": 1}, r"documents\[0\]"),
+        ({"append": 1, "key": None, "value": 1}, r"documents\[0\]"),
+        ({"where": 1, "value": 1}, r"documents\[0\]"),
+        ({"exists": "x", "value": 1}, r"documents\[0\]"),
+        ({"at": "a", "merge": {"x": 1}}, "merge must be an object"),
+        ({"merge": [1]}, "merge must be an object"),
+        ({"merge": {"x": 1}, "value": {}}, "merge must be an object"),
+    ],
+)
+def test_wrong_documents_are_refused(memoir: Memoir, user: str, entry: dict[str, Any], problem: str) -> None:
+    put(memoir, user, value={"a": 1})
+    with pytest.raises(errors.InvalidArgumentError, match=problem):
+        memoir.put_documents(
+            user, [{k: v for k, v in ({"namespace": ["notes"], "key": "k"} | entry).items() if v is not None}]
+        )
     with pytest.raises(errors.InvalidArgumentError, match="unknown operator"):
-        found(memoir, user, filter={"text": {"$near": 1}})
+        find_keys(memoir, user, filter={"text": {"$near": 1}})
+    assert value_of(memoir, user) == {"a": 1}
 
 
-def entry(key="k", namespace="s", **more):
-    return {"namespace": [namespace], "key": key, **more}
+def test_documents_append_and_delete_by_filter(memoir: Memoir, user: str) -> None:
+    def append(*values: str) -> list[dict[str, Any]]:
+        return [{"namespace": ["q"], "append": True, "value": value} for value in values]
 
-
-def value_of(memoir, user, key="k", namespace="s"):
-    found = memoir.get_documents(user, [namespace], [key])
-    return found[0].value if found else None
-
-
-def test_documents_append(memoir, user):
-    done = memoir.put_documents(user, [{"namespace": ["q"], "append": True, "value": n} for n in "ab"])
+    done = memoir.put_documents(user, append("a", "b"))
     assert done["appended"] == ["000000000000", "000000000001"] and done["stored"] == 2
-    memoir.put_documents(
-        user, [entry("other", "q", value=1), {"namespace": ["q", "deeper"], "append": True, "value": "x"}]
-    )
-    assert memoir.put_documents(user, [{"namespace": ["q"], "append": True, "value": "c"}])["appended"] == [
-        "000000000002"
-    ]
-    done = memoir.put_documents(
-        user, [{"namespace": ["q"], "where": {}}, {"namespace": ["q"], "append": True, "value": "d"}]
-    )
-    assert done["deleted"] == 4 and [d.value for d in memoir.search_documents(user, ["q"])] == ["d", "x"]
-    for wrong in ({"append": True, "key": "k"}, {"append": 1}, {"where": 1}, {"exists": "x", "key": "k"}):
-        with pytest.raises(errors.InvalidArgumentError, match=r"documents\[0\]"):
-            memoir.put_documents(user, [{"namespace": ["q"], "value": 1} | wrong])
+    put(memoir, user, "other", "q", value=1)
+    put(memoir, user, "other", "q/deeper", value="x")
+    assert memoir.put_documents(user, append("c"))["appended"] == ["000000000002"]
+    assert memoir.put_documents(user, [{"namespace": ["q"], "where": {}}, *append("d")])["deleted"] == 4
+    assert [document.value for document in memoir.search_documents(user, ["q"])] == ["d", "x"]
 
 
-def test_documents_merge(memoir, user):
-    memoir.put_documents(
-        user, [entry(merge={"a": 1, "b": {"x": 1}}), entry(merge={"b": None}), entry(at="in", merge={"c": 1})]
-    )
-    memoir.put_documents(user, [entry(at="in", merge={"d": [2]}, exists=True, text="a heron")])
+def test_documents_merge(memoir: Memoir, user: str) -> None:
+    for more in ({"merge": {"a": 1, "b": {"x": 1}}}, {"merge": {"b": None}}, {"at": "in", "merge": {"c": 1}}):
+        put(memoir, user, **more)
+    put(memoir, user, at="in", merge={"d": [2]}, exists=True, text="a heron")
     assert value_of(memoir, user) == {"a": 1, "b": None, "in": {"c": 1, "d": [2]}}
-    assert found(memoir, user, "s", query="herons") == ["k"]
-    for wrong in ({"at": "a", "merge": {"x": 1}}, {"merge": [1]}, {"merge": {"x": 1}, "value": {}}):
-        with pytest.raises(errors.InvalidArgumentError, match="merge must be an object"):
-            memoir.put_documents(user, [entry(**wrong)])
+    assert find_keys(memoir, user, query="herons") == ["k"]
 
 
-def test_documents_change_only_what_was_read(memoir, user):
-    memoir.put_documents(user, [entry(value={"n": 1}, exists=False)])
+def test_documents_change_only_as_they_were_read(memoir: Memoir, user: str) -> None:
+    """No update is lost, and nothing of a refused call is written."""
+    put(memoir, user, value={"n": 1}, exists=False)
+    here = {"namespace": ["notes"], "key": "k"}
     for stale in (
         {"exists": False, "value": 0},
         {"was": {"n": 2}, "value": 0},
@@ -148,42 +168,38 @@ def test_documents_change_only_what_was_read(memoir, user):
         {"exists": False, "merge": {}},
     ):
         with pytest.raises(errors.ChangedElsewhereError, match='document "k"'):
-            memoir.put_documents(user, [entry("first", value=1), entry(**stale)])
-    assert value_of(memoir, user, "first") is None, "nothing of the call is written"
+            memoir.put_documents(user, [here | {"key": "first", "value": 1}, here | stale])
     with pytest.raises(errors.ChangedElsewhereError):
-        memoir.put_documents(user, [entry("none", merge={"x": 1}, exists=True)])
-    memoir.put_documents(user, [entry(was={"n": 1.0}, value={"n": 2}), entry(was={"n": 2})])
+        put(memoir, user, "none", merge={"x": 1}, exists=True)
+    assert value_of(memoir, user, "first") is None
+    memoir.put_documents(user, [here | {"was": {"n": 1.0}, "value": {"n": 2}}, here | {"was": {"n": 2}}])
     assert value_of(memoir, user) is None
 
 
-def test_documents_that_ended_are_not_there(memoir, db, user, clock):
-    clock("2026-05-01 12:00Z")
-    memoir.put_documents(user, [entry(value={"a": 1}, minutes=10)])
-    set_clock(db, "2026-05-01 12:12Z")
-    memoir.put_documents(user, [entry(merge={"b": 1}, exists=False)])
-    assert value_of(memoir, user) == {"b": 1}
+# Items and turns ------------------------------------------------------------------------------------------------------
 
 
-def test_documents_search_reads_replacements(memoir, user):
-    put(memoir, user, "k", {"text": "pelican\0 harbour"})
-    scores = {word: memoir.search_documents(user, query=word)[0].score for word in ("pelican", "harbour", "0000")}
-    assert scores == {"pelican": 1, "harbour": 1, "0000": 0}
+def test_items_with_documents_are_all_or_nothing(memoir: Memoir, user: str) -> None:
+    def entry(**more: Any) -> list[dict[str, Any]]:
+        return [{"namespace": ["notes"], "key": "k"} | more]
 
-
-def test_items_with_documents_are_all_or_nothing(memoir, user):
-    memoir.append_items(user, "s", [{"item": {"n": 1}}], documents=[entry(merge={"a": 1})], after_item=-1)
-    for stale in ({"after_item": -1}, {"documents": [entry(value=1, exists=False)]}):
+    memoir.append_items(user, "s", [{"item": {"n": 1}}], documents=entry(merge={"a": 1}), after_item=-1)
+    for stale in ({"documents": entry(merge={"b": 1}), "after_item": -1}, {"documents": entry(value=1, exists=False)}):
         with pytest.raises(errors.ChangedElsewhereError):
-            memoir.append_items(user, "s", [{"item": {"n": 2}}], **{"documents": [entry(merge={"b": 1})]} | stale)
+            memoir.append_items(user, "s", [{"item": {"n": 2}}], **stale)
     assert [each.item for each in memoir.list_items(user, "s")] == [{"n": 1}] and value_of(memoir, user) == {"a": 1}
     memoir.append_items(user, "s", [{"item": {"n": 2}}], after_item=0)
     memoir.retract_items(user, "s", 1)
     memoir.append_items(user, "s", [{"item": {"n": 3}}], after_item=0)  # the last that list_items has
 
 
-def conversation(memoir, user):
+@pytest.fixture
+def session(memoir: Memoir, user: str) -> Session:
+    """A session with four items, of which a call and its output are one step."""
     session = memoir.session(user, "s")
     said = {"role": "user", "content": "My lighthouse is called Fennimore.", "id": "x1"}
+    step = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+    told = [step, {"role": "tool", "tool_call_id": "c1", "content": "ok"}]
     session.append_items(
         [
             {"item": said, "messages": [{"role": "user", "content": said["content"]}]},
@@ -191,51 +207,41 @@ def conversation(memoir, user):
             {"item": {"type": "function_call", "call_id": "c1"}, "part_of": "c1"},
         ]
     )
-    told = [
-        {"role": "assistant", "content": None, "tool_calls": [CALL]},
-        {"role": "tool", "tool_call_id": "c1", "content": "ok"},
-    ]
-    session.append_items(
-        [{"item": {"type": "function_call_output", "call_id": "c1"}, "part_of": "c1", "messages": told}]
-    )
+    output = {"type": "function_call_output", "call_id": "c1"}
+    session.append_items([{"item": output, "part_of": "c1", "messages": told}])
     return session
 
 
-def test_items_come_back_as_they_came_and_are_told_by_turns(memoir, user):
-    session = conversation(memoir, user)
-    assert [item.item.get("type") for item in session.list_items()] == [
-        None,
-        "reasoning",
-        "function_call",
-        "function_call_output",
-    ]
+def types_of(session: Session) -> list[str | None]:
+    return [item.item.get("type") for item in session.list_items()]
+
+
+def test_items_come_back_as_they_came(memoir: Memoir, user: str, session: Session) -> None:
+    assert types_of(session) == [None, "reasoning", "function_call", "function_call_output"]
     assert [item.turn_index for item in session.list_items()] == [0, None, 1, 1]
     assert [item.item_no for item in session.list_items(limit=2)] == [2, 3]
     assert [turn["role"] for turn in session.history()] == ["user", "assistant", "tool"]
-    assert memoir.recall(user, "What is my lighthouse called?")[0].turn_index == 0
+    assert memoir.recall(user, ASKED)[0].turn_index == 0
     assert memoir.list_items(user, "another") == [] == memoir.retract_items(user, "another")
 
 
-def test_retracted_turns_are_hidden_but_kept(memoir, user):
-    session = conversation(memoir, user)
+def test_retracted_turns_are_hidden_but_kept(memoir: Memoir, user: str, session: Session) -> None:
     assert [item["type"] for item in session.retract_items(1)] == ["function_call_output"]
     assert [item.turn_index for item in session.list_items()] == [0, None, None]  # the call waits again
     assert [turn.get("retracted", False) for turn in session.history()] == [False, True, True]
     assert "tool" not in str(session.compile_context("And now?"))
     assert len(session.retract_items()) == 3 and session.list_items() == []
     assert len(session.list_items(with_retracted=True)) == 4 and len(session.history()) == 3
-    assert "Fennimore" not in str(session.compile_context("What is my lighthouse called?"))
-    assert memoir.recall(user, "What is my lighthouse called?") == []
+    assert "Fennimore" not in str(session.compile_context(ASKED)) and memoir.recall(user, ASKED) == []
     session.append([{"role": "user", "content": "Hello again."}])
     assert session.compile_context() == [{"role": "user", "content": "Hello again."}]
 
 
-def test_a_turn_is_taken_back_with_what_was_made_of_it(memoir, user):
+def test_a_turn_is_taken_back_with_its_memories(memoir: Memoir, user: str) -> None:
     session = memoir.session(user, "s")
     session.persist_turn([{"role": "user", "content": "I live in Skagen."}, {"role": "assistant", "content": "Nice."}])
-    session.append(
-        [{"role": "user", "content": "Look it up."}, {"role": "assistant", "content": None, "tool_calls": [CALL]}]
-    )
+    step = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+    session.append([{"role": "user", "content": "Look it up."}, step])
     memoir.remember(user, "Lives in Skagen.", session="s", source_turns=[0])
     done = session.retract_turns(0)
     assert done["turns"] == [0] and len(done["memories"]) == 1
@@ -247,14 +253,13 @@ def test_a_turn_is_taken_back_with_what_was_made_of_it(memoir, user):
         session.retract_turns(2, 1)
 
 
-def test_they_are_erased_and_come_back_from_an_export(memoir, user):
-    conversation(memoir, user)
-    put(memoir, user, "k", {"text": "kept"}, embeddings=[[1, 2]])
+def test_items_and_documents_are_erased_and_imported(memoir: Memoir, user: str, session: Session) -> None:
+    put(memoir, user, value={"text": "kept"}, embeddings=[[1, 2]])
     lines = list(memoir.export_lines(user))
     memoir.erase_session(user, "s")
-    assert memoir.list_items(user, "s") == [] and found(memoir, user) == ["k"]
+    assert memoir.list_items(user, "s") == [] and find_keys(memoir, user) == ["k"]
     memoir.erase_user(user)
     memoir.import_lines(lines, user=user)
-    assert found(memoir, user, query="kept") == ["k"] and len(memoir.list_items(user, "s")) == 4
+    assert find_keys(memoir, user, query="kept") == ["k"] and len(memoir.list_items(user, "s")) == 4
     memoir.erase_turn(user, "s", 1)
-    assert [item.item.get("type") for item in memoir.list_items(user, "s")] == [None, "reasoning"]
+    assert types_of(session) == [None, "reasoning"]

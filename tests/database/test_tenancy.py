@@ -1,277 +1,173 @@
-"""Whatever a tenant passes to a function, it reaches its own users, projects and clearance. Generated where the catalogue can say it."""
+"""A login reaches its own namespace, users, projects and clearance, whatever it passes to a function, and writes in its own name."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 import pytest
-from calls import read_turns
+from calls import Db, call, one, persist, read_turns, recalled, remember, remembered, store, table
+from catalog import describe, differences
 from psycopg.types.json import Jsonb
-from routines import MESSAGES, Routine, all_routines, code, values_for
+from routines import MESSAGES, NO_RIGHT, PERSONS, Routine, World, code, world_of
 from rows import tables_with_users
-from servers import add_python, complete, connect, database, roles, unique, user_of
+from servers import connect, unique, user_of
 
-NO_RIGHT = "42501"
 # Arguments that name something of a user ...
-NAMES_SOMETHING = {
-    "p_user",
-    "p_session",
-    "p_new_session",
-    "p_parent",
-    "p_memory",
-    "p_other",
-    "p_call",
-    "p_compaction",
-    "p_compile",
-    "p_report",
-    "p_change",
-    "p_id",
-    "p_ids",
-    "p_object",
-    "p_query_id",
-    "p_objects",
-    "p_after_memory",
-    "p_after_session",
-}
+NAMES_SOMETHING = set(
+    """p_user p_session p_new_session p_parent p_memory p_other p_call p_compaction p_compile p_report p_change p_id p_ids
+    p_object p_query_id p_objects p_after_memory p_after_session""".split()
+)
 # ... and those that name nothing, or something within what those name (a turn, a key of the user).
 NAMES_NOTHING = set(
-    """
-    p_actor p_after p_after_turn p_after_user p_aliases p_arguments p_as_of p_at_turn p_before p_budget p_category p_confidence p_content p_created_at p_embeddable p_embedding p_event_times p_events
-    p_format p_from_turn p_hops p_importance p_key p_kinds p_latency_ms p_limit p_memory_budget p_messages p_metadata p_minutes p_model p_name p_preview p_project p_provenance p_provider p_query
-    p_lifted p_lines_after p_lines_before p_names p_relation p_remainder p_temperature p_top_p p_context_window p_dry_run p_response_tokens p_turns p_undone p_weight
-    p_annotations p_query_embedding p_query_parts p_reason p_request p_request_headers p_response p_response_headers p_sensitivity p_settings p_slot p_slot_value p_source_key p_source_tool
-    p_source_turns p_started_at p_states p_status p_system_prompt p_tags p_target_tokens p_task p_text p_threshold p_to_turn p_tools p_turn p_type p_types p_usage p_used p_valid_at
-    p_valid_from p_valid_to p_chains p_profile_version p_shown_from p_after_item
-    p_conditions p_count p_depth p_documents p_filter p_items p_keys p_namespace p_offset p_refresh p_with_retracted
-    p_answer p_question p_max_tokens p_scope p_changed p_lines p_said""".split()
+    """p_actor p_after p_after_item p_after_turn p_after_user p_aliases p_annotations p_answer p_arguments p_as_of p_at_turn
+    p_before p_budget p_category p_chains p_changed p_conditions p_confidence p_content p_context_window p_count p_created_at
+    p_depth p_documents p_dry_run p_embeddable p_embedding p_event_times p_events p_filter p_format p_from_turn p_hops
+    p_importance p_items p_key p_keys p_kinds p_latency_ms p_lifted p_limit p_lines p_lines_after p_lines_before p_max_tokens
+    p_memory_budget p_messages p_metadata p_minutes p_model p_name p_names p_namespace p_offset p_preview p_profile_version
+    p_project p_provenance p_provider p_query p_query_embedding p_query_parts p_question p_reason p_refresh p_relation
+    p_remainder p_request p_request_headers p_response p_response_headers p_response_tokens p_said p_scope p_sensitivity
+    p_settings p_shown_from p_slot p_slot_value p_source_key p_source_tool p_source_turns p_started_at p_states p_status
+    p_system_prompt p_tags p_target_tokens p_task p_temperature p_text p_threshold p_to_turn p_tools p_top_p p_turn p_turns
+    p_type p_types p_undone p_usage p_used p_valid_at p_valid_from p_valid_to p_weight p_with_retracted""".split()
+)
+# Functions for tenants that name no user: of nobody in particular, or of their own rows.
+USERLESS = set(
+    """count_tokens estimate_tokens list_settings max_tokens memory_resources memory_tools now version login sees_all
+    visible_users bound_projects bound_sessions own_clearance list_users""".split()
 )
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
-@dataclass
-class World:
-    dsn: str
-    logins: dict[str, str]
-    routines: list[Routine]
-    db: psycopg.Connection  # a superuser's
-
-    def login(self, key: str, **parameters: str) -> psycopg.Connection:
-        return connect(user_of(self.dsn, self.logins[key]), **parameters)
-
-    def id_of(self, user: str) -> str:
-        return str(self.db.execute("select user_id from _memoir.users where external_id = %s", [user]).fetchone()[0])
-
-
 @pytest.fixture(scope="module")
-def world(server_dsn: str) -> Iterator[World]:
-    with database(server_dsn) as dsn:
-        complete(dsn, 2)
-        add_python(dsn)
-        with (
-            roles(
-                dsn,
-                ann="login in role memoir_tenant",
-                bob="login in role memoir_tenant",
-                red="login in role memoir_tenant",
-                both="login in role memoir_tenant",
-                normal="login in role memoir_tenant",
-                app="login in role memoir_app",
-                jobs="login in role memoir_jobs",
-                admin="login in role memoir_admin",
-            ) as logins,
-            connect(dsn) as db,
-        ):
-            bind = "select memoir.bind_login(%s, %s, %s, %s, p_clearance => %s)"
-            for login, users, actor, projects, clearance in (
-                ("ann", ["ann"], "agent", None, "private"),
-                ("bob", ["bob"], "person", None, "private"),
-                ("red", ["ann"], "agent", ["red"], "private"),
-                ("both", ["ann"], "agent", ["red", "blue"], "private"),
-                ("normal", ["ann"], "agent", None, "normal"),
-            ):
-                db.execute(bind, [logins[login], users, actor, projects, clearance])
-            routines = [r for r in all_routines(db).values() if "tenant" in r.roles and "p_user" in r.arguments]
-            yield World(dsn, logins, routines, db)
+def world(memoir_dsn: str) -> Iterator[World]:
+    ann = {"role": "tenant", "users": ["ann"], "actor": "agent"}
+    with world_of(
+        memoir_dsn,
+        ann=ann,
+        bob={"role": "tenant", "users": ["bob"], "actor": "person"},
+        red=ann | {"projects": ["red"]},
+        both=ann | {"projects": ["red", "blue"]},
+        normal=ann | {"clearance": "normal"},
+        unbound="tenant",
+        cleared={"role": "app", "clearance": "secret"},
+        elsewhere={"role": "app", "namespace": "elsewhere"},
+        service={"role": "app", "projects": ["red"], "actor": "agent", "clearance": "normal"},
+        reading={"role": "reader", "projects": ["red"]},
+        app="app",
+        jobs="jobs",
+        admin="admin",
+    ) as world:
+        yield world
 
 
-# Ids ------------------------------------------------------------------------------------------------------------------
+def tenants_routines(world: World) -> list[Routine]:
+    return [r for r in world.of_role("tenant") if "p_user" in r.arguments]
 
 
-def rows_of(world: World, user_id: str) -> dict[str, Any]:
-    return {
-        table: world.db.execute(
-            f"select count(*), md5(string_agg(t::text, chr(10) order by t::text)) from _memoir.{table} t where user_id = %s",
-            [user_id],
-        ).fetchone()
-        for table in tables_with_users(world.db)
-    }
+def refusal(db: Db, function: str, *arguments: Any, **named: Any) -> str | None:
+    return code(lambda: call(db, function, *arguments, **named))
+
+
+# Users ----------------------------------------------------------------------------------------------------------------
+
+
+def rows_of(world: World, user: str) -> dict[str, Any]:
+    query = """select count(*), md5(string_agg(t::text, chr(10) order by t::text)) from _memoir.{} t
+        where user_id = (select user_id from _memoir.users where external_id = %s)"""
+    names = tables_with_users(world.db)
+    return {name: world.db.execute(query.format(name), [user]).fetchone() for name in names}
+
+
+def ids_of(world: World, user: str) -> set[str]:
+    query = """select array[u.user_id::text] || array(select session_id::text from _memoir.sessions s where s.user_id = u.user_id)
+        || array(select memory_id::text from _memoir.memory_store m where m.user_id = u.user_id)
+        || array(select message_id::text from _memoir.conversation_history h where h.user_id = u.user_id)
+        || array(select call_id::text from _memoir.api_calls c where c.user_id = u.user_id)
+        from _memoir.users u where u.external_id = %s"""
+    return set(one(world.db, query, user))
+
+
+def test_every_argument_is_known(world: World) -> None:
+    unknown = {name for r in tenants_routines(world) for name in r.arguments} - NAMES_SOMETHING - NAMES_NOTHING
+    assert not unknown, f"does {unknown} name something of a user? This module needs to know"
+    assert {r.name for r in world.of_role("tenant")} - {r.name for r in tenants_routines(world)} == USERLESS
+    assert refusal(world.connection("unbound"), "history", "ann", "s") == "PM001"
 
 
 def test_no_id_reaches_somebody_else(world: World) -> None:
     """As Ann with the names and ids of Bob's sessions, memories, calls and summaries, one argument at a time."""
-    assert len(world.routines) > 20
-    unknown = {name for routine in world.routines for name in routine.arguments} - NAMES_SOMETHING - NAMES_NOTHING
-    assert not unknown, f"does {unknown} name something of a user? tests/database/test_tenancy.py needs to know"
-    shown, controls = [], 0
-    with world.login("ann") as ann, world.login("bob") as bob, world.login("app") as app:
-        bobs_memory = app.execute(
-            "select memoir.remember('bob', 'The safe of Zanzibar opens with 4711.') ->> 'memory_id'"
-        ).fetchone()[0]
-        prepared = []
-        for routine in world.routines:
-            theirs = values_for(routine, app, "bob")
-            session = theirs.get("p_session") or unique("s")
-            app.execute(
-                "select memoir.persist_turn('bob', %s, %s)",
-                [
-                    session,
-                    Jsonb([{"role": "user", "content": "Zanzibar it is."}, {"role": "assistant", "content": "Yes."}]),
-                ],
-            )
-            if "p_memory" in routine.arguments:
-                theirs["p_memory"] = app.execute("select memoir.remember('bob', %s)", [unique("Zanzibar")]).fetchone()[
-                    0
-                ]["memory_id"]
-            if "p_id" in routine.arguments or "p_ids" in routine.arguments:
-                theirs["p_id"] = app.execute("select memoir.remember('bob', %s)", [unique("Zanzibar")]).fetchone()[0][
-                    "memory_id"
-                ]
-                theirs["p_ids"] = [theirs["p_id"]]
-            if "p_other" in routine.arguments:
-                theirs["p_other"] = app.execute("select memoir.remember('bob', %s)", [unique("Zanzibar")]).fetchone()[
-                    0
-                ]["memory_id"]
-            if "p_parent" in routine.arguments:
-                theirs["p_parent"] = values_for(routine, app, "bob")["p_session"]
-            prepared.append((routine, theirs, values_for(routine, app, "ann"), session))
-        bobs = world.id_of("bob")
-        ids = {
-            str(uuid)
-            for (uuid,) in world.db.execute(
-                """select session_id from _memoir.sessions where user_id = %(u)s union select memory_id from _memoir.memory_store where user_id = %(u)s
-            union select message_id from _memoir.conversation_history where user_id = %(u)s union select call_id from _memoir.api_calls where user_id = %(u)s""",
-                {"u": bobs},
-            )
-        } | {bobs}
-        before, given = rows_of(world, bobs), set()
-        for routine, theirs, own, session in prepared:
+    ann, bob, app = (world.connection(key) for key in ("ann", "bob", "app"))
+    routines, prepared = tenants_routines(world), []
+    for routine in routines:
+        foreign = world.values(routine, app, "bob", word="Zanzibar", also=NAMES_SOMETHING)
+        foreign["p_session"] = foreign.get("p_session") or unique("s")
+        persist(app, "bob", foreign["p_session"], "Zanzibar it is.", "Yes.")
+        theirs = world.values(routine, app, "bob", word="Zanzibar")
+        prepared.append((routine, foreign, theirs, world.values(routine, app, "ann")))
+    ids, before, given, shown = ids_of(world, "bob"), rows_of(world, "bob"), set(), []
+    bobs = one(world.db, "select user_id::text from _memoir.users where external_id = 'bob'")
+    for routine, foreign, _, own in prepared:
+        for name in sorted(NAMES_SOMETHING & routine.arguments.keys()):
             # By name, and by the id that the name stands for.
-            [session_id] = world.db.execute(
-                "select session_id::text from _memoir.sessions where user_id = %s and external_id = %s", [bobs, session]
-            ).fetchone()
-            for name in sorted(NAMES_SOMETHING & routine.arguments.keys()):
-                foreign = {
-                    "p_user": ["bob", bobs],
-                    "p_memory": [theirs.get("p_memory")],
-                    "p_call": [theirs.get("p_call")],
-                    "p_compaction": [theirs.get("p_compaction")],
-                    "p_parent": [theirs.get("p_parent")],
-                    "p_compile": [theirs.get("p_compile")],
-                    "p_other": [theirs.get("p_other")],
-                    "p_report": [theirs.get("p_report")],
-                    "p_id": [theirs.get("p_id")],
-                    "p_ids": [theirs.get("p_ids")],
-                    "p_object": [theirs.get("p_object")],
-                    "p_objects": [theirs.get("p_objects")],
-                    "p_change": [theirs.get("p_change")],
-                    "p_query_id": [theirs.get("p_query_id")],
-                    "p_after_memory": [theirs.get("p_memory") or bobs_memory],
-                }
-                for value in foreign.get(name, [session, session_id]):
-                    answer: list[Any] = []
-                    failed = code(lambda: answer.append(routine.call(ann, {**own, name: value})))
-                    if name == "p_user":
-                        assert failed == "PM001", routine.signature
-                    elif name in (
-                        "p_memory",
-                        "p_other",
-                        "p_call",
-                        "p_compaction",
-                        "p_compile",
-                        "p_id",
-                        "p_query_id",
-                        "p_after_memory",
-                        "p_after_session",
-                    ) and not (  # fmt: skip
-                        failed or ""
-                    ).startswith("PM00"):
-                        shown.append((routine.name, name, failed))
-                    told = str(answer)
-                    given.add(str(value))  # may be told again: it is the name of something of her own now
-                    if (
-                        failed
-                        and not failed.startswith("PM")
-                        or "Zanzibar" in told
-                        or (set(UUID.findall(told)) - given) & ids
-                    ):
-                        shown.append((routine.name, name, value, failed))
-        assert shown == []
-        assert rows_of(world, bobs) == before
-        seen = 0
-        # The positive control: Bob's own ids are good for Bob. What takes something from other calls goes last.
-        for routine, theirs, _, _ in sorted(
-            prepared, key=lambda each: (each[0].name.startswith(("mark", "erase")), each[0].name == "erase_user")
-        ):
-            if "p_query" in routine.arguments:
-                theirs["p_query"] = "Zanzibar?"
-            seen += "Zanzibar" in str(routine.call(bob, theirs))
-            controls += 1
-        assert controls == len(world.routines) and seen >= 5
+            meant = [foreign[name]]
+            if name in ("p_session", "p_parent", "p_after_session"):
+                meant.append(call(app, "session_info", "bob", foreign[name])["session_id"])
+            for value in [*meant, bobs] if name == "p_user" else meant:
+                answer: list[Any] = []
+                failed = code(lambda: answer.append(routine.call(ann, {**own, name: value})))
+                told = str(answer)
+                given.add(str(value))  # may be told again: it is the name of something of her own now
+                if name == "p_user":
+                    is_right = failed == "PM001"
+                else:
+                    is_right = (failed or ("" if name in STRICT else "PM00")).startswith(
+                        "PM00" if name in STRICT else "PM"
+                    )
+                if not is_right or "Zanzibar" in told or (set(UUID.findall(told)) - given) & ids:
+                    shown.append((routine.name, name, value, failed))
+    assert shown == [] and rows_of(world, "bob") == before
+    # The positive control: Bob's own ids are good for Bob. What takes something from other calls goes last.
+    seen = 0
+    order = sorted(prepared, key=lambda e: (e[0].name.startswith(("mark", "erase")), e[0].name == "erase_user"))
+    for routine, _, theirs, _ in order:
+        theirs |= {"p_query": "Zanzibar?"} if "p_query" in theirs else {}
+        seen += "Zanzibar" in str(routine.call(bob, theirs))
+    assert seen >= 5
+    world.bind("bob", users=["bob"], actor="person")  # which the erasure of Bob has ended
+
+
+STRICT = set("p_memory p_other p_call p_compaction p_compile p_id p_query_id p_after_memory p_after_session".split())
+"""Ids: somebody else's are unknown ones."""
 
 
 def test_nothing_of_one_user_names_another(world: World) -> None:
-    """Two users with the same words, and every job run over both: no row, derived ones included, holds an id of the other's."""
-    vectors = {"a": [0.1] * 384, "b": [0.1] * 383 + [0.2]}
-    with world.login("jobs") as jobs, world.login("app") as app:
-        for user in ("twin-one", "twin-two"):
-            for session in ("s", "t"):
-                app.execute("select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb(MESSAGES * 10)])
-            for text, vector in (
-                ("My cat is called Ximena.", "a"),
-                ("My cat is called Ximena indeed.", "b"),
-                ("My dog is called Rex.", "b"),
-            ):
-                app.execute("select memoir.remember(%s, %s, p_embedding => %s::real[])", [user, text, vectors[vector]])
-            app.execute("select memoir.capture_call(%s, 's', 'x')", [user])
-            for _ in range(2):
-                app.execute("select memoir.compile_context(%s, 'u', 'What is my cat called?')", [user])
-            app.execute("select memoir.remember(%s, %s)", [user, f"only {user}"])
-        read_turns(jobs)
-        claimed = jobs.execute("select user_id::text, item_no, text from memoir.claim_embeddings(1000)").fetchall()
-        of = {world.id_of(user): user for user in ("twin-one", "twin-two")}
-        other = {"twin-one": "twin-two", "twin-two": "twin-one"}
-        assert {user for user, _, _ in claimed} >= set(of)
-        for user, _, text in claimed:
-            assert user not in of or other[of[user]] not in text
-        mine = [(user, item) for user, item, _ in claimed if user in of]
-        jobs.execute(
-            "select memoir.store_embeddings(%s::uuid[], %s::integer[], %s::real[])",
-            [[u for u, _ in mine], [i for _, i in mine], [0.1] * (384 * len(mine))],
-        )
-        world.db.execute("select memoir.set_setting('tail_items_max', '16')")
-        ran = [
-            job
-            for (job,) in world.db.execute(
-                "select job from _memoir.job_list() where not in_python and job <> 'embedder'"
-            )
-        ]
-        assert {"merge", "flush"} <= set(ran)
-        for job in ran:
-            jobs.execute("call memoir.run_job(%s)", [job])
-        assert world.db.execute("select count(*) from _memoir.job_runs where outcome <> 'done'").fetchone() == (0,)
-        assert world.db.execute(
-            "select count(distinct user_id) from _memoir.search_postings where user_id = any (%s)", [list(of)]
-        ).fetchone() == (2,)
-        assert world.db.execute(
-            "select count(distinct user_id) from _memoir.memory_store where superseded_by is not null and user_id = any (%s)",
-            [list(of)],
-        ).fetchone() == (2,)
+    """Two users with the same words, and every job run over both: no row, derived ones included, has an id of the other's."""
+    jobs, app, twins = world.connection("jobs"), world.connection("app"), ("twin-one", "twin-two")
+    near = [0.1] * 383 + [0.2]
+    for user in twins:
+        for session in ("s", "t"):
+            store(app, user, session, MESSAGES * 10)
+        for text, vector in (("My cat is called Ximena.", [0.1] * 384), ("My cat is called Ximena indeed.", near)):
+            remember(app, user, text, embedding=vector)
+        call(app, "capture_call", user, "s", b"x")
+        for _ in range(2):
+            call(app, "compile_context", user, "u", "What is my cat called?")
+        remember(app, user, f"The twin is {user}")
+    read_turns(jobs)
+    claimed = table(jobs, "claim_embeddings", 1000, columns="user_id, item_no")
+    jobs.execute(
+        "select memoir.store_embeddings(%s::uuid[], %s::integer[], %s::real[])",
+        [[user for user, _ in claimed], [item for _, item in claimed], [0.1] * (384 * len(claimed))],
+    )
+    world.db.execute("select memoir.set_setting('tail_items_max', '16')")
+    for (job,) in world.db.execute("select job from _memoir.job_list() where not in_python and job <> 'embedder'"):
+        jobs.execute("call memoir.run_job(%s)", [job])
+    assert one(world.db, "select count(*) from _memoir.job_runs where outcome not in ('done', 'time over')") == 0
     owner: dict[str, str] = {}
-    for column, table in (
+    for column, name in (
         ("session_id", "sessions"),
         ("memory_id", "memory_store"),
         ("message_id", "conversation_history"),
@@ -279,407 +175,346 @@ def test_nothing_of_one_user_names_another(world: World) -> None:
         ("user_id", "users"),
         ("compile_id", "compile_ledger"),
     ):
-        owner |= dict(world.db.execute(f"select {column}::text, user_id::text from _memoir.{table}").fetchall())
+        owner |= dict(world.db.execute(f"select {column}::text, user_id::text from _memoir.{name}").fetchall())
     mixed, read = set(), 0
-    for table in set(tables_with_users(world.db)) - {"login_users"}:
-        for user, row in world.db.execute(
-            f"select user_id::text, (to_jsonb(t) - 'external_id')::text from _memoir.{table} t where user_id is not null"
-        ):
-            for uuid in UUID.findall(row):
-                read += 1
-                if owner.get(uuid, user) != user:
-                    mixed.add((table, uuid))
+    for name in set(tables_with_users(world.db)) - {"login_users"}:
+        query = (
+            f"select user_id::text, (to_jsonb(t) - 'external_id')::text from _memoir.{name} t where user_id is not null"
+        )
+        for user, row in world.db.execute(query):
+            read += len(uuids := UUID.findall(row))
+            mixed |= {(name, uuid) for uuid in uuids if owner.get(uuid, user) != user}
     assert read > 500 and mixed == set()
-    # Item numbers say nothing of whose they are: words do.
-    for user, name in of.items():
-        words = (
-            world.db.execute(
-                "select string_agg(coalesce(words::text, key), ' ') from _memoir.search_postings where user_id = %s",
-                [user],
-            ).fetchone()[0]
-            or ""
-        )
-        tail = (
-            world.db.execute(
-                "select string_agg(words::text, ' ') from _memoir.search_tail where user_id = %s", [user]
-            ).fetchone()[0]
-            or ""
-        )
-        assert name.split("-")[1] in words + tail and other[name].split("-")[1] not in words + tail
+    for user, other in (twins, twins[::-1]):
+        assert user in str(recalled(app, user, "twin")) and other not in str(recalled(app, user, "twin"))
+
+
+def test_namespaces_are_apart(world: World) -> None:
+    app, other = world.connection("app"), world.connection("elsewhere")
+    store(app, "same", "s", MESSAGES)
+    assert "Ximena" in str(recalled(app, "same", "cat")) and recalled(other, "same", "cat") == []
+    assert refusal(other, "session_info", "same", "s") == "PM003"
+    # An id chosen as a name is a name like any other.
+    assert recalled(other, call(app, "session_info", "same", "s")["session_id"], "cat") == []
+    assert refusal(other, "claim_embeddings", 1000) == "PM001"
+
+
+def test_errors_name_nothing_of_others(world: World) -> None:
+    """A refusal says what was asked, and the same whether it exists or not."""
+    store(world.connection("app"), "bob", "known", MESSAGES)
+
+    def describe_refusal(user: str, session: str) -> str:
+        with pytest.raises(psycopg.Error) as error:
+            call(world.connection("ann"), "history", user, session)
+        told = error.value.diag
+        return f"{told.message_primary} {told.message_detail} {told.context}".replace(user, "?")
+
+    assert (
+        describe_refusal("bob", "known") == describe_refusal("bob", "unknown") == describe_refusal("nobody", "unknown")
+    )
+
+
+# Whose word -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_agent_is_nobodys_voice(world: World) -> None:
+    """Whatever a message's role says, its actor is what the login is."""
+    agent, person, app = (world.connection(key) for key in ("ann", "bob", "app"))
+    for routine in tenants_routines(world):
+        if "p_actor" in routine.arguments:
+            values = world.values(routine, app, "ann")
+            for actor in ("person", "tool", "system", "agent"):
+                failed = code(lambda: routine.call(agent, {**values, "p_actor": actor}))
+                is_allowed = actor == "agent" and routine.name not in PERSONS
+                assert failed in ((None,) if is_allowed else ("PM001", "PM014")), (routine.signature, actor)
+        elif routine.name in PERSONS or routine.name.startswith("erase_"):
+            assert code(lambda: routine.call(agent, world.values(routine, app, "ann"))) == "PM001", routine.signature
+    session = unique("s")
+    store(agent, "ann", session, [MESSAGES[0] | {"actor": "person"}, MESSAGES[1]])
+    written = """select array_agg(distinct h.actor::text) from _memoir.conversation_history h
+        join _memoir.sessions s using (user_id, session_id) where s.external_id = %s"""
+    assert one(world.db, written, session) == ["agent"]
+    word = "actor, provenance, trust > 0.9"
+    claims = remembered(agent, "ann", "claims to be his word", provenance="user_stated")
+    assert table(app, "list_memories", "ann", columns=word, limit=1) == [("agent", "system_inferred", False)], claims
+    remember(person, "bob", "his word")
+    assert table(app, "list_memories", "bob", columns=word, limit=1) == [("person", "user_stated", True)]
+
+
+def test_a_tenant_does_not_move_its_cost_limit(world: World) -> None:
+    for key, value in (
+        ("budget_microcents_session", 0),
+        ("budget_action", "warn"),
+        ("budget_microcents_session", None),
+    ):
+        for login, state in (("ann", "PM001"), ("app", None)):
+            db = world.connection(login)
+            assert refusal(db, "open_session", "ann", unique("s"), settings={key: value}) == state
+    call(world.connection("ann"), "open_session", "ann", unique("s"), settings={"recall_tokens_max": 500})
+
+
+def test_set_role_from_a_pool(world: World) -> None:
+    """A role that a login may become, but has not become, counts for nothing."""
+    logins, name = world.logins, unique("t_pool")
+    world.db.execute(f"create role {name} login noinherit in role {logins['ann']}, {logins['bob']}")
+    with connect(user_of(world.dsn, name)) as pool:
+        assert code(lambda: persist(pool, "ann", "pooled", "Hello")) == NO_RIGHT
+        for role, own, other, actor in (("ann", "ann", "bob", "agent"), ("bob", "bob", "ann", "person")):
+            for scope in ("local", "session"):
+                with pool.transaction():
+                    pool.execute(f"set {scope} role {logins[role]}")
+                    remember(pool, own, unique("pooled"))
+                    with pytest.raises(psycopg.Error, match=other), pool.transaction():
+                        persist(pool, other, "pooled", "Hello")
+                assert table(world.db, "list_memories", own, columns="actor", limit=1) == [(actor,)]
+            pool.execute("reset role")
+        assert code(lambda: persist(pool, "ann", "pooled", "Hello")) == NO_RIGHT
+        for role in (logins["app"], "memoir_owner"):
+            assert code(lambda: pool.execute(f"set role {role}")) == NO_RIGHT
+    world.db.execute(f"drop role {name}")
+
+
+def test_a_login_made_anew_is_not_bound(world: World) -> None:
+    name = unique("t_again")
+    world.db.execute(f"create role {name} login in role memoir_tenant")
+    call(world.db, "bind_login", name, ["ann"])
+    world.db.execute(f"drop role {name}")
+    call(world.db, "unbind_login", name)
+    world.db.execute(f"create role {name} login in role memoir_tenant")
+    with connect(user_of(world.dsn, name)) as again:
+        assert refusal(again, "recall", "ann", "fact") == "PM001"
+    assert refusal(world.db, "unbind_login", name) == "PM014"
+    assert refusal(world.db, "bind_login", "memoir_app", projects=["red"]) == "PM014"  # a group can't be bound
+    world.db.execute(f"drop role {name}")
 
 
 # Projects and clearance -----------------------------------------------------------------------------------------------
 
 
-def test_projects_hide_sessions(world: World) -> None:
-    with world.login("red") as red, world.login("app") as app:
-        app.execute(
-            "select memoir.open_session('ann', 'blue one', p_project => 'blue', p_settings => '{\"recall_tokens_max\": 321}')"
-        )
-        app.execute(
-            "select memoir.persist_turn('ann', 'blue one', %s)",
-            [Jsonb([{"role": "user", "content": "The vault is in Genoa."}, {"role": "assistant", "content": "Yes."}])],
-        )
-        app.execute("select memoir.open_session('ann', 'red one', p_project => 'red')")
-        refused = {"PM001", "PM003"}
-        for call in (
-            "history('ann', {})",
-            "session_info('ann', {})",
-            "close_session('ann', {})",
-            "branch_session('ann', {}, 'new')",
-            "recall('ann', 'vault', p_session => {})",
-            "compile_context('ann', {}, 'vault?')",
-            "context('ann', {}, 'vault?')",
-            "explain_context('ann', {}, 'vault?')",
-            "open_session('ann', {}, p_task => 'knowledge')",
-            'persist_turn(\'ann\', {}, \'[{{"role": "user", "content": "a"}}]\')',
-            "remember('ann', 'a fact', p_session => {})",
-            "capture_call('ann', {}, 'x')",
-            "set_working_memory('ann', {}, 'note', 'text')",
-            "open_session('ann', 'red child', p_parent => {})",
-        ):
-            with pytest.raises(psycopg.Error) as error:
-                red.execute(f"select memoir.{call.format(repr('blue one'))}")
-            assert error.value.sqlstate in refused, call
-            assert "blue" not in str(error.value).replace("blue one", ""), call  # nor which project it is
-            red.execute(f"select memoir.{call.format(repr('red one'))}") if "close" not in call else None
-        for query in (
-            "compile_context('ann', 'red one', 'Where is the vault?')",
-            "explain_context('ann', 'red one', 'Where is the vault?')",
-            "recall('ann', 'vault Genoa')",
-        ):
-            assert "Genoa" not in str(red.execute(f"select memoir.{query}").fetchall())
-            assert "Genoa" in str(app.execute(f"select memoir.{query}").fetchall())
+def test_projects_bound_a_tenant(world: World) -> None:
+    """A tenant of project red, and things of the same user in project blue."""
+    red, app, reached = world.connection("red"), world.connection("app"), []
+    remember(app, "ann", "The vault code is 4711.", project="blue")
+    for routine in tenants_routines(world):
+        if routine.name.startswith("erase_"):
+            continue
+        project = {"p_project": "red"} if "p_project" in routine.arguments else {}
+
+        def ours(routine: Routine = routine, project: dict[str, str] = project) -> dict[str, Any]:
+            return world.values(routine, app, "ann", project="red") | project
+
+        if routine.name == "query_answer":  # what a login with all projects asked is not for one with few
+            assert code(lambda: routine.call(red, ours())) == "PM004"
+        elif routine.name not in PERSONS:
+            routine.call(red, ours())  # the positive control
+        blue = world.values(routine, app, "ann", project="blue")
+        for key in blue.keys() & {"p_session", "p_memory", "p_call"}:
+            if code(lambda: routine.call(red, ours() | {key: blue[key]})) not in ("PM001", "PM003", "PM004"):
+                reached.append((routine.name, key))
+        if project:
+            answer: list[Any] = []
+            asked = {"p_project": "blue", "p_query": "vault code"}
+            failed = code(lambda: answer.append(routine.call(red, ours() | asked)))
+            if failed != "PM001" and ("reader" not in routine.roles or "4711" in str(answer)):
+                reached.append((routine.name, "p_project"))
+    assert reached == []
+    for function, *arguments in (
+        ("recall", "vault code"),
+        ("compile_context", "fresh", "What is the vault code?"),
+        ("explain_context", "fresh", "What is the vault code?"),
+    ):
+        assert "4711" in str(table(app, function, "ann", *arguments))
+        assert "4711" not in str(table(red, function, "ann", *arguments))
 
 
 def test_both_doors_take_the_first_project(world: World) -> None:
     """What names no project goes to the first that the login is bound to, by whatever door."""
-    with world.login("red") as red, world.login("both") as both:
-        for login, project in ((red, "red"), (both, "red")):
-            session = unique("s")
-            login.execute("select memoir.open_session('ann', %s)", [session])
-            memory = login.execute("select memoir.remember('ann', %s)", [unique("fact")]).fetchone()[0]["memory_id"]
-            persisted = unique("s")
-            login.execute("select memoir.persist_turn('ann', %s, %s)", [persisted, Jsonb(MESSAGES)])
-            captured = unique("s")
-            call = login.execute("select memoir.capture_call('ann', %s, 'x')", [captured]).fetchone()[0]
-            assert login.execute("select count(*) from memoir.read_call('ann', %s)", [call]).fetchone() == (1,)
-            assert (
-                world.db.execute(
-                    "select project from _memoir.sessions where external_id = any (%s)",
-                    [[session, persisted, captured]],
-                ).fetchall()
-                == [(project,)] * 3
-            )
-            assert world.db.execute(
-                "select project from _memoir.memory_store where memory_id = %s", [memory]
-            ).fetchone() == (project,)
-
-
-def test_a_call_of_no_session_is_of_no_project(world: World) -> None:
-    with world.login("red") as red, world.login("app") as app:
-        call = app.execute("select memoir.capture_call('ann', %s, 'vault')", [unique("never opened")]).fetchone()[0]
-        assert app.execute("select count(*) from memoir.read_call('ann', %s)", [call]).fetchone() == (1,)
-        assert code(lambda: red.execute("select * from memoir.read_call('ann', %s)", [call])) == "PM004"
+    app = world.connection("app")
+    for key in ("red", "both"):
+        login, (opened, persisted, captured) = world.connection(key), (unique("s") for _ in range(3))
+        call(login, "open_session", "ann", opened)
+        store(login, "ann", persisted, MESSAGES)
+        held = call(login, "capture_call", "ann", captured, b"x")
+        assert len(table(login, "read_call", "ann", held)) == 1
+        remember(login, "ann", unique("fact"))
+        reds = {name for (name,) in table(app, "list_sessions", "ann", columns="session", project="red", limit=1000)}
+        assert {opened, persisted} <= reds
+        assert table(app, "list_memories", "ann", columns="project", limit=1) == [("red",)]
+    # A call of no session is of no project.
+    lone = call(app, "capture_call", "ann", unique("never opened"), b"vault")
+    assert refusal(world.connection("red"), "read_call", "ann", lone) == "PM004"
 
 
 def test_a_kept_recall_is_for_the_same_bounds(world: World) -> None:
     """An exchange that one login has begun and another continues: the recall is made anew unless both may see the same."""
-    with world.login("red") as red, world.login("app") as app, world.login("admin") as admin:
-        session = unique("s")
-        app.execute("select memoir.remember('ann', 'The regatta starts in Trieste.', p_project => 'blue')")
-        app.execute("select memoir.open_session('ann', %s, p_project => 'red')", [session])
-        query = "Where does the regatta start?"
-        assert "Trieste" in str(
-            app.execute("select memoir.compile_context('ann', %s, %s)", [session, query]).fetchone()
-        )
-        call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-        app.execute(
-            "select memoir.append_messages('ann', %s, %s)",
-            [
-                session,
-                Jsonb(
-                    [
-                        {"role": "user", "content": query},
-                        {"role": "assistant", "content": None, "tool_calls": [call]},
-                        {"role": "tool", "tool_call_id": "c1", "content": "nothing"},
-                    ]
-                ),
-            ],
-        )
-        assert "Trieste" in str(
-            admin.execute("select memoir.compile_context('ann', %s)", [session]).fetchone()
-        )  # the same bounds: kept
-        assert "Trieste" not in str(red.execute("select memoir.compile_context('ann', %s)", [session]).fetchone())
-        assert "Trieste" in str(app.execute("select memoir.compile_context('ann', %s)", [session]).fetchone())
+    app, session, query = world.connection("app"), unique("s"), "Where does the regatta start?"
+    remember(app, "ann", "The regatta starts in Trieste.", project="blue")
+    call(app, "open_session", "ann", session, project="red")
+    assert "Trieste" in str(call(app, "compile_context", "ann", session, query))
+    tool = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    step = {"role": "assistant", "content": None, "tool_calls": [tool]}
+    told = {"role": "tool", "tool_call_id": "c1", "content": "nothing"}
+    persist(app, "ann", session, query, step, told, function="append_messages")
+    for key, is_seen in (("admin", True), ("red", False), ("app", True)):
+        assert ("Trieste" in str(call(world.connection(key), "compile_context", "ann", session))) == is_seen
 
 
-def test_a_session_moves_with_what_was_said(world: World) -> None:
-    with world.login("red") as red, world.login("both") as both, world.login("app") as app:
-        session = unique("s")
-        app.execute("select memoir.open_session('ann', %s, p_project => 'red')", [session])
-        app.execute(
-            "select memoir.persist_turn('ann', %s, %s)",
-            [
-                session,
-                Jsonb(
-                    [
-                        {"role": "user", "content": "The parrot is named Quetzal."},
-                        {"role": "assistant", "content": "Nice."},
-                    ]
-                ),
-            ],
-        )
-        assert "Quetzal" in str(red.execute("select * from memoir.recall('ann', 'parrot named')").fetchall())
-        both.execute("select memoir.open_session('ann', %s, p_project => 'blue')", [session])
-        assert "Quetzal" not in str(red.execute("select * from memoir.recall('ann', 'parrot named')").fetchall())
-        assert "Quetzal" in str(both.execute("select * from memoir.recall('ann', 'parrot named')").fetchall())
-
-
-def test_clearance_bounds_explanations(world: World) -> None:
-    with world.login("normal") as normal, world.login("ann") as ann, world.login("app") as app:
-        app.execute("select memoir.remember('ann', 'The clinic is in Uppsala.', p_sensitivity => 'private')")
-        for query in (
-            "recall('ann', 'clinic')",
-            "explain_context('ann', 'fresh', 'Where is the clinic?')",
-            "compile_context('ann', 'fresh', 'Where is the clinic?')",
-            "match_memories('ann', array_fill(0.1::real, array[384]), -1)",
-        ):
-            assert "Uppsala" not in str(normal.execute(f"select memoir.{query}").fetchall()), query
-            if "match" not in query:
-                assert "Uppsala" in str(ann.execute(f"select memoir.{query}").fetchall()), query
+def test_clearance_bounds_what_is_shown(world: World) -> None:
+    """A secret is shown by recall to a cleared login, and never goes to a model."""
+    app = world.connection("app")
+    remember(app, "ann", "The clinic is in Uppsala.", sensitivity="private")
+    remember(app, "ann", "The clinic safe opens with 90125.", sensitivity="secret")
+    for function, *arguments in (
+        ("recall", "clinic safe"),
+        ("explain_context", "fresh", "Where is the clinic safe?"),
+        ("compile_context", "fresh", "Where is the clinic safe?"),
+    ):
+        told = {
+            key: str(table(world.connection(key), function, "ann", *arguments)) for key in ("normal", "ann", "cleared")
+        }
+        assert "Uppsala" not in told["normal"] and "Uppsala" in told["ann"], function
+        assert "90125" not in told["normal"] + told["ann"], function
+        assert ("90125" in told["cleared"]) == (function == "recall"), function
+    assert "Uppsala" not in str(
+        table(world.connection("normal"), "match_memories", "ann", embedding=[0.1] * 384, threshold=-1)
+    )
+    assert "90125" not in str(world.db.execute("select * from memoir.claim_embeddings(1000)").fetchall())
 
 
 def test_a_group_role_does_not_free_a_login(world: World) -> None:
-    """Who is a member of memoir_app may become it, and keeps its namespace, projects, clearance and actor."""
-    with (
-        roles(
-            world.dsn,
-            service="login in role memoir_app",
-            foreign="login in role memoir_app",
-            reading="login in role memoir_reader",
-        ) as names,
-        world.login("app") as app,
-    ):
-        world.db.execute(
-            "select memoir.bind_login(%s, p_projects => '{red}', p_actor => 'agent', p_clearance => 'normal')",
-            [names["service"]],
-        )
-        world.db.execute("select memoir.bind_login(%s, p_namespace => 'elsewhere')", [names["foreign"]])
-        world.db.execute("select memoir.bind_login(%s, p_projects => '{red}')", [names["reading"]])
-        app.execute("select memoir.remember('ann', 'The lighthouse is in Cadiz.', p_project => 'blue')")
-        for key, role in (("service", "memoir_app"), ("foreign", "memoir_app"), ("reading", "memoir_reader")):
-            with connect(user_of(world.dsn, names[key])) as login:
-                for _ in range(2):
-                    assert "Cadiz" not in str(
-                        login.execute("select * from memoir.recall('ann', 'lighthouse')").fetchall()
-                    )
-                    if key == "service":
-                        assert (
-                            code(lambda: login.execute("select memoir.remember('ann', 'x y z', p_actor => 'person')"))
-                            == "PM001"
-                        )
-                        assert code(lambda: login.execute("select * from memoir.claim_embeddings()")) == "PM001"
-                    assert login.execute("select _memoir.bound_projects()").fetchone() == (
-                        None if key == "foreign" else ["red"],
-                    )
-                    login.execute(f"set role {role}")
-        assert "Cadiz" in str(app.execute("select * from memoir.recall('ann', 'lighthouse')").fetchall())
-        # A role that is bound itself has its own bounds, and the groups can't be bound.
-        assert (
-            code(lambda: world.db.execute("select memoir.bind_login('memoir_app', p_projects => '{red}')")) == "PM014"
-        )
-        for key in ("service", "foreign", "reading"):
-            world.db.execute("select memoir.unbind_login(%s)", [names[key]])
+    """A member of memoir_app may become it, and keeps its namespace, projects, clearance and actor."""
+    app = world.connection("app")
+    remember(app, "ann", "The lighthouse is in Cadiz.", project="blue")
+    for key, role in (("service", "memoir_app"), ("elsewhere", "memoir_app"), ("reading", "memoir_reader")):
+        with world.login(key) as login:
+            for _ in range(2):
+                assert "Cadiz" not in str(recalled(login, "ann", "lighthouse"))
+                if key == "service":
+                    assert refusal(login, "remember", "ann", "x y z", actor="person") == "PM001"
+                    assert refusal(login, "claim_embeddings") == "PM001"
+                login.execute(f"set role {role}")
+    assert "Cadiz" in str(recalled(app, "ann", "lighthouse"))
 
 
-# A hostile session ----------------------------------------------------------------------------------------------------
+# What SQL itself offers -----------------------------------------------------------------------------------------------
 
-
-def test_settings_of_a_session_change_no_function(world: World) -> None:
-    """What a backslash means decides what the patterns of a function match, from its first call in a session on."""
-    with (
-        world.login(
-            "ann",
-            options="-cstandard_conforming_strings=off -crow_security=off -cjit=on -cescape_string_warning=off -cbackslash_quote=on",
-        ) as odd,
-        world.login("app") as app,
-    ):
-        # Also through functions that are only passed through, before any other is used.
-        text = "Fence [a] \t 12/34 naïve \\ ünïcode 😀"
-        assert (
-            odd.execute("select memoir.estimate_tokens(%s), memoir.max_tokens(%s)", [text, text]).fetchone()
-            == app.execute("select memoir.estimate_tokens(%s), memoir.max_tokens(%s)", [text, text]).fetchone()
-        )
-        memory = app.execute("select memoir.remember('ann', 'My  old\u200b code is\t99-XY.')").fetchone()[0][
-            "memory_id"
-        ]
-        app.execute("select memoir.forget('ann', %s)", [memory])
-        for login in (app, odd):
-            for again in ("My old code is 99-XY.", "my OLD  code is 99-xy."):
-                assert (
-                    login.execute("select memoir.remember('ann', %s)", [again]).fetchone()[0]["outcome"]
-                    == "refused_tombstone"
-                )
-        for statement in (
-            "select memoir.open_session('ann', 'cost', p_settings => '{\"budget_microcents_session\": 0}')",
-            "select memoir.compile_context('ann', 'x', ' \u00a0 ')",
-        ):
-            assert code(lambda: odd.execute(statement)) == code(lambda: app.execute(statement)) or "budget" in statement
-        assert (
-            code(
-                lambda: odd.execute(
-                    "select memoir.open_session('ann', 'cost', p_settings => '{\"budget_microcents_session\": 0}')"
-                )
-            )
-            == "PM001"
-        )
-    definers = world.db.execute("""select p.proname from pg_proc p where pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and prosecdef
-                                   and not proconfig @> '{standard_conforming_strings=on,row_security=on,jit=off}'""").fetchall()
-    assert definers == []
-    # Without these settings runs only what reads no table by itself.
-    readers = world.db.execute(r"""
-        select p.proname, c.relname from pg_proc p join pg_class c on c.relkind in ('r', 'p') and not c.relispartition
-          and p.prosrc ~ ('\m(from|join|into|update|only)\s+_memoir\.' || c.relname || '\M')
-        where p.pronamespace = 'memoir'::regnamespace and not p.prosecdef and c.relnamespace = '_memoir'::regnamespace""")
-    assert readers.fetchall() == []
+FORBIDDEN = """
+set role memoir_owner
+set role memoir_admin
+set session authorization postgres
+alter role current_user superuser
+grant memoir_admin to {ann}
+create function memoir.f() returns integer language sql as 'select 1'
+create table memoir.t ()
+create or replace function memoir.now() returns timestamptz language sql as 'select null'
+drop function memoir.now()
+copy (select * from _memoir.memory_store) to stdout
+create trigger t before insert on _memoir.users execute function suppress_redundant_updates_trigger()
+alter table _memoir.users disable row level security
+select pg_read_file('PG_VERSION')
+set session_replication_role = replica
+create function pg_temp.g() returns integer language sql set role = 'memoir_admin' as 'select 1'
+select memoir.bind_login(current_user, array['bob'])
+select _memoir.authorise('bob', 'read')
+"""
 
 
 def test_a_tenant_cannot_become_more(world: World) -> None:
-    """What SQL itself offers to somebody with a connection."""
+    """Roles, objects of its own and settings of a session free no tenant."""
     with world.login("ann") as ann:
-        for statement in (
-            "set role memoir_owner",
-            "set role memoir_admin",
-            "set role postgres",
-            f"set role {world.logins['bob']}",
-            "set session authorization postgres",
-            f"set session authorization {world.logins['bob']}",
-            "select set_config('role', 'memoir_admin', false)",
-            "select set_config('session_authorization', 'postgres', false)",
-            "alter role current_user superuser",
-            f"grant memoir_admin to {world.logins['ann']}",
-            "create function memoir.f() returns integer language sql as 'select 1'",
-            "create table memoir.t ()",
-            "create view memoir.v as select 1",
-            "create type memoir.t as (a integer)",
-            "create operator memoir.= (leftarg = text, rightarg = text, function = texteq)",
-            "alter function memoir.now() owner to current_user",
-            "create or replace function memoir.now() returns timestamptz language sql as 'select null'",
-            "drop function memoir.now()",
-            "comment on schema memoir is 'mine'",
-            "alter schema memoir rename to yours",
-            "do $$ begin lock table _memoir.users; end $$",
-            "truncate _memoir.users",
-            "copy _memoir.memory_store to stdout",
-            "copy (select * from _memoir.memory_store) to stdout",
-            "copy _memoir.memory_store from stdin",
-            "select * from _memoir.settings",
-            "select * from _memoir.login_users",
-            "select nextval('_memoir.work_items_work_id_seq')",
-            "select last_value from _memoir.work_items_work_id_seq",
-            "do $$ begin perform content from _memoir.memory_store; end $$",
-            "create rule r as on select to _memoir.users do instead select 1",
-            "create trigger t before insert on _memoir.users execute function suppress_redundant_updates_trigger()",
-            "create policy p on _memoir.users using (true)",
-            "alter table _memoir.users disable row level security",
-            "create index on _memoir.users (namespace)",
-            "select pg_read_file('PG_VERSION')",
-            "select lo_import('/etc/passwd')",
-            "select pg_reload_conf()",
-            "load 'auto_explain'",
-            "set session_replication_role = replica",
-            "set log_statement = 'all'",
-            "prepare p as select * from _memoir.users; execute p",
-            "explain analyze select * from _memoir.users",
-            "create table public.t ()",
-            "select memoir.set_clock(now())",
-            "select memoir.set_setting('clock', '\"2030-01-01T00:00:00Z\"')",
-            "select memoir.bind_login(current_user, array['bob'])",
-            "select _memoir.authorise('bob', 'read')",
-            "select _memoir.add_items(null, null, null, null, null)",
-            "select _memoir.user_id('default', 'bob')",
-            "select * from memoir.claim_embeddings()",
-            "call memoir.run_job('flush')",
-            "call memoir.merge_search()",
-            "call memoir.ensure_partitions()",
-        ):
-            refused = code(lambda: ann.execute(statement))
-            assert refused in (NO_RIGHT, "PM001", "42704" if "role" in statement else NO_RIGHT), (statement, refused)
+        for line in FORBIDDEN.strip().splitlines():
+            statement = line.replace("{ann}", world.logins["ann"]).replace("{bob}", world.logins["bob"])
+            assert code(lambda: ann.execute(statement)) in (NO_RIGHT, "PM001"), statement
         # The clock is the install's, whatever the session says.
-        for name in ("memoir.clock", "memoir.now", "test.clock", "memoir.user_id"):
+        for name in ("memoir.clock", "memoir.now", "test.clock"):
             ann.execute("select set_config(%s, '2031-01-01T00:00:00Z', false)", [name])
-        assert ann.execute("select memoir.now() = pg_catalog.now()").fetchone() == (True,)
-        # A role that is the default of one's next session is asked for as well.
-        ann.execute(
-            "alter role current_user in database " + str(ann.info.dbname) + " set role = 'memoir_admin'"
-        ) if not code(lambda: ann.execute("alter role current_user set role = 'memoir_admin'")) else None
-        with world.login("ann") as later:
-            assert later.execute("select _memoir.login()").fetchone() == (world.logins["ann"],)
-        # Functions of its own that set the role are asked for the right to it when they run.
-        assert (
-            code(
-                lambda: ann.execute(
-                    "create function pg_temp.f() returns integer language sql set role = 'memoir_admin' as 'select 1'"
-                )
-            )
-            == NO_RIGHT
-        )
+        assert one(ann, "select memoir.now() = pg_catalog.now()")
         # Types and operators of its own change nothing for a function that it calls.
         ann.execute(
             "create function pg_temp.eq(uuid, uuid) returns boolean language sql as 'select true'; "
-            "create operator pg_temp.= (leftarg = uuid, rightarg = uuid, function = pg_temp.eq); set search_path = pg_temp, memoir, pg_catalog"
+            "create operator pg_temp.= (leftarg = uuid, rightarg = uuid, function = pg_temp.eq);"
+            "set search_path = pg_temp, memoir, pg_catalog"
         )
-        assert code(lambda: ann.execute("select memoir.history('bob', 's')")) == "PM001"
-        assert "Zanzibar" not in str(ann.execute("select * from memoir.recall('ann', 'Zanzibar')").fetchall())
+        assert refusal(ann, "history", "bob", "s") == "PM001"
+        assert "Zanzibar" not in str(recalled(ann, "ann", "Zanzibar"))
 
 
-def test_errors_name_nothing_of_others(world: World) -> None:
-    """A refusal says what was asked, and the same whether it exists or not."""
-    with world.login("ann") as ann:
-
-        def refusal(user: str, session: str) -> str:
-            with pytest.raises(psycopg.Error) as error:
-                ann.execute("select memoir.history(%s, %s)", [user, session])
-            return (
-                str(error.value.diag.message_primary).replace(user, "?")
-                + str(error.value.diag.message_detail)
-                + str(error.value.diag.context)
-            )
-
-        with world.login("app") as app:
-            app.execute("select memoir.persist_turn('bob', 'known', %s)", [Jsonb(MESSAGES)])
-        assert refusal("bob", "known") == refusal("bob", "unknown") == refusal("nobody", "unknown")
-
-
+# Domains under the names of PostgreSQL's own types.
 HOSTILE_TYPES = """
-    create schema hostile; grant usage on schema hostile to public;
-    create function hostile.trap() returns boolean language plpgsql as $$ begin raise exception 'something hostile ran' using errcode = 'HT000'; end $$;
+    create schema types; grant usage on schema types to public;
+    create function types.trap() returns boolean language plpgsql as $$ begin raise exception 'something hostile ran' using errcode = 'HT000'; end $$;
     do $$ declare v text; begin
-      foreach v in array '{text,uuid,jsonb,name,bool,int4,int8,timestamptz,date,float4,float8,regclass,bytea,interval,numeric}'::text[] loop
-        execute format('create domain hostile.%I as pg_catalog.text check (hostile.trap())', v);
-        execute format('create function hostile.cast_%s(pg_catalog.%I) returns hostile.%I language plpgsql as ''begin perform hostile.trap(); return null; end''', v, v, v);
+      foreach v in array '{text,uuid,jsonb,name,bool,int4,int8,timestamptz,date,float4,regclass,bytea,interval,numeric}'::text[] loop
+        execute format('create domain types.%I as pg_catalog.text check (types.trap())', v);
+        execute format('create function types.cast_%s(pg_catalog.%I) returns types.%I language plpgsql as ''begin perform types.trap(); return null; end''', v, v, v);
       end loop;
     end $$"""
 
 
 def test_types_of_a_hostile_schema_change_nothing(world: World) -> None:
-    """Domains under the names of PostgreSQL's own types, ahead on the path: for functions, and for procedures that commit."""
+    """For functions, and for procedures that commit."""
     world.db.execute(HOSTILE_TYPES)
-    path = {"options": "-csearch_path=hostile,pg_catalog,memoir"}
-    with world.login("jobs", **path) as jobs, world.login("admin", **path) as admin, world.login("ann", **path) as ann:
-        assert (
-            code(lambda: jobs.execute("do 'declare v uuid; begin v := gen_random_uuid(); end'")) == "HT000"
-        )  # the trap does snap
+    path = {"options": "-csearch_path=types,pg_catalog,memoir"}
+    with world.login("jobs", **path) as jobs, world.login("app", **path) as app:
+        assert code(lambda: jobs.execute("do 'declare v uuid; begin v := gen_random_uuid(); end'")) == "HT000"
         for job in ("merge", "flush", "partitions", "sweep", "hygiene"):
             jobs.execute(f"call memoir.run_job('{job}')")
-        for call in ("merge_search()", "flush_statistics()", "ensure_partitions(0)"):
-            jobs.execute(f"call memoir.{call}")
-        assert code(lambda: admin.execute("call memoir.enable_jobs()")) in (None, "PM050")
-        admin.execute("call memoir.disable_jobs()")
-        ann.execute(
-            'select memoir.persist_turn(\'ann\', \'typed\', \'[{"role": "user", "content": "My ferret is called Otto."}, {"role": "assistant", "content": "Yes."}]\')'
-        )
-        assert "Otto" in str(
-            ann.execute("select memoir.compile_context('ann', 'other', 'What is my ferret called?')").fetchall()
-        )
+        for procedure in ("merge_search()", "flush_statistics()", "ensure_partitions(0)"):
+            jobs.execute(f"call memoir.{procedure}")
+        persist(app, "typed", "s", "My ferret is called Otto.", "Yes.")
+        assert "Otto" in str(recalled(app, "typed", "What is my ferret called?"))
+
+
+# Values in place of which somebody's SQL might come to stand, had any function put its arguments into SQL text.
+INJECTIONS = [
+    "'; insert into public.canary values (1); --",
+    "x') from _memoir.users; insert into public.canary values (2); select ('",
+    "\\'); drop schema memoir cascade; --",
+    "$$; raise exception 'x'; $$ %s %1$I %L",
+    '"; select pg_sleep(9); --',
+    '{"a": ',
+]
+
+
+def shapes_of(kind: str, payload: str) -> list[Any]:
+    """An argument of that type in every shape that has the payload somewhere."""
+    said = {"role": "user", "content": payload, payload: payload, "name": payload}
+    values = [
+        payload,
+        [payload],
+        {payload: payload},
+        [said],
+        [said | {"role": payload}],
+        {"recall_tokens_max": payload},
+    ]
+    return {"jsonb": [Jsonb(v) for v in values], "text[]": [[payload, "b"]]}.get(kind, [payload])
+
+
+@pytest.mark.acceptance
+def test_arguments_are_never_sql(world: World) -> None:
+    """Each payload in every shape of an argument. Errors are those of the API."""
+    untyped: dict[tuple[str, str], set[str]] = {}
+    calls = 0
+    world.db.execute("create table public.canary (n integer); grant all on public.canary to public")
+    before = describe(world.db)
+    with world.login("admin") as admin:
+        for routine in world.of_role("admin"):
+            kinds = {
+                name: kind for name, kind in routine.arguments.items() if kind in ("text", "name", "text[]", "jsonb")
+            }
+            if not kinds or routine.name in {"fail", "ensure_embedder"}:
+                continue
+            values = world.values(routine, admin, "mallory")
+            for name, value in (
+                (n, v) for n, k in kinds.items() for payload in INJECTIONS for v in shapes_of(k, payload)
+            ):
+                calls += 1
+                try:
+                    routine.call(admin, {**values, name: value})
+                except psycopg.Error as error:
+                    if not (error.sqlstate or "").startswith("PM"):
+                        untyped.setdefault((routine.name, name), set()).add(f"{error.sqlstate} {error}".splitlines()[0])
+    assert calls > 500 and one(world.db, "select count(*) from public.canary") == 0
+    after = describe(world.db)
+    assert not differences(before, {key: value for key, value in after.items() if key in before or "_y" not in key})
+    assert untyped == {}

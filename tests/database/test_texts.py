@@ -1,16 +1,15 @@
-"""Texts of all scripts and sizes: stored whole, cut without loss, found by a part of a sentence, in time that grows with their size."""
+"""Texts of all scripts and sizes are stored whole, found by a part of a sentence, and cost what their length costs."""
 
 from __future__ import annotations
 
-import os
-import random
-from pathlib import Path
-from typing import Any
+import time
+from collections.abc import Callable
 
-import psycopg
 import pytest
-from calls import ANSWER, CALL, USER, call, history, store
-from psycopg.types.json import Jsonb
+from calls import ANSWER, CALL, USER, Db, call, history, persist, recalled, remember, run_job, store, table
+from fuzz_text import SHAPES, text_of
+from routines import all_routines, code, values_for
+from servers import unique
 
 TEXTS = {
     "thai": ("ฉันชอบดื่มชาเขียวทุกเช้าและเดินเล่นในสวนสาธารณะใกล้บ้าน", "ชาเขียว"),
@@ -30,157 +29,14 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_part_of_a_sentence_finds_it(db: psycopg.Connection, user: str, name: str) -> None:
+def test_a_part_of_a_sentence_finds_it(db: Db, user: str, name: str) -> None:
     text, part = TEXTS[name]
-    others = [words for other, (words, _) in TEXTS.items() if other != name]
-    store(db, user, "s", [{"role": "user", "content": t} for t in (*others, text)])
-    call(db, "remember", p_user=user, p_content=text)
-    found = db.execute("select kind, content from memoir.recall(%s, %s, p_limit => 2)", [user, part]).fetchall()
+    said = [words for other, (words, _) in TEXTS.items() if other != name] + [text]
+    store(db, user, "s", [{"role": "user", "content": words} for words in said])
+    remember(db, user, text)
+    found = table(db, "recall", user, part, limit=2, columns="kind, content")
     assert sorted(found) == [("memory", text), ("turn", text)]
-    assert [m["content"] for m in history(db, user, "s")] == [*others, text]
-
-
-def random_text(rng: random.Random, length: int) -> str:
-    """Stretches of all kinds: prose, no spaces at all, only spaces, scripts, long runs of one character."""
-    alphabets = [
-        "abcdefghij  .",
-        "ab.\n",
-        " ",
-        "x",
-        "我们今天讨论。了预算",
-        "กขคงจฉชซ",
-        "😀👍🏽",
-        "е\u0301ё\u0308",
-        "0123456789abcdef",
-        "\u0000"[:0] + "\t\r\n ",
-        "word word. Word? ",
-        '{"a": [1, 2]}',
-    ]
-    out = ""
-    while len(out) < length:
-        alphabet = rng.choice(alphabets)
-        size = rng.choice([1, 5, 50, 400, 3000, 20000])
-        out += "".join(rng.choices(alphabet, k=size)) if rng.random() < 0.7 else alphabet * (size // len(alphabet) + 1)
-    return out[:length]
-
-
-def test_the_end_of_a_long_text_is_what_right_has(db: psycopg.Connection) -> None:
-    rng = random.Random(4)
-    for number in range(60):
-        text, count = random_text(rng, rng.choice([0, 5, 300, 9000])), rng.choice([1, 7, 200, 1000])
-        blank = rng.choice(["", "? ", "？" + " \n" * 1500, " " * 3000, "?x"])
-        same, question = db.execute(
-            "select _memoir.tail(t, n) = right(t, n), _memoir.is_question(t) = (t ~ '[?？؟]\\s*$') from (values (%s, %s)) v(t, n)",
-            [text + blank, count],
-        ).fetchone()
-        assert same and question, (number, len(text), count, blank[:3])
-
-
-def test_chunks_cover_a_text_without_gap_or_overlap(db: psycopg.Connection) -> None:
-    rng = random.Random(11)
-    many = 0
-    for number in range(120):
-        text = random_text(
-            rng,
-            rng.choice(
-                [0, 1, 63, 64, 65, 500, 2000, 5000, 16383, 16385, 40000, 70000, 140000 if number % 6 == 0 else 900]
-            ),
-        )
-        size = rng.choice([32, 120, 200, 2000])
-        spans = db.execute(
-            "select span_start, span_length, piece, tokens from _memoir.chunks(%s, %s)", [text, size]
-        ).fetchall()
-        many += len(spans) > 1
-        assert "".join(piece for _, _, piece, _ in spans) == text
-        end = 1
-        for start, length, piece, tokens in spans:
-            assert start == end and length == len(piece) and tokens >= 0 and (length > 0 or text == "")
-            end = start + length
-    assert many > 40
-
-
-@pytest.mark.parametrize("size", [32, 120, 500])
-def test_chunks_have_about_the_wanted_size(db: psycopg.Connection, size: int) -> None:
-    """In every script, and where a text goes from a cheap one to a dear one; not less than 64 characters, though."""
-    prose, chinese = "The kiln was hot. It cooled at night, " * 300, "我们昨天在会议上讨论了明年的预算，" * 300
-    for text in (
-        prose,
-        chinese,
-        " " * 9000,
-        "😀👍🏽" * 900,
-        "Rf2LYYQcrIevuP6n/i6R" * 500,
-        prose + chinese,
-        chinese + prose,
-    ):
-        pieces = [piece for (piece,) in db.execute("select piece from _memoir.chunks(%s, %s)", [text, size])]
-        costs = [db.execute("select memoir.estimate_tokens(%s)", [piece]).fetchone()[0] for piece in pieces]
-        # Only in the block where they meet is the dear script cut by the measure of the cheap one.
-        assert len([1 for piece, cost in zip(pieces, costs) if len(piece) > 64 and cost > 1.5 * size]) <= (
-            12 if "h" in text and "我" in text else 0
-        ), (text[:20], costs)
-        assert sum(costs) / len(costs) > size / 3
-
-
-def test_chunks_end_with_sentences(db: psycopg.Connection) -> None:
-    for text, ends in (
-        ("The kiln was hot. It cooled at night! Was it? ", (". ", "! ", "? ")),
-        ("茶が好きです。本も好きです！", ("。", "！")),
-        ("key: value\n", ("\n",)),
-    ):
-        pieces = [piece for (piece,) in db.execute("select piece from _memoir.chunks(%s, 100)", [text * 200])]
-        assert len(pieces) > 5 and all(piece.endswith(ends) for piece in pieces)
-
-
-@pytest.mark.parametrize(
-    ("name", "unit"),
-    [
-        ("prose", "The kiln was hot on day 17 and cooled at night. "),
-        pytest.param("japanese", "来週の会議は横浜で行われる予定です。", marks=pytest.mark.acceptance),
-        pytest.param("base64", "Rf2LYYQcrIevuP6n/i6R6ycicuI7Rr+cbCE1PnLBzg", marks=pytest.mark.acceptance),
-    ],
-)
-def test_megabytes_are_stored_and_found(db: psycopg.Connection, user: str, name: str, unit: str) -> None:
-    needle = "Der Schlüssel liegt unter dem blauen Blumentopf."
-    text = unit * (600_000 // len(unit.encode()))
-    text = text[: len(text) * 2 // 3] + " " + needle + " " + text[len(text) * 2 // 3 :]
-    store(
-        db,
-        user,
-        "s",
-        [
-            USER,
-            {"role": "assistant", "content": None, "tool_calls": [CALL]},
-            {"role": "tool", "tool_call_id": "call_1", "content": text},
-            ANSWER,
-        ],
-    )
-    assert history(db, user, "s")[2]["content"] == text
-    call(db, "remember", p_user=user, p_content=text, p_type="document_chunk")
-    db.execute("call memoir.run_job('scan')")  # the middle of a large output
-    # The best part of each is the one that says it; what lies beside it in the same text comes after.
-    found = db.execute("select kind, content from memoir.recall(%s, 'Blumentopf', p_limit => 10)", [user]).fetchall()
-    for kind in ("memory", "turn"):
-        content = next(content for its, content in found if its == kind)
-        assert "Blumentopf" in content and len(content) < 3000, kind
-
-
-@pytest.mark.acceptance
-def test_work_of_a_write_grows_with_its_size_not_faster(db: psycopg.Connection, user: str) -> None:
-    """Four times the text may take eight times the processor; were it quadratic, sixteen."""
-    backend = Path(f"/proc/{db.info.backend_pid}/stat")
-
-    def seconds(session: str, messages: list[dict[str, Any]]) -> float:
-        def used() -> float:
-            return sum(map(int, backend.read_text().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
-
-        start = used()
-        store(db, user, session, messages)
-        return used() - start
-
-    text = "The kiln was hot on day 17; 茶が好きです。 It cooled at night. " * 1500
-    assert seconds("large", [USER | {"content": text * 4}]) < 8 * seconds("small", [USER | {"content": text}]) + 0.5
-    many = [USER | {"content": text[:1500]}]
-    assert seconds("many", many * 240) < 8 * seconds("few", many * 60) + 0.5
+    assert [m["content"] for m in history(db, user, "s")] == said
 
 
 @pytest.mark.parametrize(
@@ -192,9 +48,100 @@ def test_work_of_a_write_grows_with_its_size_not_faster(db: psycopg.Connection, 
         ("Ring the plumber on 555-0142.", "0142"),
     ],
 )
-def test_codes_by_their_parts(db: psycopg.Connection, user: str, said: str, asked: str) -> None:
+def test_codes_are_found_by_their_parts(db: Db, user: str, said: str, asked: str) -> None:
     for text in ("The kitchen tap drips again.", said, "On 2026-05-04 the choir sings from 9-11."):
-        db.execute("select memoir.persist_turn(%s, 's', %s)", [user, Jsonb([{"role": "user", "content": text}])])
-    [found] = db.execute("select content from memoir.recall(%s, %s, p_limit => 1)", [user, asked]).fetchone()
-    assert found == said
-    assert db.execute("select _memoir.code_words('on 2026-05-04 from 9-11', true)").fetchone() == ([],)
+        persist(db, user, "s", text)
+    assert recalled(db, user, asked, limit=1) == [said]
+
+
+# Long texts -----------------------------------------------------------------------------------------------------------
+
+slow = pytest.mark.acceptance
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "The kiln was hot on day 17 and cooled at night. ",
+        pytest.param("来週の会議は横浜で行われる予定です。", marks=slow),
+        pytest.param("Rf2LYYQcrIevuP6n/i6R6ycicuI7Rr+cbCE1PnLBzg", marks=slow),
+    ],
+)
+def test_megabytes_are_stored_and_found(db: Db, user: str, unit: str) -> None:
+    """The best part of each is the one that says it; what lies beside it in the same text comes after."""
+    half = unit * (300_000 // len(unit.encode()))
+    text = f"{half} Der Schlüssel liegt unter dem blauen Blumentopf. {half}"
+    step = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+    store(db, user, "s", [USER, step, {"role": "tool", "tool_call_id": "call_1", "content": text}, ANSWER])
+    assert history(db, user, "s")[2]["content"] == text
+    remember(db, user, text, type="document_chunk")
+    run_job(db, "scan")  # the middle of a large output
+    found = table(db, "recall", user, "Blumentopf", limit=10, columns="kind, content")
+    for kind in ("memory", "turn"):
+        content = next(content for its, content in found if its == kind)
+        assert "Blumentopf" in content and len(content) < 3000, kind
+
+
+@pytest.mark.parametrize("shape", ["<", '"', pytest.param("你", marks=slow)])
+def test_megabytes_of_one_shape_are_read(db: Db, user: str, shape: str) -> None:
+    text = text_of(shape, 3_000_000 // len(shape.encode()))
+    db.execute("set statement_timeout = '60s'")
+    persist(db, user, "s", text)
+    assert call(db, "extract_session", user, "s")["left"] == 0
+    recalled(db, user, text)
+
+
+RUNS: dict[str, Callable[[int], object]] = {
+    "text": lambda length: "x" * length,
+    "text[]": lambda length: ["x" * length],
+    "bytea": bytes,
+    "bytea[]": lambda length: [bytes(length)],
+}
+"""A run of one character, by the type of an argument."""
+
+
+def test_arguments_of_any_length_are_linear(db: Db) -> None:
+    """Every text of every function for applications: eight times the length takes far less than 64 times as long."""
+    db.execute("set statement_timeout = '60s'; set client_min_messages = error")
+    odd, tried = [], 0
+    for routine in all_routines(db).values():
+        if (
+            (routine.schema, routine.kind) != ("memoir", "f")
+            or "app" not in routine.roles
+            or routine.name == "erase_user"
+        ):
+            continue
+        values = values_for(routine, db, unique("long"))
+        for name in [name for name, kind in routine.arguments.items() if kind in RUNS]:
+            times = []
+            for length in (100_000, 800_000):
+                begun = time.monotonic()
+                long = values | {name: RUNS[routine.arguments[name]](length)}
+                if (state := code(lambda: routine.call(db, long))) and state[:2] != "PM":
+                    odd.append((routine.name, name, length, state))
+                times.append(time.monotonic() - begun)
+            tried += 1
+            if times[1] > 24 * max(times[0], 0.1):
+                odd.append((routine.name, name, *times))
+    assert odd == [] and tried > 200
+
+
+@pytest.mark.extended
+@slow
+@pytest.mark.parametrize("sentence", ["lorem ipsum ", "今日は大変良い天気です。"])
+def test_text_of_fifteen_megabytes_is_found(db: Db, user: str, sentence: str) -> None:
+    """Its chunks are numbered by a smallint."""
+    persist(db, user, "s", sentence * (15_000_000 // len(sentence.encode())) + "The vault is called HRN-7731-QX.")
+    assert "HRN-7731-QX" in str(recalled(db, user, "Which vault, HRN-7731-QX?"))
+
+
+@slow
+@pytest.mark.parametrize("shape", SHAPES)
+def test_long_texts_of_every_shape_are_read(db: Db, user: str, shape: str) -> None:
+    text = text_of(shape, 1_000_000)
+    db.execute("set statement_timeout = '60s'")
+    persist(db, user, "s", text, text)
+    call(db, "extract_session", user, "s")
+    if text.strip():
+        recalled(db, user, text)
+    assert (code(lambda: remember(db, user, text)) or "PM").startswith("PM")

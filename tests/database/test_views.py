@@ -1,191 +1,189 @@
-"""What an operator sees: every view answers an admin and nobody else, health says what is wrong, the dashboard's queries run."""
+"""Operators see every view, health names what is wrong, and what a person inspects agrees with what compiles did."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
-import psycopg
 import pytest
-from psycopg.types.json import Jsonb
-from routines import code
-from servers import connect, roles, user_of
+from calls import Db, call, persist, remember, remembered, run_job, set_clock, table
+from routines import World, world_of
+from servers import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-VIEWS = "select relname from pg_class where relnamespace = 'memoir'::regnamespace and relkind = 'v' and relowner = 'memoir_owner'::regrole order by 1"
+VIEWS = """select relname from pg_class where relnamespace = 'memoir'::regnamespace and relkind = 'v'
+    and relowner = 'memoir_owner'::regrole order by 1"""
 
 
 @pytest.fixture(scope="module")
-def admin(memoir_dsn: str, server_dsn: str) -> Iterator[psycopg.Connection]:
-    with (
-        roles(server_dsn, boss="login in role memoir_admin") as names,
-        connect(user_of(memoir_dsn, names["boss"])) as db,
-    ):
-        yield db
+def world(memoir_dsn: str) -> Iterator[World]:
+    with world_of(memoir_dsn, admin="admin") as world:
+        yield world
 
 
-def problems(db: psycopg.Connection) -> dict[str, str]:
-    return {problem: severity for severity, problem, _ in db.execute("select * from memoir.health_problems()")}
+@pytest.fixture
+def admin(world: World) -> Db:
+    return world.connection("admin")
 
 
-def test_every_view_answers_an_admin_only(
-    db: psycopg.Connection, admin: psycopg.Connection, memoir_dsn: str, server_dsn: str, user: str
-) -> None:
-    db.execute("select memoir.open_session(%s, 's', p_system_prompt => 'x')", [user])
+def view(db: Db, name: str, columns: str, user: str = "") -> tuple[Any, ...]:
+    where = "where user_name = %s" if user else ""
+    return db.execute(f"select {columns} from memoir.{name} {where}", [user] if user else []).fetchone() or ()
+
+
+def test_views_show_what_happened(db: Db, admin: Db, user: str) -> None:
+    call(db, "open_session", user, "s", system_prompt="x")
+    usage = {"model": "gpt-4o-mini", "prompt_tokens": 1000, "completion_tokens": 100}
     for n in range(12):
-        db.execute(
-            "select memoir.persist_turn(%s, 's', %s, p_usage => %s)",
-            [
-                user,
-                Jsonb(
-                    [
-                        {"role": "user", "content": f"My boat number {n} is blue. " * 30},
-                        {"role": "assistant", "content": "Noted. " * 40},
-                    ]
-                ),
-                Jsonb({"model": "gpt-4o-mini", "prompt_tokens": 1000, "completion_tokens": 100}),
-            ],
-        )
-    db.execute("select memoir.remember(%s, 'has a blue boat')", [user])
-    db.execute("select memoir.compile_context(%s, 's', 'What colour is boat number 3?')", [user])
-    db.execute("select memoir.compact_session(%s, 's', 300)", [user])
+        persist(db, user, "s", f"My boat number {n} is blue. " * 30, "Noted. " * 40, p_usage=usage)
+    remember(db, user, "has a blue boat")
+    call(db, "compile_context", user, "s", "What colour is boat number 3?")
+    call(db, "compact_session", user, "s", 300)
     for job in ("flush", "hygiene", "promotion"):
-        db.execute("call memoir.run_job(%s)", [job])
-    rows = {view: admin.execute(f"select * from memoir.{view}").fetchall() for (view,) in db.execute(VIEWS).fetchall()}
-    assert set(rows) >= {
-        "health",
-        "queue_depth",
-        "job_status",
-        "tiers",
-        "compaction_ratios",
-        "context_utilisation",
-        "costs_by_user",
-        "costs_by_session",
-        "session_pressure",
-        "partition_status",
-        "embedding_coverage",
-        "hygiene",
-        "slow_functions",
-        "dead_letters",
-    }
-    assert [
-        view
-        for view, found in rows.items()
-        if not found and view not in ("slow_functions", "dead_letters", "tier_flow")
-    ] == []
-    (ratio,) = admin.execute("select min(ratio) from memoir.compaction_ratios").fetchone()
-    assert ratio > 1
-    eta, fill = admin.execute("select eta, fill from memoir.context_utilisation").fetchone()
-    assert 0 < eta <= 1.0001 and 0 < fill <= 1
+        run_job(db, job)
+    names = {name for (name,) in db.execute(VIEWS)}
+    empty = {name for name in names if not view(admin, name, "1")}
+    assert len(names) > 13 and empty <= {"slow_functions", "dead_letters", "tier_flow"}
+    assert view(admin, "compaction_ratios", "min(ratio) > 1") == (True,)
+    assert view(admin, "context_utilisation", "eta > 0 and eta <= 1.0001 and fill > 0 and fill <= 1") == (True,)
     cost = 12 * (1000 * 15000 + 100 * 60000) // 1000
-    assert admin.execute(
-        "select cost_microcents, sessions, turns from memoir.costs_by_user where user_name = %s", [user]
-    ).fetchone() == (cost, 1, 24)
-    assert admin.execute(
-        "select cost_microcents, cost_per_turn from memoir.costs_by_session where user_name = %s", [user]
-    ).fetchone() == (cost, cost / 24)
-    tokens, active, compacted, pressure, window = admin.execute(
-        "select tokens, active_tokens, compacted_tokens, pressure, context_window from memoir.session_pressure where user_name = %s",
-        [user],
-    ).fetchone()
-    assert compacted > 0 and tokens == active + compacted and pressure == pytest.approx(active / window)
-    assert admin.execute(
-        "select sum(items) >= sum(reached) and min(coverage) >= 0 and max(coverage) <= 1 from memoir.embedding_coverage"
-    ).fetchone() == (True,)
-    with roles(
-        server_dsn,
-        app="login in role memoir_app",
-        tenant="login in role memoir_tenant",
-        reader="login in role memoir_reader",
-        jobs="login in role memoir_jobs",
-    ) as names:
-        for name in names.values():
-            with connect(user_of(memoir_dsn, name)) as other:
-                assert {code(lambda view=view: other.execute(f"select * from memoir.{view}")) for view in rows} == {
-                    "42501"
-                }
+    assert view(admin, "costs_by_user", "cost_microcents, sessions, turns", user) == (cost, 1, 24)
+    assert view(admin, "costs_by_session", "cost_microcents, cost_per_turn", user) == (cost, cost / 24)
+    columns = "compacted_tokens > 0, tokens = active_tokens + compacted_tokens, pressure - active_tokens / context_window::real"
+    assert view(admin, "session_pressure", columns, user) == (True, True, pytest.approx(0, abs=1e-6))
+    reached = "sum(items) >= sum(reached) and min(coverage) >= 0 and max(coverage) <= 1"
+    assert view(admin, "embedding_coverage", reached) == (True,)
 
 
-def test_health(db: psycopg.Connection, admin: psycopg.Connection) -> None:
-    for (job,) in db.execute("select job from memoir.list_jobs()").fetchall():
-        db.execute(
-            "insert into _memoir.job_runs (job, started_at, finished_at, outcome) values (%s, now(), now(), 'done')",
-            [job],
-        )
-    assert problems(admin) == {} and admin.execute("select status, why from memoir.health").fetchone() == (
-        "green",
-        "all is well",
-    )
+def test_health_names_what_is_wrong(db: Db, admin: Db) -> None:
+    def problems() -> dict[str, str]:
+        return {problem: severity for severity, problem, _ in table(admin, "health_problems")}
 
-    db.execute(
-        "insert into _memoir.job_runs (job, started_at, finished_at, outcome, error) values ('merge', now(), now(), 'failed', 'disk')"
-    )
-    assert problems(admin) == {"job merge failed: disk": "yellow"}
-    db.execute(
-        "insert into _memoir.job_runs (job, started_at, finished_at, outcome, error) select 'merge', now(), now(), 'failed', 'disk' from generate_series(1, 2)"
-    )
-    assert problems(admin)["job merge has failed 3 times in a row"] == "red" and admin.execute(
-        "select status from memoir.health"
-    ).fetchone() == ("red",)
+    run = """insert into _memoir.job_runs (job, started_at, finished_at, outcome, error)
+        select j, now(), now(), %s, %s from unnest(%s::text[]) j"""
+    db.execute(run, ["done", None, [job for (job,) in table(db, "list_jobs", columns="job")]])
+    assert problems() == {} and view(admin, "health", "status, why") == ("green", "all is well")
+
+    db.execute(run, ["failed", "disk", ["merge"]])
+    assert problems() == {"job merge failed: disk": "yellow"}
+    db.execute(run, ["failed", "disk", ["merge"] * 2])
+    assert problems()["job merge has failed 3 times in a row"] == "red" and view(admin, "health", "status") == ("red",)
     db.execute("delete from _memoir.job_runs where error = 'disk'")
 
     # What is due half a year from now is not late, whatever the time of day is.
     db.execute("select memoir.set_schedule('sweep', to_char(now() + interval '6 months', '\"0 0 1 \"FMMM\" *\"'))")
-    db.execute("update _memoir.job_runs set started_at = now() - interval '20 minutes' where job in ('flush', 'sweep')")
-    [(problem, severity)] = problems(admin).items()
+    late = "update _memoir.job_runs set started_at = now() - %s::interval where job in ('flush', 'sweep')"
+    db.execute(late, ["20 minutes"])
+    [(problem, severity)] = problems().items()
     assert re.match(r"job flush has not run for 00:20:", problem) and severity == "red"
-    db.execute("update _memoir.job_runs set started_at = now() where job in ('flush', 'sweep')")
-    db.execute("select memoir.set_schedule('sweep', 'default')")
+    db.execute(late, ["0"])
+    call(db, "set_schedule", "sweep", "default")
 
     db.execute(
         "insert into _memoir.work_items (kind, user_id, state, run_after, created_at) values "
         "('judge', gen_random_uuid(), 'dead', now(), now()), ('judge', gen_random_uuid(), 'ready', now() - interval '2 h', now())"
     )
-    found = problems(admin)
+    found = problems()
     assert found.pop("1 dead letters of kind judge") == "yellow"
-    assert [
-        re.match("1 work items of kind judge wait, the oldest for 02:00:0", p) is not None and s == "yellow"
-        for p, s in found.items()
-    ] == [True]
+    [(problem, severity)] = found.items()
+    assert problem.startswith("1 work items of kind judge wait, the oldest for 02:00:0") and severity == "yellow"
     db.execute("delete from _memoir.work_items where kind = 'judge'")
 
-    db.execute("select memoir.set_clock('2029-05-06T00:00:00Z')")
-    found = problems(admin)
-    assert any("partitions lack" in p and s == "red" for p, s in found.items()) and any(
-        "clock is set by hand" in p for p in found
-    )
+    set_clock(db, "2029-05-06T00:00:00Z")
+    found = problems()
+    assert any("partitions lack" in p and s == "red" for p, s in found.items())
+    assert any("clock is set by hand" in p for p in found)
     db.execute("call memoir.run_job('partitions')")
-    assert [p for p in problems(admin) if "partitions" in p] == []
-    db.execute("select memoir.set_clock(null)")
-    assert problems(admin) == {}
+    assert [p for p in problems() if "partitions" in p] == []
+    set_clock(db, None)
+    assert problems() == {}
 
 
-def test_the_dashboard_runs(admin: psycopg.Connection) -> None:
-    """Grafana's macros stand for a condition on the time range."""
-    dashboard = json.loads((ROOT / "docs" / "guides" / "grafana.json").read_text())
+def test_the_load_of_the_server_is_shown(db: Db) -> None:
+    slot = "health_test"
+    db.execute("select pg_create_physical_replication_slot(%s, true)", [slot])
+    columns = "connections between 1 and connections_max, connections_share <= 1, standbys, slot_lag_bytes >= 0"
+    try:
+        assert view(db, "server_load", columns) == (True, True, 0, True)
+        assert not any("connections" in problem for _, problem, _ in table(db, "health_problems"))
+    finally:
+        db.execute("select pg_drop_replication_slot(%s)", [slot])
+
+
+def test_dashboard_and_pages_name_every_view(admin: Db) -> None:
+    """Grafana's macros mean a condition on the time range."""
+    guides = ROOT / "docs" / "guides"
+    dashboard = json.loads((guides / "grafana.json").read_text())
     queries = [target["rawSql"] for panel in dashboard["panels"] for target in panel["targets"]]
-    assert len(queries) >= 14
-    used: set[str] = set()
     for query in queries:
-        statement = re.sub(r"\$__timeFilter\((\w+)\)", r"\1 between now() - interval '7 days' and now()", query)
-        assert "$" not in statement
-        admin.execute(statement)
-        used |= set(re.findall(r"memoir\.(\w+)", query))
-    assert {view for (view,) in admin.execute(VIEWS)} <= used
-    spots = [
-        (p["gridPos"]["x"] + dx, p["gridPos"]["y"] + dy)
-        for p in dashboard["panels"]
-        for dx in range(p["gridPos"]["w"])
-        for dy in range(p["gridPos"]["h"])
-    ]
-    assert len(spots) == len(set(spots)) and max(x for x, _ in spots) < 24
-
-
-def test_docs_name_what_there_is(admin: psycopg.Connection) -> None:
-    text = "".join((ROOT / "docs" / "guides" / name).read_text() for name in ("operations.md", "monitoring.md"))
+        admin.execute(re.sub(r"\$__timeFilter\((\w+)\)", r"\1 between now() - interval '7 days' and now()", query))
     views = {view for (view,) in admin.execute(VIEWS)}
-    assert [view for view in sorted(views) if f"`{view}`" not in text] == []
-    jobs = {job for (job,) in admin.execute("select job from memoir.list_jobs()")}
-    assert [job for job in sorted(jobs) if f"`{job}`" not in text] == []
+    assert views <= set(re.findall(r"memoir\.(\w+)", " ".join(queries))) and len(queries) >= 14
+    text = "".join((guides / name).read_text() for name in ("operations.md", "monitoring.md"))
+    jobs = {job for (job,) in table(admin, "list_jobs", columns="job")}
+    assert [name for name in sorted(views | jobs) if f"`{name}`" not in text] == []
+
+
+# What a person looks at -----------------------------------------------------------------------------------------------
+
+
+def test_users_are_listed_by_name(db: Db, memoir_dsn: str, user: str) -> None:
+    """A tenant sees its own, one of a project none."""
+    for name in (f"{user}-b", f"{user}-a", user):
+        persist(db, name, "s", "Hello there", "Hi.")
+    rows = table(db, "list_users", after_user=user, columns="user_name, sessions, memories")
+    assert rows[:2] == [(f"{user}-a", 1, 0), (f"{user}-b", 1, 0)]
+    assert len(table(db, "list_users", limit=1)) == 1
+    one_user: dict[str, Any] = {"role": "tenant", "users": [user]}
+    with world_of(memoir_dsn, one=one_user, bound=one_user | {"projects": ["red"]}) as world:
+        assert table(world.connection("one"), "list_users", columns="user_name") == [(user,)]
+        assert table(world.connection("bound"), "list_users") == []
+
+
+def test_a_user_in_numbers(db: Db, user: str) -> None:
+    persist(db, user, "s", "My dentist is Dr. Okafor", "Noted.")
+    old = remembered(db, user, "The dentist is Dr. Okafor", actor="person")
+    call(db, "correct", user, old, "The dentist is Dr. Lind")
+    stats = call(db, "memory_stats", user)
+    assert [stats[key] for key in ("sessions", "open_sessions", "turns", "memories", "contradictions")] == [
+        1,
+        1,
+        2,
+        1,
+        0,
+    ]
+    assert stats["states"] == {"active": 1, "superseded": 1}
+    assert call(db, "memory_stats", f"{user}-nobody")["memories"] == 0
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_window_over_time(db: Db, user: str, flushed: bool) -> None:
+    persist(db, user, "old", "The ferry to Runmarö leaves at 8:15.", "Noted.")
+    for number in range(12):
+        persist(db, user, "s", f"Shelf {number} holds the glazes. " + "They are fired at cone six. " * 20, "Right.")
+    made = [call(db, "context", user, "s", "When does the ferry leave?", budget=budget) for budget in (9000, 1200)]
+    if flushed:
+        db.execute("call memoir.flush_statistics()")
+    columns = "compile_id::text, tokens, system_tokens + tools_tokens + recall_tokens, turn_tokens, first_turn"
+    rows = table(db, "list_compiles", user, "s", columns=columns)
+    assert [row[:2] for row in rows] == [(one_["compile_id"], one_["tokens"]) for one_ in made[::-1]]
+    assert rows[0][4] > rows[1][4] == 0
+    for _, tokens, parts, turns, _ in rows:
+        assert len(turns) == 4 and 0 < tokens - parts - sum(turns) < 40, "what remains is the newest message"
+
+
+def test_a_compile_taken_apart(db: Db, user: str) -> None:
+    """Each item is shown, or there is a reason. A forgotten text is not told afterwards."""
+    persist(db, user, "old", "The ferry to Runmarö leaves at 8:15.", "Noted.")
+    door = remembered(db, user, "The cellar door of the ferry house opens with 7719")
+    made = call(db, "context", user, "new", "When does the ferry to Runmarö leave?")
+    columns = "id::text, kind, position, reason, line"
+    rows = table(db, "explain_compile", user, made["compile_id"], columns=columns)
+    assert [row[0] for row in rows if row[2]] == made["items"]
+    assert any("8:15" in row[4] and row[1] == "turn" for row in rows)
+    assert all((row[2] is None) == (row[3] is not None) for row in rows)
+    call(db, "forget", user, door)
+    call(db, "forget_about", user, "the ferry to Runmarö")
+    told = str(table(db, "explain_compile", user, made["compile_id"], columns="line"))
+    assert "7719" not in told and "8:15" not in told

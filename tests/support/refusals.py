@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 from calls import CALL, call
+from psycopg.types.json import Jsonb
 
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.com/a.png", "detail": "low"}}
 EXCHANGE: list[dict[str, Any]] = [
@@ -39,30 +40,46 @@ EXCHANGE: list[dict[str, Any]] = [
         "name": "bot",
     },
 ]
-ADDED = ("utc_offset", "turn_index", "message_id", "tokens", "tokenizer", "model")
+ADDED = ("utc_offset", "turn_index", "message_id", "tokens", "tokenizer", "model", "created_at")
+JSON = {"messages", "usage", "metadata", "settings", "request_headers", "response_headers"}
+"""Arguments that are JSON whatever is given."""
 
 
 def as_sent(message: dict[str, Any]) -> dict[str, Any]:
-    """What history adds taken away; times as points in time."""
-    kept = {key: value for key, value in message.items() if key not in ADDED and key != "created_at"}
-    return json.loads(json.dumps(kept))
+    """The message without what history adds, and without its time."""
+    return json.loads(json.dumps({key: value for key, value in message.items() if key not in ADDED}))
 
 
-def refused(db: psycopg.Connection, function: str, code: str, *fragments: str, **arguments: Any) -> None:
+def refusal(db: psycopg.Connection, function: str, **named: Any) -> psycopg.Error:
+    """The error with which memoir.<function> answers."""
+    short = {name.removeprefix("p_"): value for name, value in named.items()}
+    with pytest.raises(psycopg.Error) as caught:
+        call(
+            db,
+            function,
+            **{
+                k: Jsonb(v) if k in JSON and isinstance(v, (dict, list, str, int, float)) else v
+                for k, v in short.items()
+            },
+        )
+    return caught.value
+
+
+def check_refusal(db: psycopg.Connection, function: str, code: str, *fragments: str, **arguments: Any) -> None:
     """The call raises this code, its message has all fragments, and every table has as many rows as before."""
     before = rows(db)
-    with pytest.raises(psycopg.Error) as caught:
-        call(db, function, **arguments)
-    assert caught.value.sqlstate == code, f"{caught.value.sqlstate}: {caught.value}"
+    error = refusal(db, function, **arguments)
+    assert error.sqlstate == code, f"{error.sqlstate}: {error}"
     for fragment in fragments:
-        assert fragment in caught.value.diag.message_primary
+        assert fragment in (error.diag.message_primary or ""), error
     assert rows(db) == before
 
 
 def rows(db: psycopg.Connection) -> dict[str, int]:
     """Rows of every table of the product."""
     tables = db.execute(
-        """select relname from pg_class where relnamespace = '_memoir'::regnamespace and relkind in ('r', 'p') and not relispartition"""
+        """select relname from pg_class where relnamespace = '_memoir'::regnamespace and relkind in ('r', 'p')
+        and not relispartition"""
     ).fetchall()
     counts = " union all ".join(f"select '{name}', (select count(*) from _memoir.{name})" for (name,) in tables)
     return dict(db.execute(counts).fetchall())

@@ -9,15 +9,10 @@ import psycopg
 # What checks demand beyond one of the values they list.
 SPECIAL: dict[tuple[str, str], str] = {("memory_store", "scope"): "'global'"}
 BY_TYPE = {
+    **dict.fromkeys(("text", "name"), "'planted'"),
+    **dict.fromkeys(("integer", "smallint", "bigint", "numeric"), "1"),
+    **dict.fromkeys(("real", "double precision"), "0.5"),
     "uuid": "gen_random_uuid()",
-    "text": "'planted'",
-    "name": "'planted'",
-    "integer": "1",
-    "smallint": "1",
-    "bigint": "1",
-    "real": "0.5",
-    "double precision": "0.5",
-    "numeric": "1",
     "boolean": "false",
     "jsonb": "'{}'",
     "bytea": "'\\x01'",
