@@ -19,11 +19,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .dialect import Item
+from .dialect import Added, Item, name_of
 from .spans import Body, Edit, Node, apply_edits, elements, member, quoted
 from .talk import Talk
-
-Added = dict[str, Any]
 
 ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 WITHDRAWN = "[withdrawn]"
@@ -49,12 +47,6 @@ def refresh_additions(old: Added, new: Added) -> Added:
     """What is sent with a message as the database has it now; it may not have all yet."""
     told = {"told": [*new["told"], *old["told"][len(new["told"]) :]]} if "told" in new and "told" in old else {}
     return old | {name: new[name] for name in new if name in old and name != "items"} | told
-
-
-def withdrawn(old: Added, new: Added) -> list[tuple[str, str]]:
-    """The JSON texts that another knows as withdrawn, each with what takes its place."""
-    pairs = [(quoted(old["tail"])[1:-1], quoted(new["tail"])[1:-1])] if "tail" in old and "tail" in new else []
-    return pairs + [(a, c) for (a, _), (c, _) in zip(old.get("told", []), new.get("told", [])) if a != c]
 
 
 def edits_of(talk: Talk, added: list[Added | None]) -> list[Edit]:
@@ -174,7 +166,7 @@ def _lead(content: Node, text: str, results: str) -> Edit:
     return Edit(content.start + 1, content.start + 1, results + ("," if content.value else ""))
 
 
-def tools_edit(body: Body, definitions: list[Item], names: set[str]) -> list[Edit]:
+def offer_tools(body: Body, definitions: list[Item], names: set[str]) -> list[Edit]:
     """Our tools behind the client's own, but for those whose name is taken."""
     tools = body.lists.get("tools")
     ours = [tool for tool in definitions if name_of(tool) not in names]
@@ -182,9 +174,3 @@ def tools_edit(body: Body, definitions: list[Item], names: set[str]) -> list[Edi
         return []
     end = tools[-1].end
     return [Edit(end, end, "".join("," + quoted(tool) for tool in ours))]
-
-
-def name_of(tool: Any) -> str:
-    """A tool's name in any API."""
-    inner = tool.get("function") if isinstance(tool.get("function"), dict) else tool
-    return str(inner.get("name"))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pg_memoir.providers import cache_counts
 from pg_memoir.texts import replace_unstorable
@@ -14,7 +14,15 @@ from pg_memoir.texts import replace_unstorable
 from .spans import Body
 from .sse import Event
 
+if TYPE_CHECKING:
+    from .rounds import Rounds
+
 Item = dict[str, Any]
+Added = dict[str, Any]
+"""What is sent with a message beside the client's own: see additions.py."""
+
+Sort = Literal["anthropic", "openai", "responses"]
+"""Of definitions of tools."""
 
 
 @dataclass
@@ -54,12 +62,16 @@ class Dialect(Protocol):
 
     name: str
     key: str  # of the list of items
+    sort: Sort
 
     def items(self, body: Body) -> list[Item]:
         """The items of a request."""
 
     def loose(self, item: Item) -> Any:
         """An item as far as clients send it back unchanged, None for one that they may leave out."""
+
+    def rounds(self, tools: set[str], limit: int) -> Rounds[Any]:
+        """Reads answers in which our tools may be called."""
 
     def answer(self, events: list[Event]) -> Answer | None:
         """What a stream says, None if it is not whole."""
@@ -123,3 +135,9 @@ def text_of(content: Any) -> str:
     if not isinstance(content, list):
         return ""
     return "\n".join(part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
+
+
+def name_of(tool: Any) -> str:
+    """Returns a tool's name in any API."""
+    inner = tool.get("function") if isinstance(tool.get("function"), dict) else tool
+    return str(inner.get("name"))

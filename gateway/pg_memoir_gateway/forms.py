@@ -9,11 +9,14 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from .dialect import text_of
 from .spans import Body, Edit, Node, elements, member, quoted
 from .talk import Talk
+
+V = TypeVar("V")
+D = TypeVar("D")
 
 SESSIONS = 200
 """Whose forms are kept in mind."""
@@ -34,7 +37,7 @@ class Forms:
     asked: float = field(default_factory=time.monotonic)
 
 
-def forms_of(rows: list[dict[str, Any]]) -> Forms:
+def read_forms(rows: list[dict[str, Any]]) -> Forms:
     """What window_forms says, by tool call."""
     forms = Forms()
     for row in rows:
@@ -56,39 +59,36 @@ class Shown:
         self._ends: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._sent: OrderedDict[tuple[str, str], set[int]] = OrderedDict()
 
-    def of(self, talk: Talk) -> Forms | None:
-        """Those of a conversation, None where they are not known, or the prompt cache may be cold."""
-        forms = self._forms.get((talk.user, talk.session))
+    def find(self, talk: Talk) -> Forms | None:
+        """Returns those of a conversation, None where they are not known, or the prompt cache may be cold."""
+        forms = self._forms.get(talk.key)
         return forms if forms and time.monotonic() - forms.asked < COLD_SECONDS else None
 
-    def last(self, talk: Talk) -> Forms | None:
-        """The last that were known: what applies while the database is away."""
-        return self._forms.get((talk.user, talk.session))
-
-    def find_last_end(self, talk: Talk, end: str) -> str:
-        """Where the changed part ended in the last request, "" if that is not known. `end`: where it ends in this
-        one."""
-        before = self._ends.pop((talk.user, talk.session), "")
-        self._ends[talk.user, talk.session] = end
-        while len(self._ends) > SESSIONS:
-            self._ends.popitem(last=False)
-        return before
-
-    def moved(self, talk: Talk, changed: list[Edit]) -> list[Edit]:
-        """Those that were not in the conversation's last request."""
-        before = self._sent.pop((talk.user, talk.session), set())
-        self._sent[talk.user, talk.session] = {hash(edit.text) for edit in changed}
-        while len(self._sent) > SESSIONS:
-            self._sent.popitem(last=False)
-        return [edit for edit in changed if hash(edit.text) not in before]
+    def find_last(self, talk: Talk) -> Forms | None:
+        """Returns the last that were known: those apply while the database is away."""
+        return self._forms.get(talk.key)
 
     def keep(self, talk: Talk, forms: Forms) -> None:
-        """Sets them, and lets the oldest go."""
-        key = (talk.user, talk.session)
-        self._forms[key] = forms
-        self._forms.move_to_end(key)
-        while len(self._forms) > SESSIONS:
-            self._forms.popitem(last=False)
+        _replace(self._forms, talk.key, forms, None)
+
+    def find_last_end(self, talk: Talk, end: str) -> str:
+        """Returns where the changed part ended in the last request, "" if that is not known. `end`: where it ends in
+        this one."""
+        return _replace(self._ends, talk.key, end, "")
+
+    def find_moved(self, talk: Talk, changed: list[Edit]) -> list[Edit]:
+        """Returns the edits that were not in the conversation's last request."""
+        before = _replace(self._sent, talk.key, {hash(edit.text) for edit in changed}, set())
+        return [edit for edit in changed if hash(edit.text) not in before]
+
+
+def _replace(kept: OrderedDict[tuple[str, str], V], key: tuple[str, str], new: V, default: D) -> V | D:
+    """Sets a conversation's value, and lets the oldest go. Returns the value before."""
+    before = kept.pop(key, default)
+    kept[key] = new
+    while len(kept) > SESSIONS:
+        kept.popitem(last=False)
+    return before
 
 
 def budget_of(talk: Talk, window: int) -> int:
@@ -104,7 +104,7 @@ def budget_of(talk: Talk, window: int) -> int:
     return max(window // 4, window - answer - fixed // 4)
 
 
-def large_news(talk: Talk, through: int, budget: int) -> bool:
+def has_large_news(talk: Talk, through: int, budget: int) -> bool:
     """Is there a result in the new part of the list that is large against the budget?"""
     nodes = talk.body.lists.get(talk.dialect.key, [])
     return any(node.end - node.start > 4 * LARGE * budget for node in nodes[through:])
@@ -122,7 +122,7 @@ def has_results(talk: Talk) -> bool:
     return False
 
 
-def edits(talk: Talk, forms: Forms) -> list[Edit]:
+def edit_forms(talk: Talk, forms: Forms) -> list[Edit]:
     """The edits that set a session's forms into its list."""
     found: list[Edit] = []
     text = talk.body.text
@@ -141,7 +141,7 @@ def edits(talk: Talk, forms: Forms) -> list[Edit]:
     return found
 
 
-def mark(talk: Talk, changed: list[Edit], shown: Shown) -> list[Edit]:
+def mark_cache(talk: Talk, changed: list[Edit], shown: Shown) -> list[Edit]:
     """A cache mark at the end of the part that forms had changed by the last request, where the client leaves one of
     the API's four: a move changes what lies behind it, and reads from the cache up to there. It is as the client's
     own last one."""

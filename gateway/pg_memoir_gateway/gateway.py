@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar, get_args
 
 import httpx
 import psycopg
@@ -17,13 +17,10 @@ from pg_memoir import AsyncMemoir
 from pg_memoir.errors import MemoirError
 
 from .config import Config
+from .dialect import Sort
 
 T = TypeVar("T")
 log = logging.getLogger("pg_memoir_gateway")
-
-Sort = Literal["anthropic", "openai", "responses"]
-SORTS: tuple[Sort, ...] = ("anthropic", "openai", "responses")
-"""Of definitions of tools."""
 
 WARM = 2
 """Connections that are opened at the start."""
@@ -59,7 +56,7 @@ class Counts:
         with self._lock:
             self._values[name, tuple(sorted(labels.items()))] += amount
 
-    def took(self, name: str, seconds: float) -> None:
+    def add_time(self, name: str, seconds: float) -> None:
         """Counts a time in its class."""
         with self._lock:
             counted = self._times[name] or [0.0] * (len(BOUNDS) + 2)
@@ -185,7 +182,7 @@ class Gateway:
         """The first calls of a connection plan and load; no request should wait for that."""
 
         async def call() -> None:
-            for sort in SORTS:
+            for sort in get_args(Sort):
                 self.tools[sort] = await self.memoir.memory_tools(sort, names=list(self.config.tools)) or []
             for _ in range(2):
                 calls = (self.memoir.recall_beside(self.config.user, "warm", "Where was it?") for _ in range(WARM))

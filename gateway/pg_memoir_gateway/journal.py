@@ -18,14 +18,14 @@ import re
 import shutil
 import time
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
 from .config import Config, Mode
 from .dialect import Answer
-from .exchange import Exchange, Headers, harmless
+from .exchange import Exchange, Headers, select_harmless
 from .gateway import log
 
 MOST_BYTES = 1 << 30
@@ -35,7 +35,7 @@ LOCK = "lock"
 
 
 class Journal:
-    """Of one process. All its methods but `entry` wait for the disk: call them in a thread."""
+    """Of one process. All its methods but `add_entry` wait for the disk: call them in a thread."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -77,7 +77,7 @@ class Journal:
             lock.close()
         return [Entry(self, self._folder / name) for name in sorted(set(names))]
 
-    def entry(self) -> Entry | None:
+    def add_entry(self) -> Entry | None:
         """Returns a new entry, None where there is no room."""
         if self._folder is None or self.size > MOST_BYTES:
             return None
@@ -151,7 +151,7 @@ class Entry:
         except FileNotFoundError:  # the process ended before the answer did
             return exchange, told["user"], told["mode"]
         for one in answer["rounds"]:
-            now = exchange if one is answer["rounds"][-1] else Exchange(**vars(exchange) | {"earlier": []})
+            now = exchange if one is answer["rounds"][-1] else replace(exchange, earlier=[], _events=[])
             now.began, now.status, now.complete = one["began"], one["status"], one["complete"]
             now.answer_headers = _bytes(one["headers"])
             now.sent, chunks, parts = parts[0], parts[1 : 1 + len(one["times"])], parts[1 + len(one["times"]) :]
@@ -171,7 +171,7 @@ class Entry:
 
     def _select_headers(self, headers: Headers) -> Headers:
         session = self._journal.config.session_header.lower().encode()
-        return [*harmless(headers), *((k, v) for k, v in headers if session and k.lower() == session)]
+        return [*select_harmless(headers), *((k, v) for k, v in headers if session and k.lower() == session)]
 
     def _write(self, suffix: str, told: dict[str, Any], parts: list[bytes]) -> None:
         """Writes a file whole or not at all."""
@@ -214,7 +214,7 @@ def _round(exchange: Exchange) -> dict[str, Any]:
         "began": exchange.began,
         "status": exchange.status,
         "complete": exchange.complete,
-        "headers": _plain(harmless(exchange.answer_headers)),
+        "headers": _plain(select_harmless(exchange.answer_headers)),
         "times": [at for at, _ in exchange.chunks],
     }
 

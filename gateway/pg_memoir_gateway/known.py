@@ -8,7 +8,7 @@ from typing import Any
 
 from pg_memoir import AsyncMemoir
 
-from .additions import refresh_additions, withdrawn
+from .additions import refresh_additions
 from .talk import Talk
 
 REMEMBERED = 20_000
@@ -70,14 +70,6 @@ class KnownMessages:
                     self.add(talk, row["chain"], refresh_additions(old, row["added"]) if old else row["added"])
             through = self._count(talk)
         return through
-
-    async def find_withdrawn(self, talk: Talk) -> list[tuple[str, str]]:
-        """Returns what was sent with the list and is withdrawn since: texts in its JSON, each with what takes its
-        place."""
-        before = [one for one in self.additions(talk) if one]
-        await self.look_up(talk)
-        after = [one for one in self.additions(talk) if one]
-        return [pair for old, new in zip(before, after) for pair in withdrawn(old, new)]
 
     def _count(self, talk: Talk) -> int:
         """The items of another session count only with an answer among them: many lists begin alike."""

@@ -16,7 +16,7 @@ from .dialect import Dialect, Item, Message, chain, text_of
 from .exchange import Exchange
 from .openai_chat import Chat
 from .openai_responses import CALLS, RESULTS, Responses
-from .spans import Body
+from .spans import Body, NotPlain, body_of
 
 Kind = Literal["main", "agent", "compaction", "aside"]
 
@@ -66,6 +66,11 @@ class Talk:
     kept: bool = False
     previous: str = ""
     role: UserRole = "person"
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The conversation: whose, and its name."""
+        return self.user, self.session
 
     def newest(self) -> list[words.Piece]:
         """The text of the newest item taken apart, if it is the user's. None of it is a person's where it answers
@@ -190,26 +195,40 @@ def dialect_of(exchange: Exchange) -> Dialect | None:
     return DIALECTS.get(path) if exchange.method == "POST" else None
 
 
-def talk_of(exchange: Exchange, dialect: Dialect, body: Body, user: str, mode: Mode, config: Config) -> Talk:
-    """A request taken as part of its conversation."""
+def read_talk(exchange: Exchange, user: str, mode: Mode, config: Config) -> Talk:
+    """Returns a request as part of its conversation. It is read once. Raises NotPlain."""
+    if exchange.talk is not None:
+        return exchange.talk
+    dialect = dialect_of(exchange)
+    if dialect is None:
+        raise NotPlain("no conversation")
+    body = body_of(exchange.body)
+    items = dialect.items(body)
     agent = exchange.header("user-agent").lower()
     client = next((name for sign, name in CLIENTS if sign in agent), "")
-    items = dialect.items(body)
-    hashes = chain(dialect, items)
     told = _read_session(exchange, body, config)
     session = f"{client or 'session'} {told}" if told else _guess_session(client, dialect, body, items)
-    role = _role(exchange, client, config)
-    kind = _kind(exchange, client, body, items, role)
+    role = _find_role(exchange, client, config)
+    kind = _find_kind(exchange, client, body, items, role)
     if kind == "agent":
         session += " " + (exchange.header("x-claude-code-agent-id") or exchange.header("x-openai-subagent"))
     thread = body.get("thread")
-    previous = body.get("previous_response_id") or (
-        thread.get("previous_message_id") if isinstance(thread, dict) else ""
+    threaded = thread.get("previous_message_id") if isinstance(thread, dict) else ""
+    exchange.talk = Talk(
+        user,
+        mode,
+        client,
+        kind,
+        session[:180].strip(),
+        dialect,
+        body,
+        items,
+        chain(dialect, items),
+        kept=bool(thread) or dialect.key == "input" and body.get("store") is not False,
+        previous=str(body.get("previous_response_id") or threaded or ""),
+        role=role,
     )
-    kept = bool(thread) or dialect.key == "input" and body.get("store") is not False
-    return Talk(
-        user, mode, client, kind, session[:180].strip(), dialect, body, items, hashes, kept, str(previous or ""), role
-    )
+    return exchange.talk
 
 
 def _read_session(exchange: Exchange, body: Body, config: Config) -> str:
@@ -236,7 +255,7 @@ def _guess_session(client: str, dialect: Dialect, body: Body, items: list[Item])
     return f"{client or 'chat'} {hashlib.blake2b(begun.encode(), digest_size=10).hexdigest()}"
 
 
-def _kind(exchange: Exchange, client: str, body: Body, items: list[Item], role: UserRole) -> Kind:
+def _find_kind(exchange: Exchange, client: str, body: Body, items: list[Item], role: UserRole) -> Kind:
     if body.get("conversation") or not items or exchange.path in ASIDES:
         return "aside"  # where the list begins, nobody can tell
     sort = exchange.header("x-claude-code-request-class") or exchange.header("x-openai-subagent")
@@ -255,7 +274,7 @@ def _kind(exchange: Exchange, client: str, body: Body, items: list[Item], role: 
     return "agent" if role == "mixed" and is_whole and material.is_delegated(begun) else "main"
 
 
-def _role(exchange: Exchange, client: str, config: Config) -> UserRole:
+def _find_role(exchange: Exchange, client: str, config: Config) -> UserRole:
     """Whose words the client's messages of the user are. Of settings that name it the longest counts."""
     agent = f"{exchange.header('user-agent')}\n{exchange.header('x-title')}".lower()
     named = [sign for sign in config.clients if sign.lower() in agent]

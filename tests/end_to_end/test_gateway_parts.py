@@ -60,7 +60,7 @@ def test_health_and_counts(gateway: str, memoir_dsn: str) -> None:
         assert answer.status_code == 200 and answer.json()["status"] == "degraded"
         other.counts.add("requests", 3, api='od"d\\', mode="observe")
         for seconds in (0.001, 0.015, 7):
-            other.counts.took("added_seconds", seconds)
+            other.counts.add_time("added_seconds", seconds)
         text = httpx.get(f"{address}/metrics", timeout=20)
     assert text.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
     lines = text.text.splitlines()

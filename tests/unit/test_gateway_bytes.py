@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pg_memoir_gateway.anthropic_rounds import Rounds
 from pg_memoir_gateway.captures import Bases
-from pg_memoir_gateway.chat_rounds import ChatRounds
-from pg_memoir_gateway.responses_rounds import ResponsesRounds
 from pg_memoir_gateway.spans import Edit, NotPlain, apply_edits, body_of, elements, member
 from pg_memoir_gateway.sse import Splitter
+from pg_memoir_gateway.talk import DIALECTS
 from upstream import MAKERS, call, text, thought
 
 FEW = settings(max_examples=60, deadline=None)
@@ -71,11 +69,10 @@ def test_any_split_gives_the_same_events_and_the_same_bytes(path: str, blocks: l
     split = [raw[a:b] for a, b in zip([0, *cuts], [*cuts, len(raw)])]
     told = []
     for chunks in ([raw], split, [raw[i : i + 1] for i in range(len(raw))]):
-        makers = {"/v1/messages": Rounds, "/v1/chat/completions": ChatRounds, "/v1/responses": ResponsesRounds}
-        rounds, splitter = makers[path]({"memory_query"}), Splitter()
+        rounds, splitter = DIALECTS[path].rounds({"memory_query"}, 1), Splitter()
         rounds.begin()
         out = b"".join(rounds.feed(event) for chunk in chunks for event in splitter.feed(chunk))
-        assert splitter.rest() == b"" and rounds.done
+        assert not splitter.pending and rounds.is_done
         told.append((out + rounds.finish(), rounds.items(), rounds.find_calls()))
     assert told[0] == told[1] == told[2]
     ours = [block for block in blocks if block.get("name") == "memory_query"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import zstandard
 from pg_memoir_gateway import sse
-from pg_memoir_gateway.exchange import Exchange, harmless
+from pg_memoir_gateway.exchange import Exchange, select_harmless
 from pg_memoir_gateway.spans import MOST_BYTES, MOST_TEXT, MOST_VALUES, NotPlain, TooLarge, body_of, quoted
 from pg_memoir_gateway.sse import Splitter
 
@@ -127,4 +127,4 @@ def test_quoted_text_can_be_encoded(text: str) -> None:
 def test_unknown_headers_are_not_kept() -> None:
     secrets = ["x-jwt", "x-github-pat", "authentication", "authorization", "x-api-key", "cookie", "x-stainless-token"]
     sent = [(name.encode(), b"v") for name in [*secrets, "User-Agent", "anthropic-beta", "x-stainless-lang"]]
-    assert [name for name, _ in harmless(sent)] == [b"User-Agent", b"anthropic-beta", b"x-stainless-lang"]
+    assert [name for name, _ in select_harmless(sent)] == [b"User-Agent", b"anthropic-beta", b"x-stainless-lang"]

@@ -27,7 +27,7 @@ def exchange(body: bytes = b'{"a": 1}\n') -> Exchange:
 
 
 def write(journal: Journal, made: Exchange) -> None:
-    entry = journal.entry()
+    entry = journal.add_entry()
     assert entry
     entry.write_request(made, "ann", "manage")
     entry.write_answer(made)
@@ -55,7 +55,7 @@ def test_journal_returns_what_an_ended_process_left(tmp_path: Path) -> None:
 def test_journal_request_without_its_answer(tmp_path: Path) -> None:
     before = journal_at(tmp_path)
     before.open()
-    entry = before.entry()
+    entry = before.add_entry()
     assert entry
     entry.write_request(exchange(), "ann", "observe")
     before.close()
@@ -76,7 +76,7 @@ def test_journal_leaves_living_processes_alone(tmp_path: Path) -> None:
 def test_journal_is_empty_once_all_is_stored(tmp_path: Path) -> None:
     journal = journal_at(tmp_path)
     journal.open()
-    entry = journal.entry()
+    entry = journal.add_entry()
     assert entry
     entry.write_request(exchange(), "ann", "manage")
     entry.write_answer(exchange())
@@ -100,5 +100,5 @@ def test_journal_order_is_that_of_the_exchanges(tmp_path: Path) -> None:
 @pytest.mark.parametrize("journal", ["off", "/dev/null/no"])
 def test_journal_that_can_not_be_made(journal: str) -> None:
     made = Journal(Config(dsn="x", journal=journal))
-    assert made.open() == [] and made.entry() is None
+    assert made.open() == [] and made.add_entry() is None
     made.close()

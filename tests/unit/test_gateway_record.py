@@ -15,7 +15,6 @@ from pg_memoir_gateway.forms import has_results
 from pg_memoir_gateway.gateway import Gateway
 from pg_memoir_gateway.known import KnownMessages
 from pg_memoir_gateway.record import BEHIND, Recorder
-from pg_memoir_gateway.spans import NotPlain
 
 
 def test_request_waits_for_lagging_storage() -> None:
@@ -24,22 +23,19 @@ def test_request_waits_for_lagging_storage() -> None:
     gateway = SimpleNamespace(config=config, memoir=None, pending_bytes=0, in_background=work.append)
     recorder = Recorder(cast(Any, gateway), KnownMessages(cast(Any, None)))
 
-    def unread() -> Any:
-        raise NotPlain("no conversation after all")
-
     async def nothing(*_: object) -> None:
         pass
 
     async def waited(session: str) -> float:
         begun = time.monotonic()
-        await recorder.wait_for(cast(Any, SimpleNamespace(user="u", session=session)), begun + 0.1)
+        await recorder.wait_for(cast(Any, SimpleNamespace(key=("u", session))), begun + 0.1)
         return time.monotonic() - begun
 
     async def run() -> None:
         for _ in range(BEHIND):
-            recorder.queue(Exchange("POST", "/", b"/", [], b"{}", conversation=("u", "s")), unread, nothing)
+            recorder.queue(Exchange("POST", "/", b"/", [], b"{}", conversation=("u", "s")), "u", "observe", nothing)
         assert await waited("s") < 0.05, "so many need not be there yet"
-        recorder.queue(Exchange("POST", "/", b"/", [], b"{}", conversation=("u", "s")), unread, nothing)
+        recorder.queue(Exchange("POST", "/", b"/", [], b"{}", conversation=("u", "s")), "u", "observe", nothing)
         assert await waited("s") >= 0.1 > 0.05 > await waited("another")
         await work.pop()
         assert await waited("s") < 0.05

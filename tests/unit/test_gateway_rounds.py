@@ -8,17 +8,20 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pg_memoir_gateway.anthropic_rounds import Rounds
-from pg_memoir_gateway.chat_rounds import ChatRounds
-from pg_memoir_gateway.responses_rounds import ResponsesRounds
+from pg_memoir_gateway.anthropic import MessagesRounds
+from pg_memoir_gateway.openai_chat import ChatRounds
+from pg_memoir_gateway.openai_responses import ResponsesRounds
 from pg_memoir_gateway.rounds import NO_ANSWER
+from pg_memoir_gateway.spans import apply_edits, body_of
 from pg_memoir_gateway.sse import Event, Splitter
 from upstream import MAKERS, call, text
 
 OURS = "memory_query"
-MAKE: dict[str, Any] = {"/v1/messages": Rounds, "/v1/chat/completions": ChatRounds, "/v1/responses": ResponsesRounds}
-TOOL: dict[str, Any] = {"name": "read", "function": {"name": "read"}}
-OUR_TOOL: dict[str, Any] = {"name": OURS, "function": {"name": OURS}}
+MAKE: dict[str, Any] = {
+    "/v1/messages": MessagesRounds,
+    "/v1/chat/completions": ChatRounds,
+    "/v1/responses": ResponsesRounds,
+}
 
 
 def event(data: Any) -> Event:
@@ -121,10 +124,12 @@ SHAPES: dict[str, tuple[list[Any], str, int]] = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_chat_reads_a_servers_shape(shape: str, is_done: bool) -> None:
     told, said, others = SHAPES[shape]
-    rounds = ChatRounds({OURS})
+    rounds = ChatRounds({OURS}, 4)
     out = read(rounds, *told, *(["[DONE]"] if is_done else []))
-    assert rounds.done and [(name, given) for _, name, given in rounds.find_calls()] == [(OURS, {"question": "where?"})]
-    assert rounds.again(4) == (not others)
+    assert rounds.is_done and [(name, given) for _, name, given in rounds.find_calls()] == [
+        (OURS, {"question": "where?"})
+    ]
+    assert rounds.goes_on() == (not others)
     made = rounds.items()[0]
     assert len(made.get("tool_calls", [])) == others and (made["content"] or "") == (
         said or ("" if others else NO_ANSWER)
@@ -180,10 +185,10 @@ def stream_of(steps: list[Any], style: dict[str, Any]) -> list[Any]:
 @settings(max_examples=300, deadline=None)
 @given(STEPS, STYLES)
 def test_chat_keeps_all_but_our_calls(steps: list[Any], style: dict[str, Any]) -> None:
-    told, rounds = stream_of(steps, style), ChatRounds({OURS})
+    told, rounds = stream_of(steps, style), ChatRounds({OURS}, 4)
     out = read(rounds, *told)
     ours = [given for name, given in steps if name == OURS]
-    assert rounds.done and [json.dumps(given) for _, _, given in rounds.find_calls()] == ours
+    assert rounds.is_done and [json.dumps(given) for _, _, given in rounds.find_calls()] == ours
     assert len({ident for ident, _, _ in rounds.find_calls()}) == len(ours)
     made = rounds.items()[0]
     out += rounds.finish()
@@ -202,15 +207,15 @@ def test_chat_keeps_all_but_our_calls(steps: list[Any], style: dict[str, Any]) -
 
 
 def test_chat_sends_back_what_servers_ask_for() -> None:
-    rounds, signed = ChatRounds({OURS}), {"google": {"thought_signature": "sig"}}
+    rounds, signed = ChatRounds({OURS}, 4), {"google": {"thought_signature": "sig"}}
     told = [chunk({"reasoning_content": "Hm"}), chunk({"reasoning_content": "m.", "content": "\ud83d"})]
     told += [
         chunk({"content": "\ude00"}),
         chunk(calls(part(OURS, '{"question": "\ud83d', ident="") | {"extra_content": signed})),
     ]
     read(rounds, *told, chunk(calls(part(None, '\ude00"}', ident=None)), "tool_calls"))
-    assert rounds.find_calls()[0][2] == {"question": "😀"} and rounds.again(4)
-    sent = json.loads(rounds.next(b'{"messages":[{"role":"user","content":"x"}],"tools":[]}', ["Told."]))["messages"]
+    assert rounds.find_calls()[0][2] == {"question": "😀"} and rounds.goes_on()
+    sent = next_of(rounds)["messages"]
     assert sent[1]["reasoning_content"] == "Hmm." and sent[1]["content"] == "😀"
     assert (
         sent[1]["tool_calls"][0]["extra_content"] == signed
@@ -221,7 +226,7 @@ def test_chat_sends_back_what_servers_ask_for() -> None:
 
 
 def test_chat_ids_of_two_rounds_differ() -> None:
-    rounds = ChatRounds({OURS})
+    rounds = ChatRounds({OURS}, 4)
     for _ in range(2):
         read(rounds, chunk(calls(part(OURS, ASKED, ident="call_1"), part(OURS, ASKED, 1, "call_1")), "tool_calls"))
         rounds.find_calls()
@@ -229,18 +234,17 @@ def test_chat_ids_of_two_rounds_differ() -> None:
 
 
 def test_chat_with_several_choices_is_not_gone_on_with() -> None:
-    rounds = ChatRounds({OURS})
+    rounds = ChatRounds({OURS}, 4)
     both = {
         "choices": [{"index": n, "delta": calls(part(OURS, ASKED)), "finish_reason": "tool_calls"} for n in range(2)]
     }
     out = read(rounds, both, "[DONE]")
-    assert not rounds.again(4)
+    assert not rounds.goes_on()
     assert OURS.encode() not in out + rounds.finish()
     answer = {"choices": [{"index": n, "message": calls(part(OURS, ASKED), content=None)} for n in range(2)]}
-    rounds = ChatRounds({OURS})
+    rounds = ChatRounds({OURS}, 4)
     rounds.begin()
-    for one in rounds.events_of_whole(json.dumps(answer).encode()):
-        rounds.feed(one)
+    rounds.feed_whole(json.dumps(answer).encode())
     assert rounds.is_touched and OURS not in json.dumps(rounds.whole(answer))
 
 
@@ -262,9 +266,9 @@ def our_block(*pieces: str | None, ident: str = "t1") -> tuple[dict[str, Any], l
     return {"type": "tool_use", "id": ident, "name": OURS, "input": {}}, deltas
 
 
-def next_of(rounds: Any, key: str = "messages", tools: Any = (TOOL, OUR_TOOL)) -> Any:
-    body = {key: [{"role": "user", "content": "x"}], "tools": list(tools)}
-    return json.loads(rounds.next(json.dumps(body).encode(), ["Told."] * len(rounds.find_calls())))
+def next_of(rounds: Any, key: str = "messages") -> Any:
+    body = body_of(json.dumps({key: [{"role": "user", "content": "x"}]}).encode())
+    return json.loads(apply_edits(body.text, rounds.go_on(body, ["Told."] * len(rounds.find_calls()))))
 
 
 @pytest.mark.parametrize(
@@ -277,28 +281,28 @@ def next_of(rounds: Any, key: str = "messages", tools: Any = (TOOL, OUR_TOOL)) -
     ],
 )  # fmt: skip
 def test_messages_sends_blocks_back_whole(begun: Any, deltas: Any, whole: Any) -> None:
-    rounds = Rounds({OURS})
+    rounds = MessagesRounds({OURS}, 4)
     read(rounds, *message(({"type": "kind"} | begun, deltas), our_block()))
-    assert rounds.again(4) and next_of(rounds)["messages"][1]["content"][0] == {"type": "kind"} | whole
+    assert rounds.goes_on() and next_of(rounds)["messages"][1]["content"][0] == {"type": "kind"} | whole
 
 
 def test_messages_stops_at_a_block_it_cannot_tell() -> None:
-    rounds = Rounds({OURS})
+    rounds = MessagesRounds({OURS}, 4)
     read(rounds, *message(({"type": "new", "map": {"a": 1}}, [{"type": "map_delta", "map": {"b": 2}}]), our_block()))
-    assert not rounds.again(4) and NO_ANSWER in rounds.finish().decode()
+    assert not rounds.goes_on() and NO_ANSWER in rounds.finish().decode()
 
 
 @pytest.mark.parametrize("is_closed", [True, False])
 def test_messages_goes_on_after_a_cut_call(is_closed: bool) -> None:
     """The model is told that its arguments are no JSON. An empty text before the call is left out, as the API wants."""
-    rounds, empty = Rounds({OURS}), ({"type": "text", "text": ""}, [])
+    rounds, empty = MessagesRounds({OURS}, 4), ({"type": "text", "text": ""}, [])
     read(rounds, *message(empty, our_block('{"quest', None), stop="max_tokens", is_closed=is_closed))
-    assert rounds.done and rounds.find_calls() == [("t1", OURS, None)] and rounds.again(4)
+    assert rounds.is_done and rounds.find_calls() == [("t1", OURS, None)] and rounds.goes_on()
     assert next_of(rounds)["messages"][1]["content"] == [{"type": "tool_use", "id": "t1", "name": OURS, "input": {}}]
 
 
 def test_messages_renumbers_the_outer_index_only() -> None:
-    rounds = Rounds({OURS})
+    rounds = MessagesRounds({OURS}, 4)
     nested = {"type": "text", "text": "", "citations": [{"index": 1}]}
     out = read(rounds, *message(our_block(), (nested, [{"type": "text_delta", "text": "x"}])))
     start = next(e for e in events_in(out) if e["type"] == "content_block_start")
@@ -332,9 +336,9 @@ def response(*items: Any, has_index: bool = True, has_added: bool = True, has_ev
 
 @pytest.mark.parametrize("how", ["has_index", "has_added", "has_events", ""])
 def test_responses_reads_a_servers_shape(how: str) -> None:
-    rounds, theirs = ResponsesRounds({OURS}), our_item(id="fc_2", call_id="c2", name="read")
+    rounds, theirs = ResponsesRounds({OURS}, 4), our_item(id="fc_2", call_id="c2", name="read")
     out = read(rounds, *response(said_item(), our_item(), theirs, **({how: False} if how else {})))
-    assert rounds.find_calls() == [("c1", OURS, {"question": "where?"})] and not rounds.again(4)
+    assert rounds.find_calls() == [("c1", OURS, {"question": "where?"})] and not rounds.goes_on()
     assert rounds.items() == [said_item(), theirs]
     out += rounds.finish()
     assert OURS.encode() not in out and b'"c2"' in out
@@ -343,12 +347,12 @@ def test_responses_reads_a_servers_shape(how: str) -> None:
 
 @pytest.mark.parametrize("name", [OURS, "read"])
 def test_responses_waits_for_the_name_of_a_call(name: str) -> None:
-    rounds, item = ResponsesRounds({OURS}), our_item(name=name)
+    rounds, item = ResponsesRounds({OURS}, 4), our_item(name=name)
     told = response(item)
     told[0]["item"] = item | {"name": ""}
     out = read(rounds, *told[:2])
     assert out == b"" and rounds.release() == b"".join(event(one).raw for one in told[:2])
-    rounds = ResponsesRounds({OURS})
+    rounds = ResponsesRounds({OURS}, 4)
     out = read(rounds, *told) + rounds.finish()
     assert (out == b"".join(event(one).raw for one in told)) == (name == "read")
     assert len(rounds.find_calls()) == (name == OURS)
@@ -356,21 +360,21 @@ def test_responses_waits_for_the_name_of_a_call(name: str) -> None:
 
 @pytest.mark.parametrize("sealed", [{"encrypted_content": "E"}, {}])
 def test_responses_leaves_out_what_has_an_id_alone(sealed: dict[str, str]) -> None:
-    rounds, thought = ResponsesRounds({OURS}), {"type": "reasoning", "id": "rs_1", "summary": []} | sealed
+    rounds, thought = ResponsesRounds({OURS}, 4), {"type": "reasoning", "id": "rs_1", "summary": []} | sealed
     read(rounds, *response(thought, said_item(), our_item()))
-    assert rounds.again(4)
+    assert rounds.goes_on()
     sent = next_of(rounds, "input")["input"][1:]
     assert [item["type"] for item in sent if "id" in item] == (["reasoning", "message"] if sealed else [])
     assert [item["type"] for item in sent][-3:] == ["message", "function_call", "function_call_output"]
 
 
 def test_responses_goes_on_after_a_hosted_call() -> None:
-    rounds, search = ResponsesRounds({OURS}), {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+    rounds, search = ResponsesRounds({OURS}, 4), {"type": "web_search_call", "id": "ws_1", "status": "completed"}
     read(rounds, *response(search, our_item()))
-    assert rounds.again(4)
-    rounds = ResponsesRounds({OURS})
+    assert rounds.goes_on()
+    rounds = ResponsesRounds({OURS}, 4)
     read(rounds, *response({"type": "computer_call", "id": "cu_1", "call_id": "c0"}, our_item()))
-    assert not rounds.again(4)
+    assert not rounds.goes_on()
 
 
 # All three ----------------------------------------------------------------------------------------------------------
@@ -379,17 +383,16 @@ def test_responses_goes_on_after_a_hosted_call() -> None:
 @pytest.mark.parametrize("path", MAKE)
 def test_rounds_end_with_an_answer(path: str) -> None:
     """The last request is made without our tools; where that does not help, the message says so."""
-    rounds, body = MAKE[path]({OURS}), {"model": "m"}
+    rounds, body = MAKE[path]({OURS}, 2), {"model": "m"}
     for number in range(3):
         _, raw = MAKERS[path]([call(OURS, f"t{number}", question="q")], number, body)
         rounds.begin()
         out = b"".join(rounds.feed(one) for one in Splitter().feed(raw))
         rounds.find_calls()
         if number < 2:
-            assert rounds.again(2)
-            names = [tool["name"] for tool in next_of(rounds, "input" if "responses" in path else "messages")["tools"]]
-            assert names == (["read", OURS] if number == 0 else ["read"])
-    assert not rounds.again(2)
+            assert rounds.goes_on()
+            assert rounds.is_last == (number == 1)
+    assert not rounds.goes_on()
     made, told = json.dumps(rounds.items()), out + rounds.finish()
     assert NO_ANSWER in made and NO_ANSWER.encode() in told and OURS.encode() not in told
     assert all(one for one in events_in(told))
@@ -397,16 +400,16 @@ def test_rounds_end_with_an_answer(path: str) -> None:
 
 @pytest.mark.parametrize("path", MAKE)
 def test_rounds_drop_what_the_upstream_refuses(path: str) -> None:
-    rounds, body = MAKE[path]({OURS}), {"model": "m"}
+    rounds, body = MAKE[path]({OURS}, 2), {"model": "m"}
     for number, block in enumerate([call(OURS, "t", question="q"), text("Hi.")]):
         _, raw = MAKERS[path]([block], number, body)
         rounds.begin()
         for one in Splitter().feed(raw):
             rounds.feed(one)
         if number == 0:
-            assert rounds.again(2)
+            assert rounds.goes_on()
             rounds.abandon()
-    assert not rounds.again(2) and rounds.added([["Told."]]) == {} and "Hi." in json.dumps(rounds.items())
+    assert not rounds.goes_on() and rounds.added([["Told."]]) == {} and "Hi." in json.dumps(rounds.items())
 
 
 BAD: dict[str, Any] = {
@@ -422,7 +425,7 @@ def test_release_gives_what_was_held_back(path: str, data: Any) -> None:
     """After any event, also where the next can't be read."""
     blocks = data.draw(st.permutations([text("Hi."), call(OURS, "a", question="q"), call("read", "b", path="x")]))
     told = Splitter().feed(MAKERS[path](blocks, 1, {"model": "m"})[1])
-    rounds, held = MAKE[path]({OURS}), []
+    rounds, held = MAKE[path]({OURS}, 2), []
     rounds.begin()
     for one in told[: data.draw(st.integers(0, len(told)))]:
         held += [] if rounds.feed(one) else [one.raw]

@@ -13,8 +13,7 @@ import pytest
 from pg_memoir_gateway import material
 from pg_memoir_gateway.config import Config
 from pg_memoir_gateway.exchange import Exchange
-from pg_memoir_gateway.spans import body_of
-from pg_memoir_gateway.talk import Talk, dialect_of, talk_of
+from pg_memoir_gateway.talk import Talk, read_talk
 from pg_memoir_gateway.words import pieces, project
 
 WRAPPED: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("wrapped_messages.toml").read_text())
@@ -164,10 +163,8 @@ def talk(messages: list[dict[str, Any]], path: str = "/v1/chat/completions", **h
     raw = json.dumps({"model": "m", "input" if path == "/v1/responses" else "messages": messages}).encode()
     given = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     exchange = Exchange("POST", path, path.encode(), given, raw)
-    dialect = dialect_of(exchange)
-    assert dialect
     config = Config(clients={"my chat": "person", "my chat bot": "material", "claude-cli": "mixed"})
-    return talk_of(exchange, dialect, body_of(raw), "ann", "recall", config)
+    return read_talk(exchange, "ann", "recall", config)
 
 
 def user(content: Any, **fields: str) -> dict[str, Any]:
