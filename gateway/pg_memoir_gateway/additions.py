@@ -24,8 +24,8 @@ from .spans import Body, Edit, Node, apply_edits, elements, member, quoted
 from .talk import Talk
 
 ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+# Stands where a text stood of which something was forgotten; as the database says it of recalls.
 WITHDRAWN = "[withdrawn]"
-"""Stands where a text stood of which something was forgotten; as the database says it of recalls."""
 
 
 def withdrawal_texts(arguments: list[str], results: list[str]) -> Added:

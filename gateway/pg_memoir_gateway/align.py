@@ -14,8 +14,7 @@ from .gateway import Gateway, in_thread, log
 from .known import Known, KnownMessages
 from .talk import Talk
 
-OPENINGS = 500
-"""Sessions of which it is kept in mind how their system prompt reads, this many lines of it at most."""
+OPENINGS = 500  # sessions of which it is kept in mind how their system prompt reads, this many lines of it at most
 LINES = 100
 
 

@@ -18,11 +18,8 @@ from .exchange import Exchange, Headers, select_harmless
 from .gateway import Gateway, in_thread, log
 from .talk import Talk
 
-KEPT_BYTES = 8 << 20
-"""Requests kept in mind, compressed, to compare the next ones with."""
-
-LEAST = 4_096
-"""Shorter requests are stored whole."""
+KEPT_BYTES = 8 << 20  # requests kept in mind, compressed, to compare the next ones with
+LEAST = 4_096  # shorter requests are stored whole
 
 
 class Bases:
@@ -147,7 +144,6 @@ async def request_of(memoir: AsyncMemoir, user: str, call: str) -> bytes:
         call = metadata["base"]
     whole = b""
     for piece, metadata in reversed(pieces):
-        if "base" in metadata:
-            piece = whole[: metadata["head"]] + piece + whole[len(whole) - metadata["tail"] :]
-        whole = piece
+        is_part = "base" in metadata
+        whole = whole[: metadata["head"]] + piece + whole[len(whole) - metadata["tail"] :] if is_part else piece
     return whole

@@ -14,8 +14,7 @@ READ, WRITE, WRITE_LONG = 0.1, 1.25, 2.0
 """Prices of a token read from the prompt cache, and of one written to it for five minutes or an hour, to that of
 plain input."""
 
-CHARACTERS = 4
-"""Of a token, about."""
+CHARACTERS = 4  # of a token, about
 
 
 def cost_of(usage: dict[str, Any]) -> float:

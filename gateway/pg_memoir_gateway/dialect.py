@@ -53,8 +53,7 @@ class Answer:
 PROMPT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "prompt_tokens")
 
 
-LONG = 65_536
-"""Longer texts within a value are hashed by themselves."""
+LONG = 65_536  # longer texts within a value are hashed by themselves
 
 
 class Dialect(Protocol):

@@ -17,15 +17,10 @@ from .talk import Talk
 
 V = TypeVar("V")
 D = TypeVar("D")
-
-SESSIONS = 200
-"""Whose forms are kept in mind."""
-
+SESSIONS = 200  # whose forms are kept in mind
+# A prompt cache lives so long without a call: after that it is a moment, so the database is asked anew.
 COLD_SECONDS = 300.0
-"""A prompt cache lives so long without a call: after that it is a moment, so the database is asked anew."""
-
-LARGE = 0.1
-"""A result of this share of the budget is stored before it is sent, so that it can be born reduced."""
+LARGE = 0.1  # a result of this share of the budget is stored before it is sent, so that it can be born reduced
 
 
 @dataclass

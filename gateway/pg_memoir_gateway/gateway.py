@@ -22,20 +22,11 @@ from .dialect import Sort
 T = TypeVar("T")
 log = logging.getLogger("pg_memoir_gateway")
 
-WARM = 2
-"""Connections that are opened at the start."""
-
-AWAY_SECONDS = 1.0
-"""So long nobody waits for a database that did not answer."""
-
-LEFT_SECONDS = 30.0
-"""A call of the database that a request no longer waits for is cancelled after this time."""
-
-LARGE_BYTES = 64 << 10
-"""Larger texts are read and compressed in a thread, beside the other requests."""
-
-BOUNDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
-"""Upper ends of the classes of times, in seconds."""
+WARM = 2  # connections that are opened at the start
+AWAY_SECONDS = 1.0  # so long nobody waits for a database that did not answer
+LEFT_SECONDS = 30.0  # a call of the database that a request no longer waits for is cancelled after this time
+LARGE_BYTES = 64 << 10  # larger texts are read and compressed in a thread, beside the other requests
+BOUNDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)  # upper ends of the classes of times, in seconds
 
 
 async def in_thread(size: int, work: Callable[[], T]) -> T:
@@ -178,8 +169,9 @@ class Gateway:
 
         task.add_done_callback(ended)
 
-    async def _warm(self) -> None:
-        """The first calls of a connection plan and load; no request should wait for that."""
+    async def _warm(self, wait: float = 0) -> None:
+        """Makes the first calls of each connection, which plan and load: no request should wait for that."""
+        await asyncio.sleep(wait)
 
         async def call() -> None:
             for sort in get_args(Sort):
@@ -192,8 +184,4 @@ class Gateway:
             await self.within(10, call())
         except (TimeoutError, psycopg.Error, MemoirError, OSError) as error:
             log.warning("the database does not answer yet: %s: %s", type(error).__name__, error)
-            self._warming = asyncio.create_task(self._retry_warming())
-
-    async def _retry_warming(self) -> None:
-        await asyncio.sleep(5)
-        await self._warm()
+            self._warming = asyncio.create_task(self._warm(5))

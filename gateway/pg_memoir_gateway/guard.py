@@ -21,13 +21,11 @@ from .config import Config, is_loopback
 from .gateway import Gateway, log
 from .talk import is_conversation_path
 
+# Content types that a page can send anywhere without asking (https://fetch.spec.whatwg.org/#cors-safelisted-request-
+# header).
 FORMS = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data")
-"""Content types that a page can send anywhere without asking
-(https://fetch.spec.whatwg.org/#cors-safelisted-request-header)."""
-
-WARNED = 20
-"""So many refusals of each reason are logged. The counter goes on."""
-
+WARNED = 20  # so many refusals of each reason are logged. The counter goes on.
+NO_WEBSOCKET = "The gateway does not speak WebSocket. Use HTTP."
 ADVICE = "Add it to allowed_hosts in the gateway's settings if you trust it."
 
 
@@ -61,7 +59,7 @@ class Guard:
         elif scope["method"] == "OPTIONS":
             answer = Response(status_code=204)
         elif headers.get("upgrade", "").lower() == "websocket":
-            answer = error_response(426, "upgrade_required", "The gateway does not speak WebSocket. Use HTTP.")
+            answer = error_response(426, "upgrade_required", NO_WEBSOCKET)
         origin = headers.get("origin")
         if origin and not (answer and answer.status_code >= 400):
             send = _with_cors(send, origin, headers)
@@ -171,7 +169,6 @@ async def _refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
     await receive()
     if "websocket.http.response" not in scope.get("extensions", {}):
         return await send({"type": "websocket.close", "code": 1002})
-    body = b'{"error":{"type":"upgrade_required","message":"The gateway does not speak WebSocket. Use HTTP."}}'
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "websocket.http.response.start", "status": 426, "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": body})
+    answer = error_response(426, "upgrade_required", NO_WEBSOCKET)
+    await send({"type": "websocket.http.response.start", "status": 426, "headers": answer.raw_headers})
+    await send({"type": "websocket.http.response.body", "body": answer.body})

@@ -21,15 +21,15 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
     """/observation/{id}, /healthz, /metrics."""
 
     async def observation(request: Request) -> Response:
-        return await _observation(gateway, request)
+        return await _show_observation(gateway, request)
 
     async def healthz(request: Request) -> Response:
-        problem = await database_problem(gateway)
+        problem = await find_problem(gateway)
         status = {"status": "degraded" if problem else "ok", "database": problem or "answers"}
         return JSONResponse(status, headers={"cache-control": "no-store"})
 
     async def metrics(request: Request) -> Response:
-        text = exposition(gateway, up=await database_problem(gateway) is None)
+        text = write_metrics(gateway, up=await find_problem(gateway) is None)
         return PlainTextResponse(text, media_type=OPENMETRICS)
 
     return [
@@ -39,7 +39,7 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
     ]
 
 
-async def database_problem(gateway: Gateway) -> str | None:
+async def find_problem(gateway: Gateway) -> str | None:
     """Why the database does not answer; None where it does."""
     try:
         await gateway.within(1.5, gateway.memoir.count_tokens("well?"))
@@ -48,7 +48,7 @@ async def database_problem(gateway: Gateway) -> str | None:
     return None
 
 
-async def _observation(gateway: Gateway, request: Request) -> Response:
+async def _show_observation(gateway: Gateway, request: Request) -> Response:
     whose = user_of(gateway.config, request.headers)
     if whose is None:
         return JSONResponse({"error": "unauthorized"}, 401, {"WWW-Authenticate": 'Bearer realm="pg_memoir"'})
@@ -68,7 +68,7 @@ async def _observation(gateway: Gateway, request: Request) -> Response:
     return JSONResponse(found[0]) if found else JSONResponse({"error": f"no such id: {wanted}"}, 404)
 
 
-def exposition(gateway: Gateway, up: bool) -> str:
+def write_metrics(gateway: Gateway, up: bool) -> str:
     """The counts of this process in the OpenMetrics text format."""
     lines = ["# TYPE pg_memoir_database_up gauge", f"pg_memoir_database_up {int(up)}"]
     pool = gateway.memoir.pool_load()

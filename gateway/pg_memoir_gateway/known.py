@@ -11,8 +11,7 @@ from pg_memoir import AsyncMemoir
 from .additions import refresh_additions
 from .talk import Talk
 
-REMEMBERED = 20_000
-"""So many messages are known without asking the database."""
+REMEMBERED = 20_000  # so many messages are known without asking the database
 
 
 @dataclass

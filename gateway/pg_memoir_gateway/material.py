@@ -11,21 +11,12 @@ from typing import Literal, NamedTuple
 
 Whose = Literal["person", "question", "output", "context"]
 
-TYPED = 2_000
-"""Longer prose is taken for material: few people type so much, and programs paste it."""
-
-ASKED = 600
-"""A longer paragraph is not taken for a question."""
-
+TYPED = 2_000  # longer prose is taken for material: few people type so much, and programs paste it
+ASKED = 600  # a longer paragraph is not taken for a question
+# Only so many characters of a message are searched. In a longer one nothing behind material is a person's.
 READ = 20_000
-"""Only so many characters of a message are searched. In a longer one nothing behind material is a person's."""
-
-LINE = 400
-"""A label stands at the beginning of a line."""
-
-TAIL = 2_000
-"""An assistant calls tools at the end of its text."""
-
+LINE = 400  # a label stands at the beginning of a line
+TAIL = 2_000  # an assistant calls tools at the end of its text
 TAG = re.compile(r"<(/?)([A-Za-z][\w.:-]*)(?:\s[^<>]*)?/?>")
 FENCE = re.compile(r"[ \t]{0,3}(?:```|~~~)")
 QUOTE = re.compile(r"[ \t]{0,3}>")

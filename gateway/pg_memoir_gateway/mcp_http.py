@@ -18,9 +18,8 @@ from .access import user_of
 from .gateway import Gateway
 from .mcp_server import Who, make_server
 
+# The gateway's own guard judges hosts and origins for all routes (guard.py).
 UNGUARDED = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-"""The gateway's own guard judges hosts and origins for all routes (guard.py)."""
-
 SESSION_HEADER = "x-pg-memoir-session"
 _managers: WeakKeyDictionary[Gateway, StreamableHTTPSessionManager] = WeakKeyDictionary()
 

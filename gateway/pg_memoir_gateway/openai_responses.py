@@ -14,9 +14,8 @@ from .sse import Event
 
 CALLS = ("function_call", "custom_tool_call", "local_shell_call")
 RESULTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
+# Calls that the provider answers within its response.
 HOSTED = ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call")
-"""Calls that the provider answers within its response."""
-
 ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 

@@ -17,8 +17,8 @@ from .dialect import Added, Item
 from .spans import Body, Edit, quoted
 from .sse import Event
 
+# The text of a message that would reach the client empty. Clients and APIs refuse an empty one.
 NO_ANSWER = "[No answer: the model only called its memory tools.]"
-"""The text of a message that would reach the client empty. Clients and APIs refuse an empty one."""
 
 
 @dataclass(eq=False)

@@ -24,26 +24,21 @@ Before = Literal["answer", "result", "call"]
 """What comes before a message of the user: nothing or an answer in prose, the result of a tool, a call in the
 answer's text."""
 BEFORE: tuple[Before, ...] = get_args(Before)
-
 DIALECTS: dict[str, Dialect] = {
     "/v1/messages": Anthropic(),
     "/v1/chat/completions": Chat(),
     "/v1/responses": Responses(),
 }
+# Paths that ask about a conversation and are no part of it.
 ASIDES = ("/v1/messages/count_tokens", "/v1/responses/input_tokens")
-"""Paths that ask about a conversation and are no part of it."""
-
 CLIENTS = (("claude-cli", "claude-code"), ("opencode", "opencode"), ("codex", "codex"))
-RUN = 20
-"""So many messages of the user in a row are read together."""
-
+RUN = 20  # so many messages of the user in a row are read together
+# Names that programs have in a chat.
 PROGRAMS = re.compile(
     r"(?:^|[_\W\d])(?:agents?|(?:chat)?bot|assistant|tools?|functions?|system|planner|critic|manager|orchestrator|"
     r"supervisor|"
-    r"executor|proxy|worker|coordinator)(?:[_\W\d]|$)|Agent|Bot\b",
+    r"executor|proxy|worker|coordinator)(?:[_\W\d]|$)|Agent|Bot\b"
 )
-"""Names that programs have in a chat."""
-
 SESSION_HEADERS = ("x-claude-code-session-id", "session-id", "session_id", "x-session-id", "x-opencode-session")
 
 

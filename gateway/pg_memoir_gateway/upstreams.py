@@ -9,15 +9,13 @@ from urllib.parse import urlsplit
 from .config import Config
 from .exchange import Exchange
 
+# Paths that only OpenAI's API has.
 OPENAI = re.compile(
     r"/v1/(assistants|audio|batches|chat/completions|completions|containers|conversations|embeddings|evals|fine_tuning"
     r"|images"
     r"|moderations|realtime|responses|threads|uploads|vector_stores|videos)(/|$)"
 )
-"""Paths that only OpenAI's API has."""
-
-ANTHROPIC = re.compile(r"/v1/(messages|complete)(/|$)")
-"""Paths that only Anthropic's API has."""
+ANTHROPIC = re.compile(r"/v1/(messages|complete)(/|$)")  # paths that only Anthropic's API has
 
 
 class NoUpstream(Exception):

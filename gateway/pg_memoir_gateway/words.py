@@ -20,9 +20,7 @@ MOST_TEXTS, MOST_CHARACTERS = 500, 200_000
 """A message of more texts, or of more characters, is an output as a whole: nobody typed it, and reading it takes
 long."""
 
-BETWEEN = "\n\n"
-"""Between the texts of a message that are read as one."""
-
+BETWEEN = "\n\n"  # between the texts of a message that are read as one
 ELEMENT = re.compile(r"<([A-Za-z][\w-]*)(?:\s[^<>]*)?>")
 
 
@@ -38,8 +36,7 @@ def _forms() -> dict[str, Any]:
     return tomllib.loads(files(__package__).joinpath("wrappers.toml").read_text("utf-8"))
 
 
-OPENING = 200_000
-"""A client says in which folder it works within so many characters."""
+OPENING = 200_000  # a client says in which folder it works within so many characters
 
 
 @cache
