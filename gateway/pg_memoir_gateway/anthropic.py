@@ -8,7 +8,7 @@ from typing import Any
 from pg_memoir import from_anthropic
 
 from . import rounds
-from .dialect import Added, Answer, Item, Message, Sort, plain, text_of, without_marks
+from .dialect import Added, Answer, Item, Message, Sort, join_texts, make_comparable, remove_marks
 from .rounds import NO_ANSWER, Call, Rounds, mend, parse, quote, renumber, write_event
 from .spans import Body
 from .sse import Event
@@ -27,10 +27,10 @@ class Anthropic:
         return [node.value for node in body.lists.get("messages", [])]
 
     def opening(self, body: Body) -> str:
-        return text_of(body.get("system"))
+        return join_texts(body.get("system"))
 
     def loose(self, item: Item) -> Any:
-        blocks = [self._block(block) for block in blocks_of(item)]
+        blocks = [self._block(block) for block in list_blocks(item)]
         return [item.get("role"), [block for block in blocks if block is not None]]
 
     def _block(self, block: Item) -> Any:
@@ -42,8 +42,8 @@ class Anthropic:
         if kind == "tool_use":
             return [kind, block.get("id")]  # clients tidy up the input
         if kind == "tool_result":
-            return [kind, block.get("tool_use_id"), plain(block.get("content")), bool(block.get("is_error"))]
-        return plain(block)
+            return [kind, block.get("tool_use_id"), make_comparable(block.get("content")), bool(block.get("is_error"))]
+        return make_comparable(block)
 
     def rounds(self, tools: set[str], limit: int) -> MessagesRounds:
         return MessagesRounds(tools, limit)
@@ -69,18 +69,18 @@ class Anthropic:
             if item.get("role") == "assistant":
                 found.append(Message(dict(from_anthropic(item | {"usage": {}}).message), at))
                 continue
-            for block in blocks_of(item):
+            for block in list_blocks(item):
                 if block.get("type") == "tool_result":
-                    told = {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": _result_text(block)}
+                    told = {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": _read_result(block)}
                     found.append(Message(told, at))
-            parts = [part for block in blocks_of(item) if (part := _part(block)) is not None]
+            parts = [part for block in list_blocks(item) if (part := _read_part(block)) is not None]
             if parts:
                 role = "user" if item.get("role") == "user" else "system"
                 found.append(Message({"role": role, "content": parts}, at))
         return found
 
 
-def blocks_of(item: Item) -> list[Item]:
+def list_blocks(item: Item) -> list[Item]:
     """Returns the blocks of a message; a text is one."""
     content = item.get("content")
     if isinstance(content, str):
@@ -88,7 +88,7 @@ def blocks_of(item: Item) -> list[Item]:
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
-def _result_text(block: Item) -> str:
+def _read_result(block: Item) -> str:
     """Returns a tool's result as text. Parts that are no text are named."""
     content = block.get("content")
     if not isinstance(content, list):
@@ -97,7 +97,7 @@ def _result_text(block: Item) -> str:
     return "\n".join(str(p.get("text", "")) if p.get("type") == "text" else f"[{p.get('type')}]" for p in parts)
 
 
-def _part(block: Item) -> Item | None:
+def _read_part(block: Item) -> Item | None:
     """Returns a block of a user's message as a part in OpenAI's shape, None for what is no part of it."""
     kind, source = block.get("type"), block.get("source")
     if kind == "text":
@@ -106,7 +106,7 @@ def _part(block: Item) -> Item | None:
         url = source.get("url") or f"data:{source.get('media_type')};base64,{source.get('data')}"
         return {"type": "image_url", "image_url": {"url": url}}
     if kind == "document" and isinstance(source, dict) and source.get("type") in ("base64", "text", "url", "file"):
-        return without_marks(block)  # type: ignore[no-any-return]
+        return remove_marks(block)  # type: ignore[no-any-return]
     return None
 
 
@@ -172,7 +172,7 @@ class MessagesRounds(Rounds[Round]):
         return Round(len(self.visible))
 
     def arguments(self) -> list[str]:
-        return [quote(_input(call)) for call in self.now.calls]
+        return [quote(_read_input(call)) for call in self.now.calls]
 
     @property
     def is_done(self) -> bool:
@@ -231,19 +231,17 @@ class MessagesRounds(Rounds[Round]):
         # An empty text, which a model may well say before a call, is refused in a request.
         said = [quote(block) for block in blocks if block.get("type") != "text" or str(block.get("text")).strip()]
         content = ",".join([*said, _render_calls(now)])
-        return f'{{"role":"assistant","content":[{content}]}},{{"role":"user","content":[{_answers(now, results)}]}}'
+        return f'{{"role":"assistant","content":[{content}]}},{{"role":"user","content":[{_render_results(now, results)}]}}'
 
     def collect_additions(self, results: list[list[str]]) -> Added:
         kept, last = [], ""
         for at, (now, told) in enumerate(zip(self.rounds, results), 1):
             calls = _render_calls(now)
             if now is self.now:
-                last = _answers(now, told)
+                last = _render_results(now, told)
                 kept.append({"at": now.calls[0].at, "text": calls, "splits": False})
             else:
-                text = (
-                    f'{calls}]}},{{"role":"user","content":[{_answers(now, told)}]}},{{"role":"assistant","content":['
-                )
+                text = f'{calls}]}},{{"role":"user","content":[{_render_results(now, told)}]}},{{"role":"assistant","content":['
                 kept.append({"at": self.rounds[at].first, "text": text, "splits": True})
         return {"woven": kept, "blocks": len(self.visible)} | ({"results": last} if last else {})
 
@@ -290,17 +288,17 @@ class MessagesRounds(Rounds[Round]):
         return b"event: error\ndata: " + b" ".join(body.splitlines()) + b"\n\n"
 
 
-def _input(call: Call) -> Any:
+def _read_input(call: Call) -> Any:
     """Returns the arguments of a call. The API takes an object only."""
     return call.input if isinstance(call.input, dict) else {}
 
 
 def _render_calls(now: Round) -> str:
-    told = [{"type": "tool_use", "id": call.id, "name": call.name, "input": _input(call)} for call in now.calls]
+    told = [{"type": "tool_use", "id": call.id, "name": call.name, "input": _read_input(call)} for call in now.calls]
     return ",".join(map(quote, told))
 
 
-def _answers(now: Round, results: list[str]) -> str:
+def _render_results(now: Round, results: list[str]) -> str:
     """Returns the results of a round's calls, as blocks."""
     told = zip(now.calls, results)
     return ",".join(quote({"type": "tool_result", "tool_use_id": call.id, "content": text}) for call, text in told)

@@ -12,7 +12,7 @@ from typing import Any
 
 from pg_memoir import AsyncMemoir
 
-from .costs import cost_of, without
+from .costs import count_cost, estimate_client_cost
 from .dialect import Answer
 from .exchange import Exchange, Headers, select_harmless
 from .gateway import Gateway, in_thread, log
@@ -60,10 +60,12 @@ class Captures:
         split = exchange.events() if exchange.streams else []
         model = talk.body.get("model")
         reply = read_answer(exchange, talk)
-        cost = cost_of(reply.usage) if reply else 0.0
+        cost = count_cost(reply.usage) if reply else 0.0
         left_out = sum(end - start - length for start, end, length in exchange.changes)
         self.gateway.counts.add("input_cost_tokens", cost, list="sent")
-        self.gateway.counts.add("input_cost_tokens", without(cost, left_out, exchange.rewritten), list="client")
+        self.gateway.counts.add(
+            "input_cost_tokens", estimate_client_cost(cost, left_out, exchange.rewritten), list="client"
+        )
         usage = {name: count for name, count in (reply.usage if reply else {}).items() if isinstance(count, int)}
         for name, count in usage.items():
             self.gateway.counts.add("tokens", count, kind=name)

@@ -109,8 +109,8 @@ def load(
     known = {f.name: f for f in fields(Config)}
     if unknown := sorted(set(values) - set(known)):
         raise ConfigError(f"unknown setting {unknown[0]}; there are {', '.join(known)}")
-    users = tuple(_user(entry) for entry in values.pop("users", []))
-    clients = _clients(values.pop("clients", {}))
+    users = tuple(_read_user(entry) for entry in values.pop("users", []))
+    clients = _read_clients(values.pop("clients", {}))
     plain = {name: _convert(name, value, getattr(Config, name)) for name, value in values.items()}
     return check_config(replace(Config(), users=users, clients=clients, **plain))
 
@@ -138,7 +138,7 @@ def check_config(config: Config) -> Config:
     return config
 
 
-def _user(entry: Any) -> User:
+def _read_user(entry: Any) -> User:
     if not isinstance(entry, dict) or not entry.get("name") or set(entry) - {"name", "key_sha256", "mode"}:
         raise ConfigError(f"users has {entry!r}, not a table of name, key_sha256 and mode")
     if not re.fullmatch(r"[0-9a-f]{64}", str(entry.get("key_sha256"))):
@@ -148,7 +148,7 @@ def _user(entry: Any) -> User:
     return User(**entry)
 
 
-def _clients(table: Any) -> dict[str, UserRole]:
+def _read_clients(table: Any) -> dict[str, UserRole]:
     if not isinstance(table, dict):
         told = "a table of parts of a User-Agent or X-Title and whose words they send"
         raise ConfigError(f"clients is {table!r}, not {told}")

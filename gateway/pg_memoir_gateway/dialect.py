@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Item = dict[str, Any]
 Added = dict[str, Any]
-"""What is sent with a message beside the client's own: see additions.py."""
+"""Additions to a message of the client: see additions.py."""
 
 Sort = Literal["anthropic", "openai", "responses"]
 """Of definitions of tools."""
@@ -93,7 +93,7 @@ class Message:
     through: int
 
 
-def chain(dialect: Dialect, items: list[Item], before: str = "") -> list[str]:
+def hash_items(dialect: Dialect, items: list[Item], before: str = "") -> list[str]:
     """A hash for each item over it and all before it."""
     hashes = []
     for item in items:
@@ -105,29 +105,29 @@ def chain(dialect: Dialect, items: list[Item], before: str = "") -> list[str]:
     return hashes
 
 
-def without_marks(value: Any) -> Any:
+def remove_marks(value: Any) -> Any:
     """Returns a value without cache marks, which clients move about."""
     if isinstance(value, dict):
-        return {key: without_marks(inner) for key, inner in value.items() if key != "cache_control"}
-    return [without_marks(inner) for inner in value] if isinstance(value, list) else value
+        return {key: remove_marks(inner) for key, inner in value.items() if key != "cache_control"}
+    return [remove_marks(inner) for inner in value] if isinstance(value, list) else value
 
 
-def plain(value: Any) -> Any:
+def make_comparable(value: Any) -> Any:
     """Returns a value as it is compared: without cache marks, and with a hash for the bytes of an image or another
     long text."""
     if isinstance(value, str) and len(value) > LONG:
         return hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     if isinstance(value, dict):
-        return {key: plain(inner) for key, inner in value.items() if key != "cache_control"}
-    return [plain(inner) for inner in value] if isinstance(value, list) else value
+        return {key: make_comparable(inner) for key, inner in value.items() if key != "cache_control"}
+    return [make_comparable(inner) for inner in value] if isinstance(value, list) else value
 
 
-def storable(value: Any) -> Any:
+def make_storable(value: Any) -> Any:
     """A value as a database takes it: U+FFFD stands for NUL and lone surrogates in its texts."""
     return replace_unstorable(value)
 
 
-def text_of(content: Any) -> str:
+def join_texts(content: Any) -> str:
     """The texts of a content, joined."""
     if isinstance(content, str):
         return content
@@ -136,7 +136,7 @@ def text_of(content: Any) -> str:
     return "\n".join(part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
 
 
-def name_of(tool: Any) -> str:
+def read_tool_name(tool: Any) -> str:
     """Returns a tool's name in any API."""
     inner = tool.get("function") if isinstance(tool.get("function"), dict) else tool
     return str(inner.get("name"))

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from .dialect import text_of
+from .dialect import join_texts
 from .spans import Body, Edit, Node, elements, member, quoted
 from .talk import Talk
 
@@ -86,7 +86,7 @@ def _replace(kept: OrderedDict[tuple[str, str], V], key: tuple[str, str], new: V
     return before
 
 
-def budget_of(talk: Talk, window: int) -> int:
+def count_budget(talk: Talk, window: int) -> int:
     """Tokens that a conversation may take: the window less the answer, the system prompt and the tools, by their
     size."""
     fixed = sum(
@@ -125,14 +125,14 @@ def edit_forms(talk: Talk, forms: Forms) -> list[Edit]:
         item = node.value
         if talk.dialect.key == "input":
             if item.get("call_id") in forms.results and str(item.get("type")).endswith("_output"):
-                found += _shorter(text, member(text, node, "output"), forms.results[item["call_id"]])
+                found += _shorten(text, member(text, node, "output"), forms.results[item["call_id"]])
         elif talk.dialect.name == "openai":
             if item.get("role") == "tool" and item.get("tool_call_id") in forms.results:
-                found += _shorter(text, member(text, node, "content"), forms.results[item["tool_call_id"]])
+                found += _shorten(text, member(text, node, "content"), forms.results[item["tool_call_id"]])
         elif isinstance(item.get("content"), list):
             content = member(text, node, "content")
             for block in elements(text, content.start)[0] if content else []:
-                found += _in_block(talk.body, block, forms)
+                found += _edit_block(talk.body, block, forms)
     return found
 
 
@@ -150,8 +150,8 @@ def mark_cache(talk: Talk, changed: list[Edit], shown: Shown) -> list[Edit]:
         if content is not None and isinstance(content.value, list):
             found += elements(text, content.start)[0]
     ends = next((block for block in found if block.start < last < block.end), None)
-    before = shown.find_last_end(talk, _name(ends) if ends else "")
-    here = next((block for block in found if before and _name(block) == before), ends)
+    before = shown.find_last_end(talk, _name_block(ends) if ends else "")
+    here = next((block for block in found if before and _name_block(block) == before), ends)
     theirs = next((block for block in reversed(found) if "cache_control" in block.value), None)
     given = member(text, theirs, "cache_control") if theirs else None
     if here is None or given is None or given.start < here.end:
@@ -159,28 +159,28 @@ def mark_cache(talk: Talk, changed: list[Edit], shown: Shown) -> list[Edit]:
     return [Edit(here.end - 1, here.end - 1, f',"cache_control":{text[given.start : given.end]}')]
 
 
-def _name(block: Node) -> str:
+def _name_block(block: Node) -> str:
     """Of a call or its result."""
     return str(block.value.get("type")) + str(block.value.get("tool_use_id") or block.value.get("id"))
 
 
-def _in_block(body: Body, block: Node, forms: Forms) -> list[Edit]:
+def _edit_block(body: Body, block: Node, forms: Forms) -> list[Edit]:
     kind = block.value.get("type") if isinstance(block.value, dict) else None
     if kind == "tool_result" and block.value.get("tool_use_id") in forms.results:
-        return _shorter(body.text, member(body.text, block, "content"), forms.results[block.value["tool_use_id"]])
+        return _shorten(body.text, member(body.text, block, "content"), forms.results[block.value["tool_use_id"]])
     if kind == "tool_use" and block.value.get("id") in forms.arguments:
         found: list[Edit] = []
         for path, content in forms.arguments[block.value["id"]]:
             node = member(body.text, block, "input")
             for step in path:
-                node = _step(body.text, node, step)
+                node = _follow(body.text, node, step)
             if node and isinstance(node.value, str):
-                found += _shorter(body.text, node, content)
+                found += _shorten(body.text, node, content)
         return found
     return []
 
 
-def _step(text: str, node: Node | None, step: str) -> Node | None:
+def _follow(text: str, node: Node | None, step: str) -> Node | None:
     """A member or an element of a value."""
     if node is None or isinstance(node.value, dict):
         return member(text, node, step) if node else None
@@ -190,17 +190,17 @@ def _step(text: str, node: Node | None, step: str) -> Node | None:
     return None
 
 
-def _shorter(text: str, node: Node | None, form: str) -> list[Edit]:
+def _shorten(text: str, node: Node | None, form: str) -> list[Edit]:
     """The form in the place of a value, if the value is text alone and longer."""
-    if node is None or not (isinstance(node.value, str) or _only_text(node.value)):
+    if node is None or not (isinstance(node.value, str) or _is_only_text(node.value)):
         return []
     new = quoted(form)
     return [Edit(node.start, node.end, new)] if len(new) < node.end - node.start else []
 
 
-def _only_text(value: Any) -> bool:
+def _is_only_text(value: Any) -> bool:
     return (
         isinstance(value, list)
         and all(isinstance(part, dict) and part.get("type") in ("text", "input_text", "output_text") for part in value)
-        and bool(text_of(value))
+        and bool(join_texts(value))
     )

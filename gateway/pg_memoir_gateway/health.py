@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from .access import user_of
+from .access import find_user
 from .gateway import BOUNDS, Gateway, log
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -49,7 +49,7 @@ async def find_problem(gateway: Gateway) -> str | None:
 
 
 async def _show_observation(gateway: Gateway, request: Request) -> Response:
-    whose = user_of(gateway.config, request.headers)
+    whose = find_user(gateway.config, request.headers)
     if whose is None:
         return JSONResponse({"error": "unauthorized"}, 401, {"WWW-Authenticate": 'Bearer realm="pg_memoir"'})
     try:
@@ -84,14 +84,14 @@ def write_metrics(gateway: Gateway, up: bool) -> str:
         lines += [f"# TYPE pg_memoir_gateway_{name} gauge", f"pg_memoir_gateway_{name} {now}"]
     named = ""
     for name, labels, value in gateway.counts.items():
-        full = f"pg_memoir_gateway_{_plain(name)}"
+        full = f"pg_memoir_gateway_{_clean_name(name)}"
         if full != named:
             lines.append(f"# TYPE {full} counter")
             named = full
-        shown = ",".join(f'{_plain(key)}="{_escape(text)}"' for key, text in labels.items())
+        shown = ",".join(f'{_clean_name(key)}="{_escape_label(text)}"' for key, text in labels.items())
         lines.append(f"{full}_total{'{' + shown + '}' if shown else ''} {value:.15g}")
     for name, counted in gateway.counts.times():
-        full, so_far = f"pg_memoir_gateway_{_plain(name)}", 0.0
+        full, so_far = f"pg_memoir_gateway_{_clean_name(name)}", 0.0
         lines.append(f"# TYPE {full} histogram")
         for bound, count in zip([*map(str, BOUNDS), "+Inf"], counted):
             so_far += count
@@ -100,9 +100,9 @@ def write_metrics(gateway: Gateway, up: bool) -> str:
     return "\n".join([*lines, "# EOF", ""])
 
 
-def _plain(name: str) -> str:
+def _clean_name(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
 
-def _escape(text: str) -> str:
+def _escape_label(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -48,7 +48,7 @@ class Journal:
         if self.config.journal == "off":
             return []
         try:
-            root = _root(self.config)
+            root = _find_root(self.config)
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder = root / uuid4().hex
             folder.mkdir(mode=0o700)
@@ -167,7 +167,7 @@ class Entry:
         self._journal.size += sum(map(len, whole))
 
 
-def _root(config: Config) -> Path:
+def _find_root(config: Config) -> Path:
     """The folder of all processes that store in this database."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     base = Path(config.journal) if config.journal else Path(state) / "pg_memoir" / "gateway"

@@ -79,7 +79,7 @@ class KnownMessages:
                 return at + 1
         return 0
 
-    def notes_of(self, talk: Talk, links: list[str]) -> list[dict[str, Any]]:
+    def make_notes(self, talk: Talk, links: list[str]) -> list[dict[str, Any]]:
         """Returns messages as note_messages takes them, each with what is sent with it."""
         notes = []
         for link in filter(None, links):

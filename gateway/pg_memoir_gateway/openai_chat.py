@@ -16,7 +16,7 @@ from pg_memoir import from_openai
 
 from . import rounds
 from .chat_calls import Call
-from .dialect import Added, Answer, Item, Message, Sort, name_of, plain, text_of
+from .dialect import Added, Answer, Item, Message, Sort, join_texts, make_comparable, read_tool_name
 from .rounds import NO_ANSWER, Rounds, mend, quote
 from .spans import Body, quoted
 from .sse import Event
@@ -40,16 +40,20 @@ class Chat:
 
     def opening(self, body: Body) -> str:
         told = [item for item in self.items(body) if item.get("role") in ("system", "developer")]
-        return "\n".join(text_of(item.get("content")) for item in told)
+        return "\n".join(join_texts(item.get("content")) for item in told)
 
     def loose(self, item: Item) -> Any:
         role, content = item.get("role"), item.get("content")
         if role in ("system", "developer"):
             return None
         calls = [call.get("id") for call in item.get("tool_calls") or []]
-        said = [["text", text_of(content).strip()]] if isinstance(content, str) or content is None else plain(content)
+        said = (
+            [["text", join_texts(content).strip()]]
+            if isinstance(content, str) or content is None
+            else make_comparable(content)
+        )
         if isinstance(said, list) and all(isinstance(p, dict) and p.get("type") == "text" for p in said):
-            said = [["text", text_of(content).strip()]]
+            said = [["text", join_texts(content).strip()]]
         return [role, said, item.get("tool_call_id"), calls]
 
     def rounds(self, tools: set[str], limit: int) -> ChatRounds:
@@ -58,7 +62,7 @@ class Chat:
     def answer(self, events: list[Event]) -> Answer | None:
         told = [data for event in events if event.data != "[DONE]" and isinstance(data := event.json(), dict)]
         is_done = any(event.data == "[DONE]" for event in events)  # some servers leave it out
-        if not told or not is_done and not any(c.get("finish_reason") for data in told for c in _choices(data)):
+        if not told or not is_done and not any(c.get("finish_reason") for data in told for c in _list_choices(data)):
             return None
         usage: Item = next((data["usage"] for data in reversed(told) if data.get("usage")), {})
         try:
@@ -77,7 +81,7 @@ class Chat:
             if item.get("role") in ("user", "assistant", "tool"):
                 message = {key: item[key] for key in STORED if item.get(key) is not None}
                 if message["role"] == "tool":
-                    message["content"] = text_of(message.get("content"))
+                    message["content"] = join_texts(message.get("content"))
                 elif message["role"] == "assistant":
                     message |= {"content": _join_texts(message["content"])} if "content" in message else {}
                     if "tool_calls" not in message:
@@ -166,9 +170,9 @@ class ChatRounds(Rounds[Round]):
 
     def read(self, event: Event) -> bytes:
         chunk = Chunk(event, event.json())
-        for choice in _choices(chunk.data):
-            calls = self.now.listed.setdefault(_at(choice), [])
-            parts = _calls(choice.get("delta") or {})
+        for choice in _list_choices(chunk.data):
+            calls = self.now.listed.setdefault(_read_index(choice), [])
+            parts = _list_calls(choice.get("delta") or {})
             chunk.choices.append((choice, [(part, self._find_call(calls, part)) for part in parts]))
         if chunk.is_end:
             self._decide_all()
@@ -243,14 +247,14 @@ class ChatRounds(Rounds[Round]):
 
     def _take(self, choice: Item, parts: list[tuple[Item, Call]]) -> None:
         """Takes note of what a choice says and calls."""
-        now, is_first, delta = self.now, _at(choice) == 0, choice.get("delta") or {}
+        now, is_first, delta = self.now, _read_index(choice) == 0, choice.get("delta") or {}
         for part, call in parts:
             is_ours = call.name in self.tools
             now.is_hidden |= is_ours
             if is_ours and is_first and call not in now.calls:
                 now.calls.append(call)
             elif not is_ours and call.place is None:
-                before = [other.place for other in now.listed[_at(choice)] if other.place is not None]
+                before = [other.place for other in now.listed[_read_index(choice)] if other.place is not None]
                 came = part.get("index")
                 call.place = came if isinstance(came, int) and not now.is_hidden else max(before, default=-1) + 1
                 if is_first:
@@ -258,7 +262,7 @@ class ChatRounds(Rounds[Round]):
                     self._ids.add(call.id)
         if is_first:
             now.finish = choice.get("finish_reason") or now.finish
-            now.parts += _texts(delta.get("content"))
+            now.parts += _list_texts(delta.get("content"))
             now.is_shown |= any(value for name, value in delta.items() if name not in UNSEEN)
             for name in THOUGHTS:
                 if isinstance(told := delta.get(name), (str, list)) and told:
@@ -272,7 +276,7 @@ class ChatRounds(Rounds[Round]):
             return b"".join(event.raw for event in closing)
         out = []
         for data in (event.json() for event in closing):
-            choices = [c | {"finish_reason": None} for c in _choices(data) if _has_content(c.get("delta") or {})]
+            choices = [c | {"finish_reason": None} for c in _list_choices(data) if _has_content(c.get("delta") or {})]
             out += [self._write(data, choices)] if choices else []
         return b"".join(out)
 
@@ -282,11 +286,15 @@ class ChatRounds(Rounds[Round]):
 
     def split_whole(self, answer: Item) -> list[Item]:
         told: list[Item] = []
-        for choice in _choices(answer):
+        for choice in _list_choices(answer):
             message = choice.get("message") or {}
-            delta = message | {"tool_calls": [call | {"index": at} for at, call in enumerate(_calls(message))]}
-            told.append(answer | {"choices": [{"index": _at(choice), "delta": delta}], "usage": None})
-            end: Item = {"index": _at(choice), "delta": {}, "finish_reason": choice.get("finish_reason") or "stop"}
+            delta = message | {"tool_calls": [call | {"index": at} for at, call in enumerate(_list_calls(message))]}
+            told.append(answer | {"choices": [{"index": _read_index(choice), "delta": delta}], "usage": None})
+            end: Item = {
+                "index": _read_index(choice),
+                "delta": {},
+                "finish_reason": choice.get("finish_reason") or "stop",
+            }
             told.append({"choices": [end]})
         return [*told, {"choices": [], "usage": answer.get("usage") or {}}]
 
@@ -324,12 +332,12 @@ class ChatRounds(Rounds[Round]):
 
     def whole(self, answer: Item) -> Item:
         told = []
-        for choice in _choices(answer):
+        for choice in _list_choices(answer):
             message = dict(choice.get("message") or {})
-            calls = [call for call in _calls(message) if name_of(call) not in self.tools]
+            calls = [call for call in _list_calls(message) if read_tool_name(call) not in self.tools]
             message.pop("tool_calls", None)
             message |= {"tool_calls": calls} if calls else {}
-            if _at(choice) == 0:
+            if _read_index(choice) == 0:
                 message["content"] = self.items()[0]["content"]
             told.append(choice | {"message": message} | self._finish(choice))
         return answer | {"choices": told, "usage": (answer.get("usage") or {}) | self.count_usage()} | self._same
@@ -345,14 +353,14 @@ class ChatRounds(Rounds[Round]):
             head = {name: told[0][name] for name in ("object", "model") if told and name in told[0]}
             out.append(self._write(head, [{"index": 0, "delta": {"content": NO_ANSWER}, "finish_reason": None}]))
         for data in told:
-            choices = [choice | self._finish(choice) for choice in _choices(data)]
+            choices = [choice | self._finish(choice) for choice in _list_choices(data)]
             total = {"usage": data["usage"] | self.count_usage()} if isinstance(data.get("usage"), dict) else {}
             out.append(self._write(data | total, choices))
         return b"".join([*out, *(event.raw for event in self.now.closing if event.data == "[DONE]")])
 
     def _finish(self, choice: Item) -> Item:
         """Returns why a choice ended, where the calls that it ended with were ours only."""
-        calls = self.now.listed.get(_at(choice), [])
+        calls = self.now.listed.get(_read_index(choice), [])
         only = choice.get("finish_reason") == "tool_calls" and all(call.name in self.tools for call in calls)
         return {"finish_reason": "stop"} if only else {}
 
@@ -360,16 +368,16 @@ class ChatRounds(Rounds[Round]):
         return b"data: " + b" ".join(body.splitlines()) + b"\n\n"
 
 
-def _choices(data: Any) -> list[Item]:
+def _list_choices(data: Any) -> list[Item]:
     told = data.get("choices") if isinstance(data, dict) else None
     return [choice for choice in told if isinstance(choice, dict)] if isinstance(told, list) else []
 
 
-def _at(choice: Item) -> int:
+def _read_index(choice: Item) -> int:
     return int(choice.get("index") or 0)
 
 
-def _calls(message: Item) -> list[Item]:
+def _list_calls(message: Item) -> list[Item]:
     return [call for call in message.get("tool_calls") or [] if isinstance(call, dict)]
 
 
@@ -383,7 +391,7 @@ def _has_content(delta: Item) -> bool:
     return any(value for name, value in delta.items() if name != "role")
 
 
-def _texts(content: Any) -> list[str]:
+def _list_texts(content: Any) -> list[str]:
     """Returns the texts of a content, which Mistral sends as a list where the model thinks."""
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
     texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]

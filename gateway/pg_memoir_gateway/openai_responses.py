@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import rounds
-from .dialect import Added, Answer, Item, Message, Sort, plain, text_of
+from .dialect import Added, Answer, Item, Message, Sort, join_texts, make_comparable
 from .rounds import NO_ANSWER, Call, Rounds, mend, quote, renumber, write_event
 from .spans import Body, Edit
 from .sse import Event
@@ -42,11 +42,11 @@ class Responses:
             if item.get("role") in ("system", "developer"):
                 return None
             parts = item.get("content")
-            other = [plain(p) for p in parts if not _is_text(p)] if isinstance(parts, list) else []
-            return [item.get("role"), text_of(parts).strip(), other]
+            other = [make_comparable(p) for p in parts if not _is_text(p)] if isinstance(parts, list) else []
+            return [item.get("role"), join_texts(parts).strip(), other]
         if kind in CALLS:
             return [kind, item.get("call_id")]
-        return [kind, item.get("call_id"), plain(item.get("output"))] if kind in RESULTS else None
+        return [kind, item.get("call_id"), make_comparable(item.get("output"))] if kind in RESULTS else None
 
     def rounds(self, tools: set[str], limit: int) -> ResponsesRounds:
         return ResponsesRounds(tools, limit)
@@ -78,17 +78,17 @@ class Responses:
             if kind == "message" and role == "user":
                 content = item.get("content")
                 parts = [{"text": content}] if isinstance(content, str) else content
-                told = [part for p in parts if (part := _part(p))] if isinstance(parts, list) else []
+                told = [part for p in parts if (part := _read_part(p))] if isinstance(parts, list) else []
                 found.append(Message({"role": "user", "content": told}, at))
             elif kind == "message" and role == "assistant":
-                found.append(Message({"role": "assistant", "content": text_of(item.get("content"))}, at))
+                found.append(Message({"role": "assistant", "content": join_texts(item.get("content"))}, at))
             elif kind in CALLS and last.get("role") == "assistant":
-                last["tool_calls"] = [*last.get("tool_calls", []), _call(item)]
+                last["tool_calls"] = [*last.get("tool_calls", []), _read_call(item)]
                 found[-1].through = at
             elif kind in CALLS:
-                found.append(Message({"role": "assistant", "content": None, "tool_calls": [_call(item)]}, at))
+                found.append(Message({"role": "assistant", "content": None, "tool_calls": [_read_call(item)]}, at))
             elif kind in RESULTS:
-                output = text_of(item.get("output"))
+                output = join_texts(item.get("output"))
                 found.append(Message({"role": "tool", "tool_call_id": item.get("call_id"), "content": output}, at))
         return found
 
@@ -97,7 +97,7 @@ def _is_text(part: Any) -> bool:
     return isinstance(part, dict) and isinstance(part.get("text"), str)
 
 
-def _part(part: Any) -> Item | None:
+def _read_part(part: Any) -> Item | None:
     if _is_text(part):
         return {"type": "text", "text": part["text"]}
     if isinstance(part, dict) and part.get("type") == "input_image" and isinstance(part.get("image_url"), str):
@@ -105,7 +105,7 @@ def _part(part: Any) -> Item | None:
     return None
 
 
-def _call(item: Item) -> Item:
+def _read_call(item: Item) -> Item:
     given = item.get("arguments") or item.get("input") or ""
     name = item.get("name") or item.get("type")
     function = {"name": name, "arguments": given if isinstance(given, str) else ""}
@@ -245,7 +245,7 @@ class ResponsesRounds(Rounds[Round]):
         answers, found = iter(results), []
         for item in now.items:
             if isinstance(item, Call):
-                found += _pair(item, next(answers, ""))
+                found += _render_pair(item, next(answers, ""))
             elif not _is_bare(item):
                 unnamed = is_bare and item.get("type") == "message"
                 found.append({k: v for k, v in item.items() if k != "id" or not unnamed})
@@ -259,14 +259,14 @@ class ResponsesRounds(Rounds[Round]):
         return [Edit(given.end - 1, given.end - 1, "," + more)]
 
     def collect_additions(self, results: list[list[str]]) -> Added:
-        """Calls and their results stand between the client's items, by how many of those come before. A call stands
-        right behind what was thought before it."""
+        """Returns calls and their results for their places between the client's items, by the number of items before.
+        A call comes right behind the thought before it."""
         kept = []
         for now, told in zip(self.rounds, results):
             at, answers = now.first, iter(told)
             for item in now.items:
                 if isinstance(item, Call):
-                    kept.append({"at": at, "text": ",".join(map(quote, _pair(item, next(answers, ""))))})
+                    kept.append({"at": at, "text": ",".join(map(quote, _render_pair(item, next(answers, ""))))})
                 else:
                     at += 1
         return {"between": kept, "count": len(self.visible)}
@@ -325,7 +325,7 @@ class ResponsesRounds(Rounds[Round]):
         return write_event({"type": "error"} | base | told | {"type": "error"})
 
 
-def _pair(call: Call, answer: str) -> list[Item]:
+def _render_pair(call: Call, answer: str) -> list[Item]:
     told = call.extra | {"call_id": call.id, "arguments": call.arguments}
     return [told, {"type": "function_call_output", "call_id": call.id, "output": answer}]
 

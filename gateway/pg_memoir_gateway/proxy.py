@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from .access import user_of
+from .access import find_user
 from .config import Mode
 from .exchange import Exchange
 from .gateway import Gateway, in_thread, log
@@ -25,9 +25,9 @@ from .known import KnownMessages
 from .record import Recorder
 from .rewriting import Plan, Rewriter
 from .spans import MOST_BYTES, NotPlain, TooLarge
-from .talk import Talk, dialect_of, read_talk
+from .talk import Talk, find_dialect, read_talk
 from .tool_loop import ToolLoop
-from .upstreams import NoUpstream, upstream_of
+from .upstreams import NoUpstream, find_upstream
 
 # Headers of one connection, not of the message (RFC 9110, 7.6.1).
 HOP = {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
@@ -56,7 +56,7 @@ class Record:
 
     def begin(self) -> None:
         """Begins to write the request of a conversation, once the provider has accepted it."""
-        if not (self.whose and dialect_of(self.exchange)) or self.exchange.unread or self.entry:
+        if not (self.whose and find_dialect(self.exchange)) or self.exchange.unread or self.entry:
             return
         self.entry = self.recorder.journal.add_entry()
         if self.entry:
@@ -92,12 +92,12 @@ class Proxy:
         self.gateway.open_requests += 1
         try:
             exchange = await _receive_request(scope, receive)
-            record = Record(self.recorder, exchange, user_of(self.gateway.config, Headers(raw=exchange.headers)))
+            record = Record(self.recorder, exchange, find_user(self.gateway.config, Headers(raw=exchange.headers)))
             try:
                 await _run_while_connected(receive, self._forward(exchange, record, send))
             finally:
                 # Only exchanges that the provider accepted: else anybody who reaches the gateway could store words.
-                if record.whose and exchange.succeeded and dialect_of(exchange) and not exchange.unread:
+                if record.whose and exchange.succeeded and find_dialect(exchange) and not exchange.unread:
                     self.recorder.queue(exchange, *record.whose, self.rewriter.refresh_forms, record.entry)
         except ClientGone:
             pass
@@ -114,7 +114,7 @@ class Proxy:
     async def _forward(self, exchange: Exchange, record: Record, send: Send) -> None:
         """Sends a request on as it came, or as the mode has it. Sends the answer back, or what is made of it."""
         try:
-            upstream_of(exchange, self.gateway.config)
+            find_upstream(exchange, self.gateway.config)
         except NoUpstream as error:
             self.gateway.counts.add("requests_refused", reason="path")
             return await _send(send, error_response(404, "not_found_error", str(error)))
@@ -136,7 +136,7 @@ class Proxy:
     async def _plan(self, exchange: Exchange, whose: tuple[str, Mode] | None) -> tuple[Plan, Talk | None]:
         """Returns what to send, and the conversation where it was read. If anything goes wrong, the client's bytes are
         sent."""
-        if not (whose and dialect_of(exchange)):
+        if not (whose and find_dialect(exchange)):
             return Plan(exchange.body), None
         try:
             exchange.decompress()
@@ -181,10 +181,10 @@ class Proxy:
     async def request(self, exchange: Exchange) -> httpx.Response:
         """Sends the client's request to the provider: other headers of the connection, and what the mode made of the
         body."""
-        base = httpx.URL(upstream_of(exchange, self.gateway.config))
+        base = httpx.URL(find_upstream(exchange, self.gateway.config))
         url = base.copy_with(raw_path=base.raw_path.rstrip(b"/") + exchange.target)
         headers = [(k, v) for k, v in exchange.headers if k.lower() not in OURS]
-        if dialect_of(exchange):  # of the compressions that can be read here
+        if find_dialect(exchange):  # of the compressions that can be read here
             headers = [(k, _select_encoding(v) if k.lower() == b"accept-encoding" else v) for k, v in headers]
         is_own = exchange.sent == exchange.body
         sent = exchange.raw if is_own else exchange.sent

@@ -18,7 +18,7 @@ from psycopg.errors import ReadOnlySqlTransaction
 from .align import Aligner
 from .captures import Captures, read_answer
 from .config import Mode
-from .dialect import Item, chain, storable
+from .dialect import Item, hash_items, make_storable
 from .exchange import Exchange
 from .gateway import LARGE_BYTES, Gateway, in_thread, log
 from .journal import Entry, Journal
@@ -192,7 +192,7 @@ class Recorder:
             found = self._make_entries(talk, session, items, links, is_delegated=is_delegated)
             if exchange and exchange.earlier and self.known.added(talk, -1) and not links:
                 # It has got more since it was noted.
-                found.append({"notes": self.known.notes_of(talk, talk.chain[-1:])})
+                found.append({"notes": self.known.make_notes(talk, talk.chain[-1:])})
             return found + (self._make_answer_entries(exchange, talk, session) if exchange else [])
 
         for batch in _divide_entries(await in_thread(len(talk.body.text), make_entries)):
@@ -205,7 +205,7 @@ class Recorder:
         if not answer or not answer.items:
             return []
         latency = int((exchange.chunks[-1][0] - exchange.began) * 1000) if exchange.chunks else 0
-        links = chain(talk.dialect, answer.items, talk.chain[-1])
+        links = hash_items(talk.dialect, answer.items, talk.chain[-1])
         entries = self._make_entries(talk, session, answer.items, links, answer.counts(latency))
         if talk.kept and answer.id:
             entries.append({"notes": [{"chain": f"answer {answer.id}", "added": {"link": links[-1]}}]})
@@ -248,12 +248,12 @@ class Recorder:
             for part, told, actor in talk.split(message, is_delegated):
                 named = f"{session}\n{links[message.through - 1]}\n{part}\n{told.get('tool_call_id')}"
                 key = "gateway " + hashlib.blake2b(named.encode(), digest_size=20).hexdigest()
-                entry = {"message": storable(told), "key": key, "actor": actor, "usage": usage, "notes": []}
+                entry = {"message": make_storable(told), "key": key, "actor": actor, "usage": usage, "notes": []}
                 entries.append(entry)
             if at + 1 == len(messages) or messages[at + 1].through > message.through:
-                entries.append({"notes": self.known.notes_of(talk, links[done : message.through])})
+                entries.append({"notes": self.known.make_notes(talk, links[done : message.through])})
                 done = message.through
-        entries.append({"notes": self.known.notes_of(talk, links[done:])})
+        entries.append({"notes": self.known.make_notes(talk, links[done:])})
         return [entry for entry in entries if "message" in entry or entry["notes"]]
 
 

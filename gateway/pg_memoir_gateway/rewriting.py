@@ -11,16 +11,16 @@ from typing import Any
 import psycopg
 from pg_memoir.errors import MemoirError
 
-from .additions import edits_of, offer_tools
-from .dialect import Added, name_of, storable
+from .additions import make_edits, offer_tools
+from .dialect import Added, make_storable, read_tool_name
 from .exchange import Exchange
-from .forms import Forms, Shown, budget_of, edit_forms, has_large_news, has_results, mark_cache, read_forms
+from .forms import Forms, Shown, count_budget, edit_forms, has_large_news, has_results, mark_cache, read_forms
 from .gateway import Gateway, in_thread, log
 from .known import KnownMessages
 from .record import Recorder
 from .rounds import Rounds
 from .spans import Edit, NotPlain, apply_edits, quoted
-from .talk import Talk, texts
+from .talk import Talk, list_texts
 
 COMMAND = re.compile(r"\[\[(?=\w)")  # how harnesses of agents mark commands in a prompt. In a recall they are data
 COMMANDS = re.compile(r"\[\[\w+(:[\w.-]+)*\]\]")  # beside them a message must have a word to ask anything
@@ -37,7 +37,7 @@ UNREACHABLE = (TimeoutError, psycopg.Error, MemoirError, OSError)
 
 @dataclass
 class Plan:
-    """What is sent, with which tools of ours, whose calls are answered here. `added` is set in for each message,
+    """A request to send, and the tools of ours whose calls are answered here. `added` is set in for each message,
     `forms` and `offered` are edits that set in forms and tools."""
 
     sent: bytes
@@ -50,7 +50,7 @@ class Plan:
 
     def list_edits(self, talk: Talk) -> list[Edit]:
         """Returns all edits of the client's text but the offer of tools. Raises NotPlain."""
-        return edits_of(talk, self.added) + self.forms
+        return make_edits(talk, self.added) + self.forms
 
 
 class Rewriter:
@@ -113,7 +113,7 @@ class Rewriter:
         """Finds what belongs beside the newest message of a person, or beside what may be a person's question in it,
         once."""
         newest = await in_thread(len(talk.body.text), talk.newest)
-        said = storable("\n".join(piece.text for piece in newest if piece.whose in ("person", "question"))).strip()
+        said = make_storable("\n".join(piece.text for piece in newest if piece.whose in ("person", "question"))).strip()
         if not re.search(r"\w\w", COMMANDS.sub(" ", said)) or self.known.added(talk, len(talk.chain) - 1) is not None:
             return
         known = self.known.find(talk, through - 1) if through else None
@@ -124,7 +124,7 @@ class Rewriter:
             said if len(said) <= ASKED else f"{said[: ASKED // 2]}\n{said[-ASKED // 2 :]}",
             memory_budget=self.gateway.config.recall_tokens,
             shown_from=0 if known else BEHIND_ALL,
-            said=storable("\n".join(t for item in talk.items[through:] for t in texts(item))[-SAID:]),
+            said=make_storable("\n".join(t for item in talk.items[through:] for t in list_texts(item))[-SAID:]),
             profile_version=shown[-1] if shown else None,
         )
         found = await self.gateway.in_time(call, until)
@@ -136,7 +136,7 @@ class Rewriter:
 
     async def _find_forms(self, talk: Talk, through: int, exchange: Exchange, until: float) -> Forms | None:
         """Returns the forms in force: as they were after the last answer, unless something has changed since."""
-        budget = budget_of(talk, self._find_window(exchange))
+        budget = count_budget(talk, self._find_window(exchange))
         known = self.known.find(talk, through - 1) if through else None
         if known is None:  # of a conversation that no provider has accepted yet nothing is stored
             return None
@@ -158,7 +158,7 @@ class Rewriter:
     async def refresh_forms(self, talk: Talk, session: str, exchange: Exchange) -> None:
         """Asks after an answer for the forms that the next request of the conversation shows."""
         if talk.mode == "manage" and talk.kind == "main":
-            await self._ask_forms(talk, session, budget_of(talk, self._find_window(exchange)))
+            await self._ask_forms(talk, session, count_budget(talk, self._find_window(exchange)))
 
     def _offer_tools(self, talk: Talk, plan: Plan) -> None:
         """Offers our tools, if the client brings tools of its own."""
@@ -176,8 +176,8 @@ class Rewriter:
         if not tools or not is_offered:
             plan.bypassed = plan.bypassed or "tools"
             return
-        taken = {name_of(node.value) for node in talk.body.lists["tools"] if isinstance(node.value, dict)}
-        plan.tools = {name_of(tool) for tool in tools} - taken
+        taken = {read_tool_name(node.value) for node in talk.body.lists["tools"] if isinstance(node.value, dict)}
+        plan.tools = {read_tool_name(tool) for tool in tools} - taken
         plan.offered = offer_tools(talk.body, tools, taken)
 
     async def go_on(self, talk: Talk, plan: Plan, rounds: Rounds[Any], results: list[str]) -> bytes:

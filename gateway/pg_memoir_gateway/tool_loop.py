@@ -10,7 +10,7 @@ import httpx
 from starlette.types import Send
 
 from .additions import merge_additions, withdrawal_texts
-from .dialect import Added, Answer, chain
+from .dialect import Added, Answer, hash_items
 from .exchange import Exchange
 from .gateway import log
 from .rewriting import Plan
@@ -142,7 +142,7 @@ class ToolLoop:
         if talk.dialect.key == "input":
             added = merge_additions(known.added(talk, -1), added)
         else:
-            link = chain(talk.dialect, items, link)[-1]
+            link = hash_items(talk.dialect, items, link)[-1]
         known.add(talk, link, added)
         self.exchange.told = Answer(items, talk.body.get("model"), rounds.count_usage())
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from gateways import CLAUDE, Running, gateway
-from pg_memoir_gateway.dialect import plain
+from pg_memoir_gateway.dialect import make_comparable
 from test_gateway_recall import MARK, say, script, user_says
 from upstream import Upstream, call, text, upstream
 
@@ -67,7 +67,7 @@ def test_old_results_give_way_and_the_prefix_holds(manager: Running, model: Upst
     assert counts.of("input_cost_tokens", list="client") != counts.of("input_cost_tokens", list="sent") > 0
     # Between moments a request begins with the bytes of the one before.
     kept = sum(
-        plain(after["messages"][: len(before["messages"])]) == plain(before["messages"])
+        make_comparable(after["messages"][: len(before["messages"])]) == make_comparable(before["messages"])
         for before, after in zip(asked, asked[1:])
     )
     assert kept >= STEPS // 2

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from pg_memoir_gateway.access import user_of
+from pg_memoir_gateway.access import find_user
 from pg_memoir_gateway.config import Config, ConfigError, User, load
 
 KEY = "0" * 64
@@ -66,4 +66,4 @@ def test_what_is_shown_holds_no_password(dsn: str) -> None:
 def test_who_asks(headers: dict[str, str], listed: bool, by_header: str, whose: tuple[str, str] | None) -> None:
     """Of two ways in, a listed key comes first."""
     users = (User("ann", hashlib.sha256(b"sk-ann").hexdigest(), "observe"),) if listed else ()
-    assert user_of(Config(users=users, user_header=by_header), headers) == whose
+    assert find_user(Config(users=users, user_header=by_header), headers) == whose

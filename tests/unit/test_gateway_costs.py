@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pg_memoir_gateway.costs import cost_of, without
+from pg_memoir_gateway.costs import count_cost, estimate_client_cost
 from pg_memoir_gateway.dialect import Answer
 
 
@@ -29,13 +29,13 @@ from pg_memoir_gateway.dialect import Answer
     ],
 )
 def test_usage_in_any_words(usage: dict[str, Any], cost: float) -> None:
-    assert cost_of(usage) == pytest.approx(cost)
+    assert count_cost(usage) == pytest.approx(cost)
 
 
 def test_cost_of_what_was_left_out() -> None:
-    assert without(100, 4_000, 0) == pytest.approx(200)
-    assert without(1_300, 0, 4_000) == pytest.approx(150)
-    assert without(100, -4_000, 0) == 0
+    assert estimate_client_cost(100, 4_000, 0) == pytest.approx(200)
+    assert estimate_client_cost(1_300, 0, 4_000) == pytest.approx(150)
+    assert estimate_client_cost(100, -4_000, 0) == 0
 
 
 def test_stored_usage_names_cached_tokens() -> None:

@@ -9,7 +9,7 @@ import pytest
 from pg_memoir_gateway.config import ConfigError, load
 from pg_memoir_gateway.exchange import Exchange
 from pg_memoir_gateway.guard import find_refusal
-from pg_memoir_gateway.upstreams import NoUpstream, upstream_of
+from pg_memoir_gateway.upstreams import NoUpstream, find_upstream
 from starlette.datastructures import Headers
 
 KEY = "sk-alice"
@@ -149,13 +149,13 @@ def test_upstream_by_path_and_key(path: str, headers: dict[str, str], upstream: 
     given = [(name.encode(), value.encode()) for name, value in headers.items()]
     exchange = Exchange("POST", path, path.encode(), given, b"{}")
     if upstream:
-        assert upstream_of(exchange, config) == f"https://api.{upstream}.com"
+        assert find_upstream(exchange, config) == f"https://api.{upstream}.com"
     else:
         with pytest.raises(NoUpstream, match="No provider is known for the path"):
-            upstream_of(exchange, config)
+            find_upstream(exchange, config)
 
 
 def test_upstream_of_another_vendor_gets_any_key() -> None:
     config = load({}, given={"dsn": "x", "upstream_openai": "http://127.0.0.1:4000"})
     exchange = Exchange("POST", "/v1/chat/completions", b"/", [(b"authorization", b"Bearer sk-ant-1")], b"{}")
-    assert upstream_of(exchange, config) == "http://127.0.0.1:4000"
+    assert find_upstream(exchange, config) == "http://127.0.0.1:4000"
