@@ -257,7 +257,8 @@ class MessagesRounds(Rounds[Round]):
 
     def whole(self, answer: Item) -> Item:
         usage = (answer.get("usage") or {}) | self.count_usage()
-        return answer | {"content": self.items()[0]["content"], "usage": usage} | self._stop_reason(answer)
+        same = {name: told for name, told in self.rounds[0].answer.items() if name == "id"}
+        return answer | {"content": self.items()[0]["content"], "usage": usage} | self._stop_reason(answer) | same
 
     def _stop_reason(self, answer: Item) -> Item:
         """Returns why an answer ended, where the calls that it ended with were ours only."""
