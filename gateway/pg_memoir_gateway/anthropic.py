@@ -231,17 +231,18 @@ class MessagesRounds(Rounds[Round]):
         # An empty text, which a model may well say before a call, is refused in a request.
         said = [quote(block) for block in blocks if block.get("type") != "text" or str(block.get("text")).strip()]
         content = ",".join([*said, _render_calls(now)])
-        return f'{{"role":"assistant","content":[{content}]}},{{"role":"user","content":[{_render_results(now, results)}]}}'
+        told = _render_results(now, results)
+        return f'{{"role":"assistant","content":[{content}]}},{{"role":"user","content":[{told}]}}'
 
     def collect_additions(self, results: list[list[str]]) -> Added:
         kept, last = [], ""
-        for at, (now, told) in enumerate(zip(self.rounds, results), 1):
-            calls = _render_calls(now)
+        for at, (now, answers) in enumerate(zip(self.rounds, results), 1):
+            calls, told = _render_calls(now), _render_results(now, answers)
             if now is self.now:
-                last = _render_results(now, told)
+                last = told
                 kept.append({"at": now.calls[0].at, "text": calls, "splits": False})
             else:
-                text = f'{calls}]}},{{"role":"user","content":[{_render_results(now, told)}]}},{{"role":"assistant","content":['
+                text = f'{calls}]}},{{"role":"user","content":[{told}]}},{{"role":"assistant","content":['
                 kept.append({"at": self.rounds[at].first, "text": text, "splits": True})
         return {"woven": kept, "blocks": len(self.visible)} | ({"results": last} if last else {})
 

@@ -1,5 +1,5 @@
-"""Calls in chat completions, which servers stream in many ways: whole or in pieces, with ids that are empty, with a name
-that is repeated or split."""
+"""Calls in chat completions. Servers stream them in many ways: whole or in pieces, with equal indexes or none, with ids
+that are empty, with a name that is repeated or split."""
 
 from __future__ import annotations
 

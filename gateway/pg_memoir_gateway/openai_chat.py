@@ -2,9 +2,8 @@
 
 A content is one text here, so text before a call can't be told from text after it by its place. The rounds before are
 put back as messages ahead of the client's, whose content is then that of the last round.
-
-Servers stream calls in many ways: whole or in pieces, with equal indexes or none, with ids that are empty, with a
-name that is repeated or split. A chunk waits while it is not clear whose call it begins.
+ A chunk waits while it is not clear
+whose call it begins.
 """
 
 from __future__ import annotations

@@ -65,8 +65,9 @@ def test_health_and_counts(gateway: str, memoir_dsn: str) -> None:
         for seconds in (0.001, 0.015, 7):
             other.counts.add_time("added_seconds", seconds)
         text = httpx.get(f"{address}/metrics", timeout=20)
-        with looking(address, "t") as operator:
-            page = operator.get("")
+        with httpx.Client(base_url=address, timeout=30) as operator:
+            operator.post("/inspect/login", data={"token": "t"})
+            page = operator.get("/inspect")
             assert page.status_code == 503 and "does not answer" in page.text
     assert text.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
     lines = text.text.splitlines()
@@ -93,12 +94,12 @@ def test_own_paths_do_not_go_upstream(gateway: str, path: str) -> None:
 
 def test_pages_need_a_login(gateway: str) -> None:
     with httpx.Client(base_url=gateway + "/inspect", timeout=30) as client:
-        for path in ("", "/user?user=ann", "/health", "/change/forget?user=ann"):
+        for path in (gateway + "/inspect", "/user?user=ann", "/health", "/change/forget?user=ann"):
             answer = client.get(path)
             assert answer.status_code == 303 and answer.headers["location"].startswith("/inspect/login?to=%2Finspect")
         assert client.get("?token=wrong").status_code == 403
         assert all(client.post("/login", data={"token": token}).status_code == 403 for token in ("wrong", ""))
-        for path in ("", "/login"):
+        for path in ("/user", "/login"):
             assert client.get(path, headers={"host": "evil.example"}).status_code == 403, "a name that points here"
         good = client.post("/login", data={"token": KEYS["ann"], "to": "https://evil.example"})
         assert good.headers["location"] == "/inspect"
@@ -113,7 +114,7 @@ def test_user_sees_only_their_pages(db: psycopg.Connection, gateway: str) -> Non
     persist(db, "ann", "trip to Graz", "My sister Runa lives in Lisbon.", "Noted.")
     hers = remembered(db, "bob", "The safe is behind the clock")
     with looking(gateway, "ann") as ann:
-        assert "trip to Graz" in ann.get("").text
+        assert "trip to Graz" in ann.get(gateway + "/inspect").text
         assert "Runa" in ann.get("/session", params={"session": "trip to Graz"}).text
         assert ann.get("/memory", params={"id": hers}).status_code == 404
         for path in ("/user", "/memories", "/sessions", "/ask", "/memory", "/faults"):
@@ -121,7 +122,7 @@ def test_user_sees_only_their_pages(db: psycopg.Connection, gateway: str) -> Non
             assert answer.status_code == 403 and "clock" not in answer.text, path
         assert ann.get("/health").status_code == 403
     with looking(gateway, "operator-token") as operator:
-        users = operator.get("").text
+        users = operator.get(gateway + "/inspect").text
         assert ">ann<" in users and ">bob<" in users
         assert "clock" in operator.get("/memory", params={"user": "bob", "id": hers}).text
         assert operator.get("/health").status_code == 200
