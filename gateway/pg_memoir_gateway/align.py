@@ -10,7 +10,7 @@ from typing import Any
 from pg_memoir.errors import MemoirError, UnknownSessionError
 
 from .dialect import Item, hash_items, join_texts
-from .gateway import Gateway, in_thread, log
+from .gateway import Gateway, in_thread, keep_newest, log
 from .known import Known, KnownMessages
 from .talk import Talk
 
@@ -96,9 +96,8 @@ class Aligner:
         person, also where no header says so."""
         lines = talk.dialect.opening(talk.body).splitlines()[:LINES]
         told = {hash(line) for line in lines if line.strip()}
-        first = self._openings.setdefault((talk.user, talk.session), told)
-        while len(self._openings) > OPENINGS:
-            self._openings.popitem(last=False)
+        first = self._openings.get(talk.key, told)
+        keep_newest(self._openings, talk.key, first, OPENINGS)
         return 2 * len(told & first) < len(told)
 
 

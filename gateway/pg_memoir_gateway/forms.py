@@ -9,14 +9,13 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from .dialect import join_texts
+from .gateway import keep_newest
 from .spans import Body, Edit, Node, elements, member, quoted
 from .talk import Talk
 
-V = TypeVar("V")
-D = TypeVar("D")
 SESSIONS = 200  # whose forms are kept in mind
 # A prompt cache lives so long without a call: after that it is a moment, so the database is asked anew.
 COLD_SECONDS = 300.0
@@ -64,26 +63,20 @@ class Shown:
         return self._forms.get(talk.key)
 
     def keep(self, talk: Talk, forms: Forms) -> None:
-        _replace(self._forms, talk.key, forms, None)
+        keep_newest(self._forms, talk.key, forms, SESSIONS)
 
     def find_last_end(self, talk: Talk, end: str) -> str:
         """Returns where the changed part ended in the last request, "" if that is not known. `end`: where it ends in
         this one."""
-        return _replace(self._ends, talk.key, end, "")
+        before = self._ends.get(talk.key, "")
+        keep_newest(self._ends, talk.key, end, SESSIONS)
+        return before
 
     def find_moved(self, talk: Talk, changed: list[Edit]) -> list[Edit]:
         """Returns the edits that were not in the conversation's last request."""
-        before = _replace(self._sent, talk.key, {hash(edit.text) for edit in changed}, set())
+        before = self._sent.get(talk.key, set())
+        keep_newest(self._sent, talk.key, {hash(edit.text) for edit in changed}, SESSIONS)
         return [edit for edit in changed if hash(edit.text) not in before]
-
-
-def _replace(kept: OrderedDict[tuple[str, str], V], key: tuple[str, str], new: V, default: D) -> V | D:
-    """Sets a conversation's value, and lets the oldest go. Returns the value before."""
-    before = kept.pop(key, default)
-    kept[key] = new
-    while len(kept) > SESSIONS:
-        kept.popitem(last=False)
-    return before
 
 
 def count_budget(talk: Talk, window: int) -> int:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar, get_args
@@ -19,6 +19,7 @@ from pg_memoir.errors import MemoirError
 from .config import Config
 from .dialect import Sort
 
+K = TypeVar("K")
 T = TypeVar("T")
 log = logging.getLogger("pg_memoir_gateway")
 
@@ -32,6 +33,14 @@ BOUNDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)  # upper ends
 async def in_thread(size: int, work: Callable[[], T]) -> T:
     """Does work over so many bytes, in a thread where it would keep other requests waiting."""
     return await asyncio.to_thread(work) if size > LARGE_BYTES else work()
+
+
+def keep_newest(kept: OrderedDict[K, T], key: K, value: T, most: int) -> None:
+    """Sets a value as the newest, and lets the oldest go."""
+    kept[key] = value
+    kept.move_to_end(key)
+    while len(kept) > most:
+        kept.popitem(last=False)
 
 
 class Counts:

@@ -9,6 +9,7 @@ from typing import Any
 from pg_memoir import AsyncMemoir
 
 from .additions import refresh_additions
+from .gateway import keep_newest
 from .talk import Talk
 
 REMEMBERED = 20_000  # so many messages are known without asking the database
@@ -36,11 +37,11 @@ class KnownMessages:
 
     def keep(self, talk: Talk, link: str, known: Known) -> None:
         """Remembers a message, and lets the oldest go."""
-        _keep(self._known, (talk.user, talk.session, link), known)
+        keep_newest(self._known, (talk.user, talk.session, link), known, REMEMBERED)
 
     def add(self, talk: Talk, link: str, added: dict[str, Any]) -> None:
         """Remembers what is sent with a message, for all later calls."""
-        _keep(self._added, (talk.user, talk.session, link), added)
+        keep_newest(self._added, (talk.user, talk.session, link), added, REMEMBERED)
 
     def added(self, talk: Talk, at: int) -> dict[str, Any] | None:
         """Returns what is sent with a message, None where nothing was decided."""
@@ -86,11 +87,3 @@ class KnownMessages:
             added = self._added.get((talk.user, talk.session, link))
             notes.append({"chain": link} | ({"added": added, "items": added.get("items")} if added else {}))
         return notes
-
-
-def _keep(kept: OrderedDict[tuple[str, str, str], Any], key: tuple[str, str, str], value: Any) -> None:
-    """Sets it, and lets the oldest go."""
-    kept[key] = value
-    kept.move_to_end(key)
-    while len(kept) > REMEMBERED:
-        kept.popitem(last=False)

@@ -1,9 +1,8 @@
 """OpenAI's chat completions.
 
 A content is one text here, so text before a call can't be told from text after it by its place. The rounds before are
-put back as messages ahead of the client's, whose content is then that of the last round.
- A chunk waits while it is not clear
-whose call it begins.
+put back as messages ahead of the client's, whose content is then that of the last round. A chunk waits while it is not
+clear whose call it begins.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from .additions import make_edits, offer_tools
 from .dialect import Added, make_storable, read_tool_name
 from .exchange import Exchange
 from .forms import Forms, Shown, count_budget, edit_forms, has_large_news, has_results, mark_cache, read_forms
-from .gateway import Gateway, in_thread, log
+from .gateway import Gateway, in_thread, keep_newest, log
 from .known import KnownMessages
 from .record import Recorder
 from .rounds import Rounds
@@ -67,9 +67,7 @@ class Rewriter:
     def leave_alone(self, talk: Talk, seconds: float = UNTOUCHED_SECONDS) -> None:
         """Lets the requests of a conversation pass untouched for a while: the provider has refused what we made of
         one."""
-        self._untouched[talk.key] = time.monotonic() + seconds
-        while len(self._untouched) > OFFERS:
-            self._untouched.popitem(last=False)
+        keep_newest(self._untouched, talk.key, time.monotonic() + seconds, OFFERS)
 
     async def plan(self, exchange: Exchange, talk: Talk) -> Plan:
         """Returns what to send. While the database is away or slow, what this process knows still applies."""
@@ -170,9 +168,8 @@ class Rewriter:
             return  # the provider keeps the list, and would wait for results of calls that the client never saw
         tools = self.gateway.tools.get(talk.dialect.sort, [])
         # With a session's first call or never: tools that come later would cost its whole prompt cache.
-        is_offered = self._offers.setdefault(talk.key, bool(tools))
-        if len(self._offers) > OFFERS:
-            self._offers.popitem(last=False)
+        is_offered = self._offers.get(talk.key, bool(tools))
+        keep_newest(self._offers, talk.key, is_offered, OFFERS)
         if not tools or not is_offered:
             plan.bypassed = plan.bypassed or "tools"
             return
