@@ -206,9 +206,8 @@ class ChatRounds(Rounds[Round]):
     def _pass(self, chunk: Chunk) -> bytes:
         """Returns the bytes that the client gets of a chunk whose calls are known."""
         now, data, event = self.now, chunk.data, chunk.event
-        is_ending = bool(now.closing or chunk.is_end)
         if not isinstance(data, dict):
-            return self.hold(event, is_end=True) if is_ending else event.raw
+            return self.hold(event, is_end=True) if now.closing or chunk.is_end else event.raw
         self._same = self._same or {name: data[name] for name in ("id", "created") if name in data}
         now.usage = data.get("usage") or now.usage
         for choice, parts in chunk.choices:
