@@ -10,23 +10,23 @@ from collections.abc import Mapping
 from .config import Config, Mode, User
 
 
-def owner_of(config: Config, key: str) -> User | None:
+def find_owner(config: Config, key: str) -> User | None:
     """The user who is listed with this key."""
     found = hashlib.sha256(key.encode()).hexdigest()
     return next((user for user in config.users if key and hmac.compare_digest(user.key_sha256, found)), None)
 
 
-def keys_of(headers: Mapping[str, str]) -> list[str]:
+def read_keys(headers: Mapping[str, str]) -> list[str]:
     """Returns the keys that a request carries, as clients of Anthropic and of OpenAI send them."""
     kind, _, token = headers.get("authorization", "").partition(" ")
     return [headers.get("x-api-key", ""), token.strip() if kind.lower() == "bearer" else ""]
 
 
-def user_of(config: Config, headers: Mapping[str, str]) -> tuple[str, Mode] | None:
+def find_user(config: Config, headers: Mapping[str, str]) -> tuple[str, Mode] | None:
     """Whose request this is, and the mode for it; None where that is not known. A listed key comes first, as
     Anthropic's clients send it or as a bearer token; then the header."""
-    for key in keys_of(headers):
-        if found := owner_of(config, key):
+    for key in read_keys(headers):
+        if found := find_owner(config, key):
             return found.name, found.mode or config.mode
     if config.user_header and (name := headers.get(config.user_header.lower())):
         return name, config.mode

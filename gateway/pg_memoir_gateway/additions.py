@@ -19,15 +19,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .dialect import Item
+from .dialect import Added, Item, read_tool_name
 from .spans import Body, Edit, Node, apply_edits, elements, member, quoted
 from .talk import Talk
 
-Added = dict[str, Any]
-
 ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+# Stands where a text stood of which something was forgotten; as the database says it of recalls.
 WITHDRAWN = "[withdrawn]"
-"""Stands where a text stood of which something was forgotten; as the database says it of recalls."""
 
 
 def withdrawal_texts(arguments: list[str], results: list[str]) -> Added:
@@ -51,13 +49,7 @@ def refresh_additions(old: Added, new: Added) -> Added:
     return old | {name: new[name] for name in new if name in old and name != "items"} | told
 
 
-def withdrawn(old: Added, new: Added) -> list[tuple[str, str]]:
-    """The JSON texts that another knows as withdrawn, each with what takes its place."""
-    pairs = [(quoted(old["tail"])[1:-1], quoted(new["tail"])[1:-1])] if "tail" in old and "tail" in new else []
-    return pairs + [(a, c) for (a, _), (c, _) in zip(old.get("told", []), new.get("told", [])) if a != c]
-
-
-def edits_of(talk: Talk, added: list[Added | None]) -> list[Edit]:
+def make_edits(talk: Talk, added: list[Added | None]) -> list[Edit]:
     """The edits that put back, or in, what was added to the messages of a list."""
     nodes = talk.body.lists.get(talk.dialect.key)
     if nodes is None:
@@ -65,27 +57,27 @@ def edits_of(talk: Talk, added: list[Added | None]) -> list[Edit]:
     found: list[Edit] = []
     for at, one in enumerate(added):
         if one:
-            found += _of_message(talk, nodes, at, one)
+            found += _edit_message(talk, nodes, at, one)
     return found
 
 
-def _of_message(talk: Talk, nodes: list[Node], at: int, added: Added) -> list[Edit]:
+def _edit_message(talk: Talk, nodes: list[Node], at: int, added: Added) -> list[Edit]:
     text, content = talk.body.text, member(talk.body.text, nodes[at], "content")
-    found = [_tail(talk, content, added["tail"])] if "tail" in added and content is not None else []
+    found = [_append_text(talk, content, added["tail"])] if "tail" in added and content is not None else []
     # Providers refuse a list with calls if the request has no tools, as when a client asks for a summary. Text that was
     # held back has no meaning without what follows it.
     if not talk.body.lists.get("tools") or at + 1 >= len(nodes):
         return found
     after = nodes[at + 1]
     if "between" in added:
-        found += _between(nodes, at, added)
+        found += _insert_items(nodes, at, added)
     if "rest" in added:
-        found += _ahead(text, nodes[at], content, after, added)
+        found += _insert_messages(text, nodes[at], content, after, added)
     elif "woven" in added and content is not None:
         found += _weave(text, content, added)
         following = member(text, after, "content")
         if added.get("results") and following is not None:
-            found.append(_lead(following, text, added["results"]))
+            found.append(_insert_first(following, text, added["results"]))
     return found
 
 
@@ -93,12 +85,12 @@ def _weave(text: str, content: Node, added: Added) -> list[Edit]:
     """Calls between the blocks of a message. A content that is one text is one block."""
     if isinstance(content.value, str):
         told = f'[{{"type":"text","text":{text[content.start : content.end]}}}]'
-        edits = woven(told, Node(None, 0, len(told)), added["woven"], added.get("blocks"))
+        edits = _weave_texts(told, Node(None, 0, len(told)), added["woven"], added.get("blocks"))
         return [Edit(content.start, content.end, apply_edits(told, edits))] if edits else []
-    return woven(text, content, added["woven"], added.get("blocks")) if isinstance(content.value, list) else []
+    return _weave_texts(text, content, added["woven"], added.get("blocks")) if isinstance(content.value, list) else []
 
 
-def _between(nodes: list[Node], at: int, added: Added) -> list[Edit]:
+def _insert_items(nodes: list[Node], at: int, added: Added) -> list[Edit]:
     """Items among those of the answer behind an item. Clients that leave some out leave out thoughts."""
     answer = 0
     while at + 1 + answer < len(nodes) and answer < added["count"] and _is_answer(nodes[at + 1 + answer].value):
@@ -115,7 +107,7 @@ def _is_answer(item: Any) -> bool:
     return item.get("role") == "assistant" if kind == "message" else not str(kind).endswith("_output")
 
 
-def _ahead(text: str, node: Node, content: Node | None, after: Node, added: Added) -> list[Edit]:
+def _insert_messages(text: str, node: Node, content: Node | None, after: Node, added: Added) -> list[Edit]:
     """Messages ahead of one in a chat, its content, calls beside its own."""
     found = []
     if added.get("before"):
@@ -130,25 +122,25 @@ def _ahead(text: str, node: Node, content: Node | None, after: Node, added: Adde
     return found
 
 
-def _tail(talk: Talk, content: Node, told: str) -> Edit:
+def _append_text(talk: Talk, content: Node, told: str) -> Edit:
     """A text behind the last block. A content that is one text stays one where the API has no blocks of its own
     kind."""
     text = talk.body.text
     if isinstance(content.value, str):
         raw = text[content.start : content.end]
         if talk.dialect.name == "anthropic":
-            return Edit(content.start, content.end, f'[{{"type":"text","text":{raw}}},{_block(talk, told)}]')
+            return Edit(content.start, content.end, f'[{{"type":"text","text":{raw}}},{_write_block(talk, told)}]')
         return Edit(content.end - 1, content.end - 1, quoted("\n\n" + told)[1:-1])
     parts, _ = elements(text, content.start)
     end = parts[-1].end if parts else content.start + 1
-    return Edit(end, end, ("," if parts else "") + _block(talk, told))
+    return Edit(end, end, ("," if parts else "") + _write_block(talk, told))
 
 
-def _block(talk: Talk, told: str) -> str:
+def _write_block(talk: Talk, told: str) -> str:
     return quoted({"type": "input_text" if talk.dialect.key == "input" else "text", "text": told})
 
 
-def woven(text: str, content: Node, kept: list[Added], blocks: int | None) -> list[Edit]:
+def _weave_texts(text: str, content: Node, kept: list[Added], blocks: int | None) -> list[Edit]:
     """Texts between the blocks of a message. `blocks`: how many it had when it was sent; a client that leaves some out
     leaves out thoughts, which come first."""
     parts, _ = elements(text, content.start)
@@ -166,7 +158,7 @@ def woven(text: str, content: Node, kept: list[Added], blocks: int | None) -> li
     return found
 
 
-def _lead(content: Node, text: str, results: str) -> Edit:
+def _insert_first(content: Node, text: str, results: str) -> Edit:
     """Blocks before the first of a message."""
     if isinstance(content.value, str):
         raw = text[content.start : content.end]
@@ -174,17 +166,11 @@ def _lead(content: Node, text: str, results: str) -> Edit:
     return Edit(content.start + 1, content.start + 1, results + ("," if content.value else ""))
 
 
-def tools_edit(body: Body, definitions: list[Item], names: set[str]) -> list[Edit]:
+def offer_tools(body: Body, definitions: list[Item], names: set[str]) -> list[Edit]:
     """Our tools behind the client's own, but for those whose name is taken."""
     tools = body.lists.get("tools")
-    ours = [tool for tool in definitions if name_of(tool) not in names]
+    ours = [tool for tool in definitions if read_tool_name(tool) not in names]
     if not tools or not ours:
         return []
     end = tools[-1].end
     return [Edit(end, end, "".join("," + quoted(tool) for tool in ours))]
-
-
-def name_of(tool: Any) -> str:
-    """A tool's name in any API."""
-    inner = tool.get("function") if isinstance(tool.get("function"), dict) else tool
-    return str(inner.get("name"))

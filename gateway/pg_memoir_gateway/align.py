@@ -9,13 +9,12 @@ from typing import Any
 
 from pg_memoir.errors import MemoirError, UnknownSessionError
 
-from .dialect import Item, chain, text_of
-from .gateway import Gateway, in_thread, log
+from .dialect import Item, hash_items, join_texts
+from .gateway import Gateway, in_thread, keep_newest, log
 from .known import Known, KnownMessages
 from .talk import Talk
 
-OPENINGS = 500
-"""Sessions of which it is kept in mind how their system prompt reads, this many lines of it at most."""
+OPENINGS = 500  # sessions of which it is kept in mind how their system prompt reads, this many lines of it at most
 LINES = 100
 
 
@@ -39,7 +38,7 @@ class Aligner:
             return replace(talk, kind="aside")
         link, session = rows[0]["added"]["link"], rows[0]["session"]
         items: list[Item] = [{"role": "assistant", "content": ""}, *talk.items]
-        hashes = [link, *chain(talk.dialect, talk.items, link)]
+        hashes = [link, *hash_items(talk.dialect, talk.items, link)]
         talk = replace(talk, session=session.split("~")[0], items=items, chain=hashes)
         self.known.keep(talk, link, Known(session, rows[0]["turn_count"]))
         return talk
@@ -68,7 +67,7 @@ class Aligner:
         )
         if all(_is_same(old, new) for old, new in zip(there, coming)) and len(there) <= len(coming):
             return known.session, known.turns, through
-        return await self._branch(talk, f"{talk.session}~{_parting(talk, through)[:8]}", known, through)
+        return await self._branch(talk, f"{talk.session}~{_find_parting(talk, through)[:8]}", known, through)
 
     async def _open(self, talk: Talk, name: str, parent: str | None = None) -> None:
         model, project = talk.body.get("model"), talk.project or None
@@ -97,13 +96,12 @@ class Aligner:
         person, also where no header says so."""
         lines = talk.dialect.opening(talk.body).splitlines()[:LINES]
         told = {hash(line) for line in lines if line.strip()}
-        first = self._openings.setdefault((talk.user, talk.session), told)
-        while len(self._openings) > OPENINGS:
-            self._openings.popitem(last=False)
+        first = self._openings.get(talk.key, told)
+        keep_newest(self._openings, talk.key, first, OPENINGS)
         return 2 * len(told & first) < len(told)
 
 
-def _parting(talk: Talk, through: int) -> str:
+def _find_parting(talk: Talk, through: int) -> str:
     """The link of the first message behind the known ones. A system message of a chat has none of its own."""
     before = talk.chain[through - 1] if through else ""
     return next((link for link in talk.chain[through:] if link != before), before)
@@ -114,4 +112,6 @@ def _is_same(stored: Any, told: dict[str, Any]) -> bool:
     ids = [[call.get("id") for call in one.get("tool_calls") or []] for one in (stored, told)]
     if stored["role"] != told["role"] or ids[0] != ids[1] or stored.get("tool_call_id") != told.get("tool_call_id"):
         return False
-    return bool(ids[0]) or told["role"] == "tool" or text_of(stored.get("content")) == text_of(told.get("content"))
+    return (
+        bool(ids[0]) or told["role"] == "tool" or join_texts(stored.get("content")) == join_texts(told.get("content"))
+    )

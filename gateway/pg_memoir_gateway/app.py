@@ -1,32 +1,58 @@
-"""The ASGI application: what the gateway answers itself, and the proxy for everything else."""
+"""The ASGI application: parts that the gateway answers itself, and the proxy for everything else.
+
+A part is a module with `routes(gateway)`, a list of Starlette routes, and, if it has something to start and end,
+`running(gateway)`, an asynchronous context manager around the life of the process. PARTS names them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import ModuleType
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.routing import BaseRoute, Mount
+from starlette.responses import JSONResponse
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import Receive, Scope, Send
 
-from . import parts
+from . import health, inspector, mcp_http
 from .config import Config
 from .gateway import Gateway
 from .guard import Guard
 from .proxy import Proxy
 
+PARTS: tuple[ModuleType, ...] = (health, mcp_http, inspector)
+
+
+class Refused:
+    """Answers a method that a path of the gateway does not have, so that it does not go upstream."""
+
+    def __init__(self, methods: set[str]) -> None:
+        self.allowed = ", ".join(sorted(methods))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = JSONResponse({"error": f"{scope['path']} has {self.allowed}"}, 405, {"allow": self.allowed})
+        await answer(scope, receive, send)
+
 
 def create_app(config: Config, routes: Sequence[BaseRoute] = ()) -> Starlette:
-    """The application; `app.state.gateway` is what its routes share. `routes`: further ones, ahead of the proxy."""
+    """Returns the application; `app.state.gateway` is what its routes share. `routes`: further ones, ahead of the
+    proxy."""
     gateway = Gateway(config)
     proxy = Proxy(gateway)
+    own: list[BaseRoute] = [route for part in PARTS for route in part.routes(gateway)]
+    others = [Route(r.path, Refused(r.methods)) for r in own if isinstance(r, Route) and r.methods]
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with gateway.running(), proxy.running(), parts.running(gateway):
+        async with AsyncExitStack() as stack:
+            parts = [part.running(gateway) for part in PARTS if hasattr(part, "running")]
+            for running in (gateway.running(), proxy.running(), *parts):
+                await stack.enter_async_context(running)
             yield
 
-    found = [*parts.routes(gateway), *routes, Mount("/", app=proxy)]
+    found = [*own, *others, *routes, Mount("/", app=proxy)]
     app = Starlette(routes=found, lifespan=lifespan, middleware=[Middleware(Guard, gateway=gateway)])
     app.state.gateway = gateway
     return app

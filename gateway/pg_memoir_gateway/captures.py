@@ -12,18 +12,14 @@ from typing import Any
 
 from pg_memoir import AsyncMemoir
 
-from .costs import cost_of, without
+from .costs import count_cost, estimate_client_cost
 from .dialect import Answer
-from .exchange import Exchange, Headers, harmless
+from .exchange import Exchange, Headers, select_harmless
 from .gateway import Gateway, in_thread, log
-from .sse import Event, Splitter, event_of
 from .talk import Talk
 
-KEPT_BYTES = 8 << 20
-"""Requests kept in mind, compressed, to compare the next ones with."""
-
-LEAST = 4_096
-"""Shorter requests are stored whole."""
+KEPT_BYTES = 8 << 20  # requests kept in mind, compressed, to compare the next ones with
+LEAST = 4_096  # shorter requests are stored whole
 
 
 class Bases:
@@ -61,13 +57,15 @@ class Captures:
 
     async def capture(self, exchange: Exchange, talk: Talk) -> None:
         """Stores a call as it went over the wire."""
-        split = split_events(exchange) if exchange.streams else []
+        split = exchange.events() if exchange.streams else []
         model = talk.body.get("model")
         reply = read_answer(exchange, talk)
-        cost = cost_of(reply.usage) if reply else 0.0
+        cost = count_cost(reply.usage) if reply else 0.0
         left_out = sum(end - start - length for start, end, length in exchange.changes)
         self.gateway.counts.add("input_cost_tokens", cost, list="sent")
-        self.gateway.counts.add("input_cost_tokens", without(cost, left_out, exchange.rewritten), list="client")
+        self.gateway.counts.add(
+            "input_cost_tokens", estimate_client_cost(cost, left_out, exchange.rewritten), list="client"
+        )
         usage = {name: count for name, count in (reply.usage if reply else {}).items() if isinstance(count, int)}
         for name, count in usage.items():
             self.gateway.counts.add("tokens", count, kind=name)
@@ -105,33 +103,17 @@ def read_answer(exchange: Exchange, talk: Talk) -> Answer | None:
     if exchange.answers is None:
         exchange.answers = []
         try:
-            if exchange.succeeded and exchange.complete:
-                exchange.answers = [_parse(exchange, talk)]
+            if exchange.succeeded and exchange.complete and exchange.streams:
+                exchange.answers = [talk.dialect.answer([event for _, event in exchange.events()])]
+            elif exchange.succeeded and exchange.complete:
+                exchange.answers = [talk.dialect.whole(json.loads(b"".join(piece for _, piece in exchange.answer())))]
         except Exception as error:  # a server may send anything; what was asked is stored all the same
             log.info("an answer can't be read: %s: %s", type(error).__name__, error)
     return exchange.answers[0] if exchange.answers else None
 
 
-def _parse(exchange: Exchange, talk: Talk) -> Answer | None:
-    if exchange.streams:
-        return talk.dialect.answer([event for _, event in split_events(exchange)])
-    return talk.dialect.whole(json.loads(b"".join(piece for _, piece in exchange.answer())))
-
-
-def split_events(exchange: Exchange) -> list[tuple[float, Event]]:
-    """Returns the events of an answer, each with the time at which it was whole; last what is left of one that was cut.
-    The answer is split once."""
-    if exchange.events is None:
-        splitter = Splitter()
-        pieces = exchange.answer()
-        exchange.events = [(at, event) for at, piece in pieces for event in splitter.feed(piece)]
-        if rest := splitter.rest():
-            exchange.events.append((pieces[-1][0], event_of(rest)))
-    return exchange.events
-
-
 def _decode_headers(headers: Headers) -> dict[str, str]:
-    return {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in harmless(headers)}
+    return {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in select_harmless(headers)}
 
 
 def _count_shared(one: bytes, other: bytes) -> int:
@@ -164,7 +146,6 @@ async def request_of(memoir: AsyncMemoir, user: str, call: str) -> bytes:
         call = metadata["base"]
     whole = b""
     for piece, metadata in reversed(pieces):
-        if "base" in metadata:
-            piece = whole[: metadata["head"]] + piece + whole[len(whole) - metadata["tail"] :]
-        whole = piece
+        is_part = "base" in metadata
+        whole = whole[: metadata["head"]] + piece + whole[len(whole) - metadata["tail"] :] if is_part else piece
     return whole

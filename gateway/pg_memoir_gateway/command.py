@@ -19,8 +19,8 @@ from .app import create_app
 from .config import MODES, Config, ConfigError, load
 from .protocol import BoundedProtocol
 
+# So soon a thread that reads something large lets the event loop go on. Python's own 5 ms add up over a request.
 SWITCH_SECONDS = 0.001
-"""So soon a thread that reads something large lets the event loop go on. Python's own 5 ms add up over a request."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

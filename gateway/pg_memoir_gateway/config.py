@@ -18,7 +18,7 @@ MODES: tuple[str, ...] = get_args(Mode)
 UserRole = Literal["person", "mixed", "material"]
 """Whose words the messages of a client's user are: a person's, a person's and programs', or only programs'."""
 USER_ROLES: tuple[str, ...] = get_args(UserRole)
-
+# Variables of the environment, and what they set. PG_MEMOIR_GATEWAY_CONFIG names the file.
 ENVIRONMENT = {
     "PG_MEMOIR_DSN": "dsn",
     "UPSTREAM_ANTHROPIC": "upstream_anthropic",
@@ -31,8 +31,10 @@ ENVIRONMENT = {
     "PG_MEMOIR_GATEWAY_ALLOWED_HOSTS": "allowed_hosts",
     "PG_MEMOIR_GATEWAY_JOURNAL": "journal",
 }
-"""Variables of the environment, and what they set. PG_MEMOIR_GATEWAY_CONFIG names the file."""
-
+BOUNDS = {
+    "port": (0, 65535), "fault_rounds": (0, 32), "recall_tokens": (0, 100_000), "window": (4_000, 10_000_000),
+    "database_ms": (1, 60_000),
+}  # fmt: skip
 HOST = re.compile(r"\*|null|([a-z][a-z0-9+.-]*://)?(\*\.)?(\[[0-9a-f:]+\]|[\w.-]+)(:\d{1,5})?", re.IGNORECASE)
 
 
@@ -96,16 +98,19 @@ class Config:
 def load(
     environment: Mapping[str, str], file: str | Path | None = None, given: Mapping[str, Any] | None = None
 ) -> Config:
-    """The settings of a process. Raises ConfigError."""
+    """Returns the settings of a process. Raises ConfigError."""
     file = file or environment.get("PG_MEMOIR_GATEWAY_CONFIG") or None
-    values = _of_file(Path(file)) if file else {}
+    try:
+        values = tomllib.loads(Path(file).read_text("utf-8")) if file else {}
+    except (OSError, ValueError) as error:  # also of a text that is no TOML
+        raise ConfigError(f"configuration {file}: {error}") from error
     values |= {name: environment[variable] for variable, name in ENVIRONMENT.items() if environment.get(variable)}
     values |= {name: value for name, value in (given or {}).items() if value is not None}
     known = {f.name: f for f in fields(Config)}
     if unknown := sorted(set(values) - set(known)):
         raise ConfigError(f"unknown setting {unknown[0]}; there are {', '.join(known)}")
-    users = tuple(_user(entry) for entry in values.pop("users", []))
-    clients = _clients(values.pop("clients", {}))
+    users = tuple(_read_user(entry) for entry in values.pop("users", []))
+    clients = _read_clients(values.pop("clients", {}))
     plain = {name: _convert(name, value, getattr(Config, name)) for name, value in values.items()}
     return check_config(replace(Config(), users=users, clients=clients, **plain))
 
@@ -114,13 +119,7 @@ def check_config(config: Config) -> Config:
     """The settings, if they go together."""
     if config.mode not in MODES:
         raise ConfigError(f"mode is {config.mode!r}, not one of {', '.join(MODES)}")
-    for name, least, most in (
-        ("port", 0, 65535),
-        ("fault_rounds", 0, 32),
-        ("recall_tokens", 0, 100_000),
-        ("window", 4_000, 10_000_000),
-        ("database_ms", 1, 60_000),
-    ):
+    for name, (least, most) in BOUNDS.items():
         if not least <= getattr(config, name) <= most:
             raise ConfigError(f"{name} is {getattr(config, name)}, not from {least} to {most}")
     for name in ("upstream_anthropic", "upstream_openai"):
@@ -129,10 +128,9 @@ def check_config(config: Config) -> Config:
             raise ConfigError(f"{name} is {getattr(config, name)!r}, not an http or https address")
     for host in config.allowed_hosts:
         if not HOST.fullmatch(host):
-            raise ConfigError(
-                f"allowed_hosts has {host!r}, not a host (memory.example.com, *.example.com, memory.example.com:8443) "
-                "or an origin (https://chat.example.com)"
-            )
+            examples = "memory.example.com, *.example.com, memory.example.com:8443"
+            told = f"not a host ({examples}) or an origin (https://chat.example.com)"
+            raise ConfigError(f"allowed_hosts has {host!r}, {told}")
     if not config.dsn:
         raise ConfigError("dsn is empty: set PG_MEMOIR_DSN, or dsn in the file")
     if not config.is_local and not config.users and not config.user_header:
@@ -140,15 +138,7 @@ def check_config(config: Config) -> Config:
     return config
 
 
-def _of_file(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"configuration {path}: {error}") from error
-
-
-def _user(entry: Any) -> User:
+def _read_user(entry: Any) -> User:
     if not isinstance(entry, dict) or not entry.get("name") or set(entry) - {"name", "key_sha256", "mode"}:
         raise ConfigError(f"users has {entry!r}, not a table of name, key_sha256 and mode")
     if not re.fullmatch(r"[0-9a-f]{64}", str(entry.get("key_sha256"))):
@@ -158,11 +148,10 @@ def _user(entry: Any) -> User:
     return User(**entry)
 
 
-def _clients(table: Any) -> dict[str, UserRole]:
+def _read_clients(table: Any) -> dict[str, UserRole]:
     if not isinstance(table, dict):
-        raise ConfigError(
-            f"clients is {table!r}, not a table of parts of a User-Agent or X-Title and whose words they send"
-        )
+        told = "a table of parts of a User-Agent or X-Title and whose words they send"
+        raise ConfigError(f"clients is {table!r}, not {told}")
     for sign, role in table.items():
         if not sign.strip():
             raise ConfigError(f"clients: {sign!r} is empty, which every client has in its name")

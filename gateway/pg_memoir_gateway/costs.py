@@ -14,11 +14,10 @@ READ, WRITE, WRITE_LONG = 0.1, 1.25, 2.0
 """Prices of a token read from the prompt cache, and of one written to it for five minutes or an hour, to that of
 plain input."""
 
-CHARACTERS = 4
-"""Of a token, about."""
+CHARACTERS = 4  # of a token, about
 
 
-def cost_of(usage: dict[str, Any]) -> float:
+def count_cost(usage: dict[str, Any]) -> float:
     """Of an answer's usage, in the words of any API."""
     cached = cache_counts(usage)
     read, written = cached.get("cache_read_tokens", 0), cached.get("cache_write_tokens", 0)
@@ -29,6 +28,6 @@ def cost_of(usage: dict[str, Any]) -> float:
     return float(plain + READ * read + WRITE * written + WRITE_LONG * long)
 
 
-def without(cost: float, left_out: int, rewritten: int) -> float:
+def estimate_client_cost(cost: float, left_out: int, rewritten: int) -> float:
     """The same with the client's own list: `left_out` characters more, of which none were written anew."""
     return max(0.0, cost + (READ * left_out - (WRITE - READ) * rewritten) / CHARACTERS)

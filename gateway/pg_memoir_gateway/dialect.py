@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pg_memoir.providers import cache_counts
 from pg_memoir.texts import replace_unstorable
@@ -14,7 +14,15 @@ from pg_memoir.texts import replace_unstorable
 from .spans import Body
 from .sse import Event
 
+if TYPE_CHECKING:
+    from .rounds import Rounds
+
 Item = dict[str, Any]
+Added = dict[str, Any]
+"""Additions to a message of the client: see additions.py."""
+
+Sort = Literal["anthropic", "openai", "responses"]
+"""Of definitions of tools."""
 
 
 @dataclass
@@ -45,8 +53,7 @@ class Answer:
 PROMPT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "prompt_tokens")
 
 
-LONG = 65_536
-"""Longer texts within a value are hashed by themselves."""
+LONG = 65_536  # longer texts within a value are hashed by themselves
 
 
 class Dialect(Protocol):
@@ -54,12 +61,16 @@ class Dialect(Protocol):
 
     name: str
     key: str  # of the list of items
+    sort: Sort
 
     def items(self, body: Body) -> list[Item]:
         """The items of a request."""
 
     def loose(self, item: Item) -> Any:
         """An item as far as clients send it back unchanged, None for one that they may leave out."""
+
+    def rounds(self, tools: set[str], limit: int) -> Rounds[Any]:
+        """Reads answers in which our tools may be called."""
 
     def answer(self, events: list[Event]) -> Answer | None:
         """What a stream says, None if it is not whole."""
@@ -82,7 +93,7 @@ class Message:
     through: int
 
 
-def chain(dialect: Dialect, items: list[Item], before: str = "") -> list[str]:
+def hash_items(dialect: Dialect, items: list[Item], before: str = "") -> list[str]:
     """A hash for each item over it and all before it."""
     hashes = []
     for item in items:
@@ -94,32 +105,38 @@ def chain(dialect: Dialect, items: list[Item], before: str = "") -> list[str]:
     return hashes
 
 
-def without_marks(value: Any) -> Any:
+def remove_marks(value: Any) -> Any:
     """Returns a value without cache marks, which clients move about."""
     if isinstance(value, dict):
-        return {key: without_marks(inner) for key, inner in value.items() if key != "cache_control"}
-    return [without_marks(inner) for inner in value] if isinstance(value, list) else value
+        return {key: remove_marks(inner) for key, inner in value.items() if key != "cache_control"}
+    return [remove_marks(inner) for inner in value] if isinstance(value, list) else value
 
 
-def plain(value: Any) -> Any:
+def make_comparable(value: Any) -> Any:
     """Returns a value as it is compared: without cache marks, and with a hash for the bytes of an image or another
     long text."""
     if isinstance(value, str) and len(value) > LONG:
         return hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     if isinstance(value, dict):
-        return {key: plain(inner) for key, inner in value.items() if key != "cache_control"}
-    return [plain(inner) for inner in value] if isinstance(value, list) else value
+        return {key: make_comparable(inner) for key, inner in value.items() if key != "cache_control"}
+    return [make_comparable(inner) for inner in value] if isinstance(value, list) else value
 
 
-def storable(value: Any) -> Any:
+def make_storable(value: Any) -> Any:
     """A value as a database takes it: U+FFFD stands for NUL and lone surrogates in its texts."""
     return replace_unstorable(value)
 
 
-def text_of(content: Any) -> str:
+def join_texts(content: Any) -> str:
     """The texts of a content, joined."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
         return ""
     return "\n".join(part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
+
+
+def read_tool_name(tool: Any) -> str:
+    """Returns a tool's name in any API."""
+    inner = tool.get("function") if isinstance(tool.get("function"), dict) else tool
+    return str(inner.get("name"))

@@ -6,16 +6,21 @@ import re
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import zstandard
 
 from .dialect import Answer
 from .spans import MOST_BYTES, NotPlain, TooLarge
-from .sse import Event
+from .sse import Event, Splitter
+
+if TYPE_CHECKING:
+    from .talk import Talk
 
 Headers = list[tuple[bytes, bytes]]
 
+# Headers that hold no credentials, so they may be stored. All others are left out: nobody knows every name of a secret.
 HARMLESS = re.compile(
     r"accept(-encoding|-language)?|anthropic-(version|beta|ratelimit-[a-z-]+)|cf-ray"
     r"|content-(encoding|length|type)|date|(x-)?idempotency-key|openai-(beta|model|processing-ms|version)"
@@ -25,11 +30,14 @@ HARMLESS = re.compile(
     r"|x-stainless-(arch|async|helper|helper-method|lang|os|package-version|read-timeout|retry-count"
     r"|runtime|runtime-version|timeout)"
 )
-"""Headers that hold no credentials, so they may be stored. All others are left out: nobody knows every name of a
-secret."""
-
+# How a stream of events begins, whatever its content type says.
 _EVENT = re.compile(rb"\s*(data|event|id|retry)?:")
-"""How a stream of events begins, whatever its content type says."""
+# By content encoding. Each gives at most a byte more than is read.
+_DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": lambda raw: zlib.decompressobj(31).decompress(raw, MOST_BYTES + 1),
+    "deflate": lambda raw: zlib.decompressobj().decompress(raw, MOST_BYTES + 1),
+    "zstd": lambda raw: zstandard.ZstdDecompressor().stream_reader(raw).read(MOST_BYTES + 1),
+}
 
 
 @dataclass
@@ -38,9 +46,9 @@ class Exchange:
     upstream. `chunks` are those of the upstream's answer. Where the model was asked again within the client's
     message, `earlier` are the calls before, and `told` is the whole message. `changes` is the log of what differs:
     start and end in the text of the body, and the length of what stands there; `rewritten`: characters behind what
-    differs from the request before. `conversation`: of whom and which, until it is stored. `bypassed`: why it passes
-    as it came, if it does. `unread`: request or answer can't be read. `started`: the client has the head of a stream.
-    `events` and `answers`: what `split_events` and `read_answer` made of the answer."""
+    differs from the request before. `talk`: the request as it was read. `conversation`: of whom and which, until it
+    is stored. `bypassed`: why it passes as it came, if it does. `unread`: the request can't be read. `started`: the
+    client has the head of a stream. `answers`: what `read_answer` made of the answer."""
 
     method: str
     path: str
@@ -57,21 +65,23 @@ class Exchange:
     earlier: list[Exchange] = field(default_factory=list)
     changes: list[list[int]] = field(default_factory=list)
     rewritten: int = 0
+    talk: Talk | None = None
     conversation: tuple[str, str] | None = None
     raw: bytes = b""
     bypassed: str = ""
     unread: bool = False
     started: bool = False
-    events: list[tuple[float, Event]] | None = None
     answers: list[Answer | None] | None = None
+    _events: list[tuple[float, Event]] = field(default_factory=list)
+    _splitter: Splitter | None = None
 
     def header(self, name: str) -> str:
-        """A header of the request, "" if there is none."""
-        return _value(self.headers, name)
+        """Returns a header of the request, "" if there is none."""
+        return _find_header(self.headers, name)
 
     def answer_header(self, name: str) -> str:
-        """A header of the answer, "" if there is none."""
-        return _value(self.answer_headers, name)
+        """Returns a header of the answer, "" if there is none."""
+        return _find_header(self.answer_headers, name)
 
     @property
     def streams(self) -> bool:
@@ -88,6 +98,40 @@ class Exchange:
         """Did the upstream accept the request?"""
         return 200 <= self.status < 300
 
+    @property
+    def size(self) -> int:
+        """Bytes of the request and of the answer."""
+        return len(self.body) + sum(len(chunk) for _, chunk in self.chunks)
+
+    @property
+    def pending(self) -> bytes:
+        """The bytes of a stream that are no whole event yet."""
+        return bytes(self._splitter.pending) if self._splitter else b""
+
+    def add_chunk(self, chunk: bytes) -> list[Event]:
+        """Adds a piece of the answer. Returns the events of a stream that it completes."""
+        self.chunks.append((time.time(), chunk))
+        return self._split(*self.chunks[-1]) if self.streams else []
+
+    def _split(self, at: float, piece: bytes | None) -> list[Event]:
+        """Splits the next piece of a stream, None for its end. Each event gets the time at which it was whole."""
+        self._splitter = self._splitter or Splitter()
+        events = self._splitter.close() if piece is None else self._splitter.feed(piece)
+        self._events += [(at, event) for event in events]
+        return events
+
+    def end_stream(self) -> list[Event]:
+        """Returns the rest of a stream that has ended."""
+        return self._split(self.chunks[-1][0], None) if self.chunks else []
+
+    def events(self) -> list[tuple[float, Event]]:
+        """Returns the events of a stream. One that passed as it came is split now."""
+        if self._splitter is None:
+            for at, piece in self.answer():
+                self._split(at, piece)
+            self.end_stream()
+        return self._events
+
     def answer(self) -> list[tuple[float, bytes]]:
         """Returns the chunks of the answer without compression, each with its time. Raises NotPlain for an unknown
         one."""
@@ -99,10 +143,10 @@ class Exchange:
         unzip = zlib.decompressobj(31)
         return [(at, piece) for at, chunk in self.chunks if (piece := unzip.decompress(chunk))]
 
-    @property
-    def size(self) -> int:
-        """Bytes of the request and of the answer."""
-        return len(self.body) + sum(len(chunk) for _, chunk in self.chunks)
+    def begin_round(self, sent: bytes) -> None:
+        """Moves the call at hand to the earlier ones, and begins another of the same message."""
+        self.earlier.append(replace(self, earlier=[], complete=True))
+        self.sent, self.chunks, self.rewritten, self._events, self._splitter = sent, [], 0, [], None
 
     def decompress(self) -> None:
         """Sets `body` to what a compressed request holds. Raises NotPlain if it can't be decompressed, and TooLarge."""
@@ -119,24 +163,12 @@ class Exchange:
             raise TooLarge(f"over {MOST_BYTES} bytes in {encoding}")
         self.body = self.sent = body
 
-    def harmless_headers(self) -> Headers:
-        """Returns the request's headers that may be stored."""
-        return harmless(self.headers)
 
-
-def harmless(headers: Headers) -> Headers:
+def select_harmless(headers: Headers) -> Headers:
     """Returns those headers that may be stored."""
     return [(key, value) for key, value in headers if HARMLESS.fullmatch(key.decode("latin-1").lower())]
 
 
-_DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {
-    "gzip": lambda raw: zlib.decompressobj(31).decompress(raw, MOST_BYTES + 1),
-    "deflate": lambda raw: zlib.decompressobj().decompress(raw, MOST_BYTES + 1),
-    "zstd": lambda raw: zstandard.ZstdDecompressor().stream_reader(raw).read(MOST_BYTES + 1),
-}
-"""By content encoding. Each gives at most a byte more than is read."""
-
-
-def _value(headers: Headers, name: str) -> str:
+def _find_header(headers: Headers, name: str) -> str:
     wanted = name.lower().encode()
     return next((value.decode("latin-1") for key, value in headers if key.lower() == wanted), "")

@@ -11,18 +11,15 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
-from .dialect import text_of
+from .dialect import join_texts
+from .gateway import keep_newest
 from .spans import Body, Edit, Node, elements, member, quoted
 from .talk import Talk
 
-SESSIONS = 200
-"""Whose forms are kept in mind."""
-
+SESSIONS = 200  # whose forms are kept in mind
+# A prompt cache lives so long without a call: after that it is a moment, so the database is asked anew.
 COLD_SECONDS = 300.0
-"""A prompt cache lives so long without a call: after that it is a moment, so the database is asked anew."""
-
-LARGE = 0.1
-"""A result of this share of the budget is stored before it is sent, so that it can be born reduced."""
+LARGE = 0.1  # a result of this share of the budget is stored before it is sent, so that it can be born reduced
 
 
 @dataclass
@@ -34,7 +31,7 @@ class Forms:
     asked: float = field(default_factory=time.monotonic)
 
 
-def forms_of(rows: list[dict[str, Any]]) -> Forms:
+def read_forms(rows: list[dict[str, Any]]) -> Forms:
     """What window_forms says, by tool call."""
     forms = Forms()
     for row in rows:
@@ -56,42 +53,33 @@ class Shown:
         self._ends: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._sent: OrderedDict[tuple[str, str], set[int]] = OrderedDict()
 
-    def of(self, talk: Talk) -> Forms | None:
-        """Those of a conversation, None where they are not known, or the prompt cache may be cold."""
-        forms = self._forms.get((talk.user, talk.session))
+    def find(self, talk: Talk) -> Forms | None:
+        """Returns those of a conversation, None where they are not known, or the prompt cache may be cold."""
+        forms = self._forms.get(talk.key)
         return forms if forms and time.monotonic() - forms.asked < COLD_SECONDS else None
 
-    def last(self, talk: Talk) -> Forms | None:
-        """The last that were known: what applies while the database is away."""
-        return self._forms.get((talk.user, talk.session))
-
-    def find_last_end(self, talk: Talk, end: str) -> str:
-        """Where the changed part ended in the last request, "" if that is not known. `end`: where it ends in this
-        one."""
-        before = self._ends.pop((talk.user, talk.session), "")
-        self._ends[talk.user, talk.session] = end
-        while len(self._ends) > SESSIONS:
-            self._ends.popitem(last=False)
-        return before
-
-    def moved(self, talk: Talk, changed: list[Edit]) -> list[Edit]:
-        """Those that were not in the conversation's last request."""
-        before = self._sent.pop((talk.user, talk.session), set())
-        self._sent[talk.user, talk.session] = {hash(edit.text) for edit in changed}
-        while len(self._sent) > SESSIONS:
-            self._sent.popitem(last=False)
-        return [edit for edit in changed if hash(edit.text) not in before]
+    def find_last(self, talk: Talk) -> Forms | None:
+        """Returns the last that were known: those apply while the database is away."""
+        return self._forms.get(talk.key)
 
     def keep(self, talk: Talk, forms: Forms) -> None:
-        """Sets them, and lets the oldest go."""
-        key = (talk.user, talk.session)
-        self._forms[key] = forms
-        self._forms.move_to_end(key)
-        while len(self._forms) > SESSIONS:
-            self._forms.popitem(last=False)
+        keep_newest(self._forms, talk.key, forms, SESSIONS)
+
+    def find_last_end(self, talk: Talk, end: str) -> str:
+        """Returns where the changed part ended in the last request, "" if that is not known. `end`: where it ends in
+        this one."""
+        before = self._ends.get(talk.key, "")
+        keep_newest(self._ends, talk.key, end, SESSIONS)
+        return before
+
+    def find_moved(self, talk: Talk, changed: list[Edit]) -> list[Edit]:
+        """Returns the edits that were not in the conversation's last request."""
+        before = self._sent.get(talk.key, set())
+        keep_newest(self._sent, talk.key, {hash(edit.text) for edit in changed}, SESSIONS)
+        return [edit for edit in changed if hash(edit.text) not in before]
 
 
-def budget_of(talk: Talk, window: int) -> int:
+def count_budget(talk: Talk, window: int) -> int:
     """Tokens that a conversation may take: the window less the answer, the system prompt and the tools, by their
     size."""
     fixed = sum(
@@ -104,7 +92,7 @@ def budget_of(talk: Talk, window: int) -> int:
     return max(window // 4, window - answer - fixed // 4)
 
 
-def large_news(talk: Talk, through: int, budget: int) -> bool:
+def has_large_news(talk: Talk, through: int, budget: int) -> bool:
     """Is there a result in the new part of the list that is large against the budget?"""
     nodes = talk.body.lists.get(talk.dialect.key, [])
     return any(node.end - node.start > 4 * LARGE * budget for node in nodes[through:])
@@ -122,7 +110,7 @@ def has_results(talk: Talk) -> bool:
     return False
 
 
-def edits(talk: Talk, forms: Forms) -> list[Edit]:
+def edit_forms(talk: Talk, forms: Forms) -> list[Edit]:
     """The edits that set a session's forms into its list."""
     found: list[Edit] = []
     text = talk.body.text
@@ -130,18 +118,18 @@ def edits(talk: Talk, forms: Forms) -> list[Edit]:
         item = node.value
         if talk.dialect.key == "input":
             if item.get("call_id") in forms.results and str(item.get("type")).endswith("_output"):
-                found += _shorter(text, member(text, node, "output"), forms.results[item["call_id"]])
+                found += _shorten(text, member(text, node, "output"), forms.results[item["call_id"]])
         elif talk.dialect.name == "openai":
             if item.get("role") == "tool" and item.get("tool_call_id") in forms.results:
-                found += _shorter(text, member(text, node, "content"), forms.results[item["tool_call_id"]])
+                found += _shorten(text, member(text, node, "content"), forms.results[item["tool_call_id"]])
         elif isinstance(item.get("content"), list):
             content = member(text, node, "content")
             for block in elements(text, content.start)[0] if content else []:
-                found += _in_block(talk.body, block, forms)
+                found += _edit_block(talk.body, block, forms)
     return found
 
 
-def mark(talk: Talk, changed: list[Edit], shown: Shown) -> list[Edit]:
+def mark_cache(talk: Talk, changed: list[Edit], shown: Shown) -> list[Edit]:
     """A cache mark at the end of the part that forms had changed by the last request, where the client leaves one of
     the API's four: a move changes what lies behind it, and reads from the cache up to there. It is as the client's
     own last one."""
@@ -155,8 +143,8 @@ def mark(talk: Talk, changed: list[Edit], shown: Shown) -> list[Edit]:
         if content is not None and isinstance(content.value, list):
             found += elements(text, content.start)[0]
     ends = next((block for block in found if block.start < last < block.end), None)
-    before = shown.find_last_end(talk, _name(ends) if ends else "")
-    here = next((block for block in found if before and _name(block) == before), ends)
+    before = shown.find_last_end(talk, _name_block(ends) if ends else "")
+    here = next((block for block in found if before and _name_block(block) == before), ends)
     theirs = next((block for block in reversed(found) if "cache_control" in block.value), None)
     given = member(text, theirs, "cache_control") if theirs else None
     if here is None or given is None or given.start < here.end:
@@ -164,28 +152,28 @@ def mark(talk: Talk, changed: list[Edit], shown: Shown) -> list[Edit]:
     return [Edit(here.end - 1, here.end - 1, f',"cache_control":{text[given.start : given.end]}')]
 
 
-def _name(block: Node) -> str:
+def _name_block(block: Node) -> str:
     """Of a call or its result."""
     return str(block.value.get("type")) + str(block.value.get("tool_use_id") or block.value.get("id"))
 
 
-def _in_block(body: Body, block: Node, forms: Forms) -> list[Edit]:
+def _edit_block(body: Body, block: Node, forms: Forms) -> list[Edit]:
     kind = block.value.get("type") if isinstance(block.value, dict) else None
     if kind == "tool_result" and block.value.get("tool_use_id") in forms.results:
-        return _shorter(body.text, member(body.text, block, "content"), forms.results[block.value["tool_use_id"]])
+        return _shorten(body.text, member(body.text, block, "content"), forms.results[block.value["tool_use_id"]])
     if kind == "tool_use" and block.value.get("id") in forms.arguments:
         found: list[Edit] = []
         for path, content in forms.arguments[block.value["id"]]:
             node = member(body.text, block, "input")
             for step in path:
-                node = _step(body.text, node, step)
+                node = _follow(body.text, node, step)
             if node and isinstance(node.value, str):
-                found += _shorter(body.text, node, content)
+                found += _shorten(body.text, node, content)
         return found
     return []
 
 
-def _step(text: str, node: Node | None, step: str) -> Node | None:
+def _follow(text: str, node: Node | None, step: str) -> Node | None:
     """A member or an element of a value."""
     if node is None or isinstance(node.value, dict):
         return member(text, node, step) if node else None
@@ -195,17 +183,17 @@ def _step(text: str, node: Node | None, step: str) -> Node | None:
     return None
 
 
-def _shorter(text: str, node: Node | None, form: str) -> list[Edit]:
+def _shorten(text: str, node: Node | None, form: str) -> list[Edit]:
     """The form in the place of a value, if the value is text alone and longer."""
-    if node is None or not (isinstance(node.value, str) or _only_text(node.value)):
+    if node is None or not (isinstance(node.value, str) or _is_only_text(node.value)):
         return []
     new = quoted(form)
     return [Edit(node.start, node.end, new)] if len(new) < node.end - node.start else []
 
 
-def _only_text(value: Any) -> bool:
+def _is_only_text(value: Any) -> bool:
     return (
         isinstance(value, list)
         and all(isinstance(part, dict) and part.get("type") in ("text", "input_text", "output_text") for part in value)
-        and bool(text_of(value))
+        and bool(join_texts(value))
     )

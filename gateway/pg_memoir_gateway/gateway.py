@@ -6,10 +6,10 @@ import asyncio
 import logging
 import threading
 import time
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar, get_args
 
 import httpx
 import psycopg
@@ -17,33 +17,30 @@ from pg_memoir import AsyncMemoir
 from pg_memoir.errors import MemoirError
 
 from .config import Config
+from .dialect import Sort
 
+K = TypeVar("K")
 T = TypeVar("T")
 log = logging.getLogger("pg_memoir_gateway")
 
-Sort = Literal["anthropic", "openai", "responses"]
-SORTS: tuple[Sort, ...] = ("anthropic", "openai", "responses")
-"""Of definitions of tools."""
-
-WARM = 2
-"""Connections that are opened at the start."""
-
-AWAY_SECONDS = 1.0
-"""So long nobody waits for a database that did not answer."""
-
-LEFT_SECONDS = 30.0
-"""A call of the database that a request no longer waits for is cancelled after this time."""
-
-LARGE_BYTES = 64 << 10
-"""Larger texts are read and compressed in a thread, beside the other requests."""
-
-BOUNDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
-"""Upper ends of the classes of times, in seconds."""
+WARM = 2  # connections that are opened at the start
+AWAY_SECONDS = 1.0  # so long nobody waits for a database that did not answer
+LEFT_SECONDS = 30.0  # a call of the database that a request no longer waits for is cancelled after this time
+LARGE_BYTES = 64 << 10  # larger texts are read and compressed in a thread, beside the other requests
+BOUNDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)  # upper ends of the classes of times, in seconds
 
 
 async def in_thread(size: int, work: Callable[[], T]) -> T:
     """Does work over so many bytes, in a thread where it would keep other requests waiting."""
     return await asyncio.to_thread(work) if size > LARGE_BYTES else work()
+
+
+def keep_newest(kept: OrderedDict[K, T], key: K, value: T, most: int) -> None:
+    """Sets a value as the newest, and lets the oldest go."""
+    kept[key] = value
+    kept.move_to_end(key)
+    while len(kept) > most:
+        kept.popitem(last=False)
 
 
 class Counts:
@@ -59,7 +56,7 @@ class Counts:
         with self._lock:
             self._values[name, tuple(sorted(labels.items()))] += amount
 
-    def took(self, name: str, seconds: float) -> None:
+    def add_time(self, name: str, seconds: float) -> None:
         """Counts a time in its class."""
         with self._lock:
             counted = self._times[name] or [0.0] * (len(BOUNDS) + 2)
@@ -181,11 +178,12 @@ class Gateway:
 
         task.add_done_callback(ended)
 
-    async def _warm(self) -> None:
-        """The first calls of a connection plan and load; no request should wait for that."""
+    async def _warm(self, wait: float = 0) -> None:
+        """Makes the first calls of each connection, which plan and load: no request should wait for that."""
+        await asyncio.sleep(wait)
 
         async def call() -> None:
-            for sort in SORTS:
+            for sort in get_args(Sort):
                 self.tools[sort] = await self.memoir.memory_tools(sort, names=list(self.config.tools)) or []
             for _ in range(2):
                 calls = (self.memoir.recall_beside(self.config.user, "warm", "Where was it?") for _ in range(WARM))
@@ -195,8 +193,4 @@ class Gateway:
             await self.within(10, call())
         except (TimeoutError, psycopg.Error, MemoirError, OSError) as error:
             log.warning("the database does not answer yet: %s: %s", type(error).__name__, error)
-            self._warming = asyncio.create_task(self._retry_warming())
-
-    async def _retry_warming(self) -> None:
-        await asyncio.sleep(5)
-        await self._warm()
+            self._warming = asyncio.create_task(self._warm(5))

@@ -16,18 +16,16 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .access import keys_of, owner_of
+from .access import find_owner, read_keys
 from .config import Config, is_loopback
 from .gateway import Gateway, log
 from .talk import is_conversation_path
 
+# Content types that a page can send anywhere without asking (https://fetch.spec.whatwg.org/#cors-safelisted-request-
+# header).
 FORMS = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data")
-"""Content types that a page can send anywhere without asking
-(https://fetch.spec.whatwg.org/#cors-safelisted-request-header)."""
-
-WARNED = 20
-"""So many refusals of each reason are logged. The counter goes on."""
-
+WARNED = 20  # so many refusals of each reason are logged. The counter goes on.
+NO_WEBSOCKET = "The gateway does not speak WebSocket. Use HTTP."
 ADVICE = "Add it to allowed_hosts in the gateway's settings if you trust it."
 
 
@@ -61,10 +59,10 @@ class Guard:
         elif scope["method"] == "OPTIONS":
             answer = Response(status_code=204)
         elif headers.get("upgrade", "").lower() == "websocket":
-            answer = error_response(426, "upgrade_required", "The gateway does not speak WebSocket. Use HTTP.")
+            answer = error_response(426, "upgrade_required", NO_WEBSOCKET)
         origin = headers.get("origin")
         if origin and not (answer and answer.status_code >= 400):
-            send = _with_cors(send, origin, headers)
+            send = _add_cors(send, origin, headers)
         await (answer or self.app)(scope, receive, send)
 
 
@@ -76,16 +74,16 @@ def error_response(status: int, kind: str, message: str) -> JSONResponse:
 def find_refusal(config: Config, scope: Scope, headers: Headers) -> Refusal | None:
     """Returns why a request is turned away, None if it may pass."""
     # A page can't know a listed key, so a request that has one may come under any name: through a reverse proxy, say.
-    has_key = any(owner_of(config, key) for key in keys_of(headers))
+    has_key = any(find_owner(config, key) for key in read_keys(headers))
     server = (scope.get("server") or ("",))[0]
     for host in headers.getlist("host"):
-        name = _host_name(host)
+        name = _strip_port(host)
         if not (has_key or name == server or is_loopback(name) or _is_listed(config.allowed_hosts, host, name)):
             return Refusal(403, "host", f"The host {host!r} is not allowed. {ADVICE}")
     origins = headers.getlist("origin")
     listed = [o for o in origins if _is_listed_origin(config.allowed_hosts, o)]
     for origin in origins:
-        if origin not in listed and not is_loopback(_origin_name(origin)):
+        if origin not in listed and not is_loopback(_read_origin(origin)):
             return Refusal(403, "origin", f"Pages of the origin {origin!r} may not call the gateway. {ADVICE}")
     if "cross-site" in headers.getlist("sec-fetch-site") and not listed and not _is_navigation(scope, headers):
         return Refusal(403, "cross-site", "A page of another site may not call the gateway.")
@@ -95,14 +93,14 @@ def find_refusal(config: Config, scope: Scope, headers: Headers) -> Refusal | No
     return None
 
 
-def _host_name(host: str) -> str:
+def _strip_port(host: str) -> str:
     """Returns a host without its port."""
     end = host.rfind("]")
     name = host[: end + 1] if end >= 0 else host.partition(":")[0]
     return name.strip("[]").rstrip(".").lower()
 
 
-def _origin_name(origin: str) -> str:
+def _read_origin(origin: str) -> str:
     try:
         return (urlsplit(origin).hostname or "").rstrip(".").lower()
     except ValueError:
@@ -122,7 +120,7 @@ def _is_listed_origin(allowed: Iterable[str], origin: str) -> bool:
     entries = [entry for entry in allowed if entry != "*"]
     if origin.lower() in map(str.lower, entries):
         return True
-    return bool(name := _origin_name(origin)) and _is_listed(entries, origin.partition("://")[2], name)
+    return bool(name := _read_origin(origin)) and _is_listed(entries, origin.partition("://")[2], name)
 
 
 def _is_navigation(scope: Scope, headers: Headers) -> bool:
@@ -141,7 +139,7 @@ def _may_hold(path: str, kind: str, from_page: bool) -> bool:
     return kind not in FORMS or kind == "multipart/form-data" and not from_page
 
 
-def _with_cors(send: Send, origin: str, asked: Headers) -> Send:
+def _add_cors(send: Send, origin: str, asked: Headers) -> Send:
     """Sends an answer that pages of this origin may read, and no others: a provider's own headers allow every
     origin."""
     own = [
@@ -171,7 +169,6 @@ async def _refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
     await receive()
     if "websocket.http.response" not in scope.get("extensions", {}):
         return await send({"type": "websocket.close", "code": 1002})
-    body = b'{"error":{"type":"upgrade_required","message":"The gateway does not speak WebSocket. Use HTTP."}}'
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "websocket.http.response.start", "status": 426, "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": body})
+    answer = error_response(426, "upgrade_required", NO_WEBSOCKET)
+    await send({"type": "websocket.http.response.start", "status": 426, "headers": answer.raw_headers})
+    await send({"type": "websocket.http.response.body", "body": answer.body})

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from .access import user_of
+from .access import find_user
 from .gateway import BOUNDS, Gateway, log
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -21,15 +21,15 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
     """/observation/{id}, /healthz, /metrics."""
 
     async def observation(request: Request) -> Response:
-        return await _observation(gateway, request)
+        return await _show_observation(gateway, request)
 
     async def healthz(request: Request) -> Response:
-        problem = await database_problem(gateway)
+        problem = await find_problem(gateway)
         status = {"status": "degraded" if problem else "ok", "database": problem or "answers"}
         return JSONResponse(status, headers={"cache-control": "no-store"})
 
     async def metrics(request: Request) -> Response:
-        text = exposition(gateway, up=await database_problem(gateway) is None)
+        text = write_metrics(gateway, up=await find_problem(gateway) is None)
         return PlainTextResponse(text, media_type=OPENMETRICS)
 
     return [
@@ -39,7 +39,7 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
     ]
 
 
-async def database_problem(gateway: Gateway) -> str | None:
+async def find_problem(gateway: Gateway) -> str | None:
     """Why the database does not answer; None where it does."""
     try:
         await gateway.within(1.5, gateway.memoir.count_tokens("well?"))
@@ -48,8 +48,8 @@ async def database_problem(gateway: Gateway) -> str | None:
     return None
 
 
-async def _observation(gateway: Gateway, request: Request) -> Response:
-    whose = user_of(gateway.config, request.headers)
+async def _show_observation(gateway: Gateway, request: Request) -> Response:
+    whose = find_user(gateway.config, request.headers)
     if whose is None:
         return JSONResponse({"error": "unauthorized"}, 401, {"WWW-Authenticate": 'Bearer realm="pg_memoir"'})
     try:
@@ -68,7 +68,7 @@ async def _observation(gateway: Gateway, request: Request) -> Response:
     return JSONResponse(found[0]) if found else JSONResponse({"error": f"no such id: {wanted}"}, 404)
 
 
-def exposition(gateway: Gateway, up: bool) -> str:
+def write_metrics(gateway: Gateway, up: bool) -> str:
     """The counts of this process in the OpenMetrics text format."""
     lines = ["# TYPE pg_memoir_database_up gauge", f"pg_memoir_database_up {int(up)}"]
     pool = gateway.memoir.pool_load()
@@ -84,14 +84,14 @@ def exposition(gateway: Gateway, up: bool) -> str:
         lines += [f"# TYPE pg_memoir_gateway_{name} gauge", f"pg_memoir_gateway_{name} {now}"]
     named = ""
     for name, labels, value in gateway.counts.items():
-        full = f"pg_memoir_gateway_{_plain(name)}"
+        full = f"pg_memoir_gateway_{_clean_name(name)}"
         if full != named:
             lines.append(f"# TYPE {full} counter")
             named = full
-        shown = ",".join(f'{_plain(key)}="{_escape(text)}"' for key, text in labels.items())
+        shown = ",".join(f'{_clean_name(key)}="{_escape_label(text)}"' for key, text in labels.items())
         lines.append(f"{full}_total{'{' + shown + '}' if shown else ''} {value:.15g}")
     for name, counted in gateway.counts.times():
-        full, so_far = f"pg_memoir_gateway_{_plain(name)}", 0.0
+        full, so_far = f"pg_memoir_gateway_{_clean_name(name)}", 0.0
         lines.append(f"# TYPE {full} histogram")
         for bound, count in zip([*map(str, BOUNDS), "+Inf"], counted):
             so_far += count
@@ -100,9 +100,9 @@ def exposition(gateway: Gateway, up: bool) -> str:
     return "\n".join([*lines, "# EOF", ""])
 
 
-def _plain(name: str) -> str:
+def _clean_name(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
 
-def _escape(text: str) -> str:
+def _escape_label(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

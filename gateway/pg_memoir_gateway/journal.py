@@ -18,24 +18,22 @@ import re
 import shutil
 import time
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
 from .config import Config, Mode
 from .dialect import Answer
-from .exchange import Exchange, Headers, harmless
+from .exchange import Exchange, Headers, select_harmless
 from .gateway import log
 
-MOST_BYTES = 1 << 30
-"""What the files of a process may take. Beyond it exchanges are kept in memory alone."""
-
+MOST_BYTES = 1 << 30  # what the files of a process may take. Beyond it exchanges are kept in memory alone.
 LOCK = "lock"
 
 
 class Journal:
-    """Of one process. All its methods but `entry` wait for the disk: call them in a thread."""
+    """Of one process. All its methods but `add_entry` wait for the disk: call them in a thread."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -50,7 +48,7 @@ class Journal:
         if self.config.journal == "off":
             return []
         try:
-            root = _root(self.config)
+            root = _find_root(self.config)
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder = root / uuid4().hex
             folder.mkdir(mode=0o700)
@@ -77,7 +75,7 @@ class Journal:
             lock.close()
         return [Entry(self, self._folder / name) for name in sorted(set(names))]
 
-    def entry(self) -> Entry | None:
+    def add_entry(self) -> Entry | None:
         """Returns a new entry, None where there is no room."""
         if self._folder is None or self.size > MOST_BYTES:
             return None
@@ -92,6 +90,10 @@ class Journal:
             self._folder = None
 
 
+MEMBERS = ("method", "path", "began", "status", "changes", "rewritten")
+ROUND = ("began", "status", "complete")
+
+
 class Entry:
     """One exchange."""
 
@@ -102,29 +104,23 @@ class Entry:
 
     def write_request(self, exchange: Exchange, user: str, mode: Mode) -> None:
         """Writes what was asked, and by whom."""
-        told = {
-            "user": user,
-            "mode": mode,
-            "method": exchange.method,
-            "path": exchange.path,
-            "headers": _plain(self._select_headers(exchange.headers)),
-            "began": exchange.began,
-            "status": exchange.status,
-            "changes": exchange.changes,
-            "rewritten": exchange.rewritten,
-        }
+        session = self._journal.config.session_header.lower().encode()
+        own = [(k, v) for k, v in exchange.headers if session and k.lower() == session]
+        headers = _decode([*select_harmless(exchange.headers), *own])
+        told = {"user": user, "mode": mode, "headers": headers} | {name: getattr(exchange, name) for name in MEMBERS}
         parts = [exchange.body] if exchange.sent == exchange.body else [exchange.body, exchange.sent]
         self._write(".request", told, parts)
 
     def write_answer(self, exchange: Exchange) -> None:
         """Writes what was answered, and waits until the disk has both files."""
-        told = {
-            "rounds": [_round(one) for one in (*exchange.earlier, exchange)],
-            "told": asdict(exchange.told) if exchange.told else None,
-            "complete": exchange.complete,
-        }
-        parts = [part for one in (*exchange.earlier, exchange) for part in (one.sent, *(c for _, c in one.chunks))]
-        self._write(".answer", told, parts)
+        calls = (*exchange.earlier, exchange)
+        rounds = [
+            {name: getattr(one, name) for name in ROUND}
+            | {"headers": _decode(select_harmless(one.answer_headers)), "times": [at for at, _ in one.chunks]}
+            for one in calls
+        ]
+        told = {"rounds": rounds, "told": asdict(exchange.told) if exchange.told else None}
+        self._write(".answer", told, [part for one in calls for part in (one.sent, *(c for _, c in one.chunks))])
         folder = os.open(self._path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -134,60 +130,44 @@ class Entry:
     def read(self) -> tuple[Exchange, str, Mode]:
         """Returns the exchange, its user and mode. Raises OSError and ValueError."""
         told, parts = _read(self._path.with_suffix(".request"))
-        exchange = Exchange(
-            told["method"],
-            told["path"],
-            told["path"].encode(),
-            _bytes(told["headers"]),
-            parts[0],
-            began=told["began"],
-            sent=parts[-1],
-            status=told["status"],
-            changes=told["changes"],
-            rewritten=told["rewritten"],
-        )
+        given = {name: told[name] for name in MEMBERS} | {"headers": _encode(told["headers"])}
+        exchange = Exchange(target=told["path"].encode(), body=parts[0], sent=parts[-1], **given)
         try:
             answer, parts = _read(self._path.with_suffix(".answer"))
         except FileNotFoundError:  # the process ended before the answer did
             return exchange, told["user"], told["mode"]
-        for one in answer["rounds"]:
-            now = exchange if one is answer["rounds"][-1] else Exchange(**vars(exchange) | {"earlier": []})
-            now.began, now.status, now.complete = one["began"], one["status"], one["complete"]
-            now.answer_headers = _bytes(one["headers"])
+        for number, one in enumerate(answer["rounds"], 1):
+            is_last = number == len(answer["rounds"])
+            now = exchange if is_last else replace(exchange, earlier=[], _events=[])
+            now.began, now.status, now.complete = (one[name] for name in ROUND)
+            now.answer_headers = _encode(one["headers"])
             now.sent, chunks, parts = parts[0], parts[1 : 1 + len(one["times"])], parts[1 + len(one["times"]) :]
             now.chunks = list(zip(one["times"], chunks))
-            if now is not exchange:
-                exchange.earlier.append(now)
+            exchange.earlier += [] if is_last else [now]
         exchange.told = Answer(**answer["told"]) if answer["told"] else None
-        exchange.complete = answer["complete"]
         return exchange, told["user"], told["mode"]
 
     def remove(self) -> None:
-        """Removes it: it is stored, or nobody wants it."""
+        """Removes an exchange that is stored, or that is not wanted."""
         for suffix in (".request", ".answer"):
             self._path.with_suffix(suffix).unlink(missing_ok=True)
         self._journal.size -= self._size
         self._size = 0
 
-    def _select_headers(self, headers: Headers) -> Headers:
-        session = self._journal.config.session_header.lower().encode()
-        return [*harmless(headers), *((k, v) for k, v in headers if session and k.lower() == session)]
-
     def _write(self, suffix: str, told: dict[str, Any], parts: list[bytes]) -> None:
         """Writes a file whole or not at all."""
-        line = json.dumps(told | {"parts": [len(part) for part in parts]}).encode() + b"\n"
+        whole = [json.dumps(told | {"parts": [len(part) for part in parts]}).encode() + b"\n", *parts]
         new = self._path.with_suffix(suffix + ".new")
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(line)
-            file.writelines(parts)
+            file.writelines(whole)
             file.flush()
             os.fsync(file.fileno())
         new.rename(self._path.with_suffix(suffix))
-        self._size += len(line) + sum(map(len, parts))
-        self._journal.size += len(line) + sum(map(len, parts))
+        self._size += sum(map(len, whole))
+        self._journal.size += sum(map(len, whole))
 
 
-def _root(config: Config) -> Path:
+def _find_root(config: Config) -> Path:
     """The folder of all processes that store in this database."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     base = Path(config.journal) if config.journal else Path(state) / "pg_memoir" / "gateway"
@@ -209,16 +189,6 @@ def _lock_folder(folder: Path) -> IO[bytes] | None:
         return None
 
 
-def _round(exchange: Exchange) -> dict[str, Any]:
-    return {
-        "began": exchange.began,
-        "status": exchange.status,
-        "complete": exchange.complete,
-        "headers": _plain(harmless(exchange.answer_headers)),
-        "times": [at for at, _ in exchange.chunks],
-    }
-
-
 def _read(file: Path) -> tuple[dict[str, Any], list[bytes]]:
     raw = file.read_bytes()
     end = raw.index(b"\n") + 1
@@ -230,9 +200,9 @@ def _read(file: Path) -> tuple[dict[str, Any], list[bytes]]:
     return told, parts
 
 
-def _plain(headers: Headers) -> list[list[str]]:
+def _decode(headers: Headers) -> list[list[str]]:
     return [[key.decode("latin-1"), value.decode("latin-1")] for key, value in headers]
 
 
-def _bytes(headers: Iterable[list[str]]) -> Headers:
+def _encode(headers: Iterable[list[str]]) -> Headers:
     return [(key.encode("latin-1"), value.encode("latin-1")) for key, value in headers]

@@ -8,11 +8,11 @@ from typing import Any
 
 from pg_memoir import AsyncMemoir
 
-from .additions import refresh_additions, withdrawn
+from .additions import refresh_additions
+from .gateway import keep_newest
 from .talk import Talk
 
-REMEMBERED = 20_000
-"""So many messages are known without asking the database."""
+REMEMBERED = 20_000  # so many messages are known without asking the database
 
 
 @dataclass
@@ -37,11 +37,11 @@ class KnownMessages:
 
     def keep(self, talk: Talk, link: str, known: Known) -> None:
         """Remembers a message, and lets the oldest go."""
-        _keep(self._known, (talk.user, talk.session, link), known)
+        keep_newest(self._known, (talk.user, talk.session, link), known, REMEMBERED)
 
     def add(self, talk: Talk, link: str, added: dict[str, Any]) -> None:
         """Remembers what is sent with a message, for all later calls."""
-        _keep(self._added, (talk.user, talk.session, link), added)
+        keep_newest(self._added, (talk.user, talk.session, link), added, REMEMBERED)
 
     def added(self, talk: Talk, at: int) -> dict[str, Any] | None:
         """Returns what is sent with a message, None where nothing was decided."""
@@ -71,14 +71,6 @@ class KnownMessages:
             through = self._count(talk)
         return through
 
-    async def find_withdrawn(self, talk: Talk) -> list[tuple[str, str]]:
-        """Returns what was sent with the list and is withdrawn since: texts in its JSON, each with what takes its
-        place."""
-        before = [one for one in self.additions(talk) if one]
-        await self.look_up(talk)
-        after = [one for one in self.additions(talk) if one]
-        return [pair for old, new in zip(before, after) for pair in withdrawn(old, new)]
-
     def _count(self, talk: Talk) -> int:
         """The items of another session count only with an answer among them: many lists begin alike."""
         answered = next((i for i, item in enumerate(talk.items) if item.get("role") == "assistant"), None)
@@ -88,18 +80,10 @@ class KnownMessages:
                 return at + 1
         return 0
 
-    def notes_of(self, talk: Talk, links: list[str]) -> list[dict[str, Any]]:
+    def make_notes(self, talk: Talk, links: list[str]) -> list[dict[str, Any]]:
         """Returns messages as note_messages takes them, each with what is sent with it."""
         notes = []
         for link in filter(None, links):
             added = self._added.get((talk.user, talk.session, link))
             notes.append({"chain": link} | ({"added": added, "items": added.get("items")} if added else {}))
         return notes
-
-
-def _keep(kept: OrderedDict[tuple[str, str, str], Any], key: tuple[str, str, str], value: Any) -> None:
-    """Sets it, and lets the oldest go."""
-    kept[key] = value
-    kept.move_to_end(key)
-    while len(kept) > REMEMBERED:
-        kept.popitem(last=False)

@@ -14,13 +14,12 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from .access import user_of
+from .access import find_user
 from .gateway import Gateway
 from .mcp_server import Who, make_server
 
+# The gateway's own guard judges hosts and origins for all routes (guard.py).
 UNGUARDED = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-"""The gateway's own guard judges hosts and origins for all routes (guard.py)."""
-
 SESSION_HEADER = "x-pg-memoir-session"
 _managers: WeakKeyDictionary[Gateway, StreamableHTTPSessionManager] = WeakKeyDictionary()
 
@@ -32,7 +31,7 @@ class Endpoint:
         self.gateway, self.manager = gateway, manager
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        whose = user_of(self.gateway.config, Headers(scope=scope))
+        whose = find_user(self.gateway.config, Headers(scope=scope))
         if whose is None:
             self.gateway.counts.add("mcp_refused")
             refusal = JSONResponse({"error": "unauthorized"}, 401, {"WWW-Authenticate": 'Bearer realm="pg_memoir"'})

@@ -19,6 +19,7 @@ from mcp.shared.exceptions import MCPError
 from pg_memoir import AsyncMemoir, MemoirError, __version__
 from pg_memoir.errors import UnknownMemoryError, UnknownSessionError
 
+JSON = "application/json"
 INSTRUCTIONS = (
     "What is known about the user, and what was said in earlier conversations. Search with memory_index or "
     "memory_recall before saying that something is not known. Keep with memory_remember what must hold beyond this "
@@ -44,12 +45,12 @@ class Handlers:
 
     async def list_tools(self, context: Any, params: Any) -> types.ListToolsResult:
         has_session = self.who(context).session is not None
-        offered = [tool for tool in await self._tools() if has_session or not _needs_session(tool)]
-        return types.ListToolsResult(tools=[types.Tool.model_validate(tool) for tool in offered])
+        tools = [tool for tool in await self.memoir.memory_tools("mcp") if has_session or not _needs_session(tool)]
+        return types.ListToolsResult(tools=[types.Tool.model_validate(tool) for tool in tools])
 
     async def call_tool(self, context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         who = self.who(context)
-        if params.name not in {tool["name"] for tool in await self._tools()}:
+        if params.name not in {tool["name"] for tool in await self.memoir.memory_tools("mcp")}:
             raise MCPError(types.INVALID_PARAMS, f"unknown tool {params.name!r}")
         try:
             answer = await self._call_tool(who, params.name, dict(params.arguments or {}))
@@ -57,49 +58,36 @@ class Handlers:
             answer = f"Error: {error.message}"
         except (psycopg.Error, TimeoutError, OSError):
             answer = "Error: memory is out of reach at the moment. Go on without it."
-        return types.CallToolResult(
-            content=[types.TextContent(type="text", text=answer)], is_error=answer.startswith("Error: ")
-        )
+        content: list[Any] = [types.TextContent(type="text", text=answer)]
+        return types.CallToolResult(content=content, is_error=answer.startswith("Error: "))
 
     async def list_resources(self, context: Any, params: Any) -> types.ListResourcesResult:
         self.who(context)
-        found = [
-            types.Resource(
-                uri=resource["uri"],
-                name=resource["name"],
-                title=resource["title"],
-                description=resource["description"],
-                mime_type="application/json",
-            )
-            for resource in await self.memoir.memory_resources()
-        ]
-        return types.ListResourcesResult(resources=found)
+        members = ("uri", "name", "title", "description")
+        rows = [{name: row[name] for name in members} for row in await self.memoir.memory_resources()]
+        return types.ListResourcesResult(resources=[types.Resource(mime_type=JSON, **row) for row in rows])
 
     async def list_templates(self, context: Any, params: Any) -> types.ListResourceTemplatesResult:
         self.who(context)
         found = [
             types.ResourceTemplate(
-                uri_template=resource["template"],
-                name=f"{resource['name']} item",
-                description=f"One of {resource['uri']}",
-                mime_type="application/json",
+                uri_template=row["template"],
+                name=f"{row['name']} item",
+                description=f"One of {row['uri']}",
+                mime_type=JSON,
             )
-            for resource in await self.memoir.memory_resources()
-            if resource.get("template")
+            for row in await self.memoir.memory_resources()
+            if row.get("template")
         ]
         return types.ListResourceTemplatesResult(resource_templates=found)
 
     async def read_resource(self, context: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         who, uri = self.who(context), str(params.uri)
-        found = await self._resource(who, uri)
+        found = await self._read_resource(who, uri)
         if found is None:
             raise MCPError(types.INVALID_PARAMS, f"unknown resource {uri}", {"uri": uri})
         text = json.dumps(found, ensure_ascii=False, default=str)
-        content = types.TextResourceContents(uri=uri, mime_type="application/json", text=text)
-        return types.ReadResourceResult(contents=[content])
-
-    async def _tools(self) -> list[dict[str, Any]]:
-        return await self.memoir.memory_tools("mcp")
+        return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, mime_type=JSON, text=text)])
 
     async def _call_tool(self, who: Who, name: str, arguments: dict[str, Any]) -> str:
         try:
@@ -109,7 +97,7 @@ class Handlers:
             await self.memoir.open_session(who.user, who.session)
             return await self.memoir.call_memory_tool(who.user, who.session, name, arguments)
 
-    async def _resource(self, who: Who, uri: str) -> Any:
+    async def _read_resource(self, who: Who, uri: str) -> Any:
         """A descriptor, a session's turns, or a memory; None where there is none."""
         for resource in await self.memoir.memory_resources():
             if uri == resource["uri"]:

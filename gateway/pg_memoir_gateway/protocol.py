@@ -8,11 +8,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-HEADER_SECONDS = 20.0
-"""From a connection, or from the first byte of a later request on it, to the end of its headers."""
-
-HEADER_BYTES = 128 << 10
-"""Longer headers are no request."""
+HEADER_SECONDS = 20.0  # from a connection, or from the first byte of a later request on it, to the end of its headers
+HEADER_BYTES = 128 << 10  # longer headers are no request
 
 
 class BoundedProtocol(HttpToolsProtocol):

@@ -14,12 +14,11 @@ _scan = json.JSONDecoder().raw_decode
 
 MOST_BYTES = 16 << 20
 MOST_VALUES = 50_000
+# Larger requests pass untouched: reading them would keep other clients waiting. MOST_VALUES counts objects, and the
+# elements of a list. MOST_TEXT counts the characters of one text, which no model reads; images may be larger.
 MOST_TEXT = 4 << 20
-"""Larger requests pass untouched: reading them would keep other clients waiting. MOST_VALUES counts objects, and the
-elements of a list. MOST_TEXT counts the characters of one text, which no model reads; images may be larger."""
-
+# Keys under which messages have their texts.
 TEXTS = frozenset(("text", "content", "output", "arguments", "instructions", "input", "system"))
-"""Keys under which messages have their texts."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 

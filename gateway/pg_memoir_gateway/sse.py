@@ -17,7 +17,7 @@ class Event(NamedTuple):
     data: str
 
     def json(self) -> Any:
-        """What the data says, None where that is no JSON."""
+        """Returns the value of the data, None where that is no JSON."""
         try:
             return json.loads(self.data)
         except ValueError:
@@ -26,43 +26,41 @@ class Event(NamedTuple):
 
 class Splitter:
     """Takes the pieces of a stream and gives its whole events. Each byte is looked at once, however long an event
-    is."""
+    is. `pending` are the bytes of an event that is not whole yet."""
 
     def __init__(self) -> None:
-        self._rest = bytearray()
+        self.pending = bytearray()
         self._seen = 0
 
     def feed(self, piece: bytes) -> list[Event]:
         """Returns the events that a piece completes."""
-        held_back = self._rest.endswith(b"\r")
-        self._rest += piece
+        held_back = self.pending.endswith(b"\r")
+        self.pending += piece
         if not held_back and b"\n" not in piece and b"\r" not in piece:  # a part of a long event
-            self._seen = len(self._rest)
+            self._seen = len(self.pending)
             return []
         events, at = [], 0
         # An end takes at most four bytes, so the last three seen may be the beginning of one.
-        for end in _END.finditer(self._rest, max(0, self._seen - 3)):
+        for end in _END.finditer(self.pending, max(0, self._seen - 3)):
             # "\r\n\r\n" in two pieces: what has come of it could be taken for less than it is.
-            if end.end() == len(self._rest) and end[0] == b"\r\r":
+            if end.end() == len(self.pending) and end[0] == b"\r\r":
                 break
-            events.append(event_of(bytes(self._rest[at : end.end()])))
+            events.append(_read_event(bytes(self.pending[at : end.end()])))
             at = end.end()
-        del self._rest[:at]
-        self._seen = len(self._rest)
+        del self.pending[:at]
+        self._seen = len(self.pending)
         return events
 
-    def rest(self) -> bytes:
-        """Returns what is left of a stream that was cut."""
-        left = bytes(self._rest)
-        self._rest.clear()
+    def close(self) -> list[Event]:
+        """Returns the rest of a stream that was cut, as an event. Some servers leave out the last empty line."""
+        rest = bytes(self.pending)
+        self.pending.clear()
         self._seen = 0
-        return left
+        return [_read_event(rest)] if rest else []
 
 
-def event_of(raw: bytes) -> Event:
-    """An event of its lines."""
+def _read_event(raw: bytes) -> Event:
     # Not splitlines(): it also ends a line at U+0085 and U+2028, which may stand in a text.
     text = raw.decode("utf-8", "replace")
     lines = _LINE.split(text) if "\r" in text else text.split("\n")
-    data = [line[5:].removeprefix(" ") for line in lines if line.startswith("data:")]
-    return Event(raw, "\n".join(data))
+    return Event(raw, "\n".join(line[5:].removeprefix(" ") for line in lines if line.startswith("data:")))

@@ -10,13 +10,13 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 from . import material, words
-from .anthropic import Anthropic, blocks_of
+from .anthropic import Anthropic, list_blocks
 from .config import Config, Mode, UserRole
-from .dialect import Dialect, Item, Message, chain, text_of
+from .dialect import Dialect, Item, Message, hash_items, join_texts
 from .exchange import Exchange
 from .openai_chat import Chat
 from .openai_responses import CALLS, RESULTS, Responses
-from .spans import Body
+from .spans import Body, NotPlain, body_of
 
 Kind = Literal["main", "agent", "compaction", "aside"]
 
@@ -24,26 +24,21 @@ Before = Literal["answer", "result", "call"]
 """What comes before a message of the user: nothing or an answer in prose, the result of a tool, a call in the
 answer's text."""
 BEFORE: tuple[Before, ...] = get_args(Before)
-
 DIALECTS: dict[str, Dialect] = {
     "/v1/messages": Anthropic(),
     "/v1/chat/completions": Chat(),
     "/v1/responses": Responses(),
 }
+# Paths that ask about a conversation and are no part of it.
 ASIDES = ("/v1/messages/count_tokens", "/v1/responses/input_tokens")
-"""Paths that ask about a conversation and are no part of it."""
-
 CLIENTS = (("claude-cli", "claude-code"), ("opencode", "opencode"), ("codex", "codex"))
-RUN = 20
-"""So many messages of the user in a row are read together."""
-
+RUN = 20  # so many messages of the user in a row are read together
+# Names that programs have in a chat.
 PROGRAMS = re.compile(
     r"(?:^|[_\W\d])(?:agents?|(?:chat)?bot|assistant|tools?|functions?|system|planner|critic|manager|orchestrator|"
     r"supervisor|"
-    r"executor|proxy|worker|coordinator)(?:[_\W\d]|$)|Agent|Bot\b",
+    r"executor|proxy|worker|coordinator)(?:[_\W\d]|$)|Agent|Bot\b"
 )
-"""Names that programs have in a chat."""
-
 SESSION_HEADERS = ("x-claude-code-session-id", "session-id", "session_id", "x-session-id", "x-opencode-session")
 
 
@@ -67,17 +62,22 @@ class Talk:
     previous: str = ""
     role: UserRole = "person"
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """The conversation: whose, and its name."""
+        return self.user, self.session
+
     def newest(self) -> list[words.Piece]:
         """The text of the newest item taken apart, if it is the user's. None of it is a person's where it answers
         tools."""
         if not self.items or self.items[-1].get("role") != "user":
             return []
-        found = self.pieces(texts(self.items[-1]), self.items[-1].get("name"))
+        found = self.pieces(list_texts(self.items[-1]), self.items[-1].get("name"))
         return [piece for pieces in found for piece in pieces]
 
     def pieces(self, told: list[str], name: Any = None) -> list[list[words.Piece]]:
         """Takes the texts of a message of the user apart. `name` is the message's, in a chat."""
-        found = words.pieces(told, self.client, self.role)
+        found = words.divide_texts(told, self.client, self.role)
         before = "answer" if self.role == "person" else self._before(told)
         lowered: dict[material.Whose, material.Whose] = {}
         if not self._is_own(name) or before == "call":
@@ -114,7 +114,7 @@ class Talk:
                     runs[-1][0].append(piece)
                 else:
                     runs.append(([piece], actor))
-        return [(at, told | {"content": _simple(parts)}, actor) for at, (parts, actor) in enumerate(runs)]
+        return [(at, told | {"content": _simplify_content(parts)}, actor) for at, (parts, actor) in enumerate(runs)]
 
     def _before(self, told: list[str]) -> Before:
         """What comes before the message of the user that has these texts."""
@@ -122,7 +122,7 @@ class Talk:
         for item in reversed(self.items[max(at - RUN, 0) : at]):
             if before != "answer" or item.get("role") != "user":
                 break
-            if material.is_open("\n".join(texts(item))):
+            if material.is_open("\n".join(list_texts(item))):
                 return "result"
         return before
 
@@ -133,9 +133,9 @@ class Talk:
         found: dict[str, tuple[Before, int]] = {}
         before: Before = "answer"
         for at, item in enumerate(self.items):
-            before = _after(item, before)
+            before = _find_before(item, before)
             if item.get("role") == "user":
-                text = "\n".join(texts(item))
+                text = "\n".join(list_texts(item))
                 found[text] = max(found.get(text, (before, at)), (before, at), key=lambda place: BEFORE.index(place[0]))
         return found
 
@@ -152,10 +152,12 @@ class Talk:
     @property
     def project(self) -> str:
         """The folder that the client says it works in."""
-        return words.project([self.dialect.opening(self.body), *(t for item in self.items[:4] for t in texts(item))])
+        return words.find_project(
+            [self.dialect.opening(self.body), *(t for item in self.items[:4] for t in list_texts(item))]
+        )
 
 
-def texts(item: Item) -> list[str]:
+def list_texts(item: Item) -> list[str]:
     """The texts of an item, one for each block."""
     content = item.get("content")
     if isinstance(content, str):
@@ -169,7 +171,7 @@ def is_conversation_path(path: str) -> bool:
     return path in DIALECTS or path in ASIDES
 
 
-def _after(item: Item, before: Before) -> Before:
+def _find_before(item: Item, before: Before) -> Before:
     """What comes before the user's next message once this item has come; for a message of the user, before that
     itself."""
     role, kind = item.get("role"), item.get("type")
@@ -177,39 +179,53 @@ def _after(item: Item, before: Before) -> Before:
         return "result"
     if role not in ("user", "assistant"):
         return before
-    if any(block.get("type") in ("tool_use", "tool_result") for block in blocks_of(item)):
+    if any(block.get("type") in ("tool_use", "tool_result") for block in list_blocks(item)):
         return "result"
     if role == "user":
         return before
-    return "call" if material.calls_tool("\n".join(texts(item))) else "answer"
+    return "call" if material.calls_tool("\n".join(list_texts(item))) else "answer"
 
 
-def dialect_of(exchange: Exchange) -> Dialect | None:
+def find_dialect(exchange: Exchange) -> Dialect | None:
     """The API of a request that may be part of a conversation."""
     path = exchange.path.rpartition("/")[0] if exchange.path in ASIDES else exchange.path
     return DIALECTS.get(path) if exchange.method == "POST" else None
 
 
-def talk_of(exchange: Exchange, dialect: Dialect, body: Body, user: str, mode: Mode, config: Config) -> Talk:
-    """A request taken as part of its conversation."""
+def read_talk(exchange: Exchange, user: str, mode: Mode, config: Config) -> Talk:
+    """Returns a request as part of its conversation. It is read once. Raises NotPlain."""
+    if exchange.talk is not None:
+        return exchange.talk
+    dialect = find_dialect(exchange)
+    if dialect is None:
+        raise NotPlain("no conversation")
+    body = body_of(exchange.body)
+    items = dialect.items(body)
     agent = exchange.header("user-agent").lower()
     client = next((name for sign, name in CLIENTS if sign in agent), "")
-    items = dialect.items(body)
-    hashes = chain(dialect, items)
     told = _read_session(exchange, body, config)
     session = f"{client or 'session'} {told}" if told else _guess_session(client, dialect, body, items)
-    role = _role(exchange, client, config)
-    kind = _kind(exchange, client, body, items, role)
+    role = _find_role(exchange, client, config)
+    kind = _find_kind(exchange, client, body, items, role)
     if kind == "agent":
         session += " " + (exchange.header("x-claude-code-agent-id") or exchange.header("x-openai-subagent"))
     thread = body.get("thread")
-    previous = body.get("previous_response_id") or (
-        thread.get("previous_message_id") if isinstance(thread, dict) else ""
+    threaded = thread.get("previous_message_id") if isinstance(thread, dict) else ""
+    exchange.talk = Talk(
+        user,
+        mode,
+        client,
+        kind,
+        session[:180].strip(),
+        dialect,
+        body,
+        items,
+        hash_items(dialect, items),
+        kept=bool(thread) or dialect.key == "input" and body.get("store") is not False,
+        previous=str(body.get("previous_response_id") or threaded or ""),
+        role=role,
     )
-    kept = bool(thread) or dialect.key == "input" and body.get("store") is not False
-    return Talk(
-        user, mode, client, kind, session[:180].strip(), dialect, body, items, hashes, kept, str(previous or ""), role
-    )
+    return exchange.talk
 
 
 def _read_session(exchange: Exchange, body: Body, config: Config) -> str:
@@ -236,12 +252,12 @@ def _guess_session(client: str, dialect: Dialect, body: Body, items: list[Item])
     return f"{client or 'chat'} {hashlib.blake2b(begun.encode(), digest_size=10).hexdigest()}"
 
 
-def _kind(exchange: Exchange, client: str, body: Body, items: list[Item], role: UserRole) -> Kind:
+def _find_kind(exchange: Exchange, client: str, body: Body, items: list[Item], role: UserRole) -> Kind:
     if body.get("conversation") or not items or exchange.path in ASIDES:
         return "aside"  # where the list begins, nobody can tell
     sort = exchange.header("x-claude-code-request-class") or exchange.header("x-openai-subagent")
-    newest = next((text for text in reversed(texts(items[-1])) if text.strip()), "")
-    if sort in ("compaction", "compact") or words.purpose(newest, client) == "compaction":
+    newest = next((text for text in reversed(list_texts(items[-1])) if text.strip()), "")
+    if sort in ("compaction", "compact") or words.find_purpose(newest, client) == "compaction":
         return "compaction"
     if sort in ("subagent", "review") or exchange.header("x-claude-code-agent-id"):
         return "agent"
@@ -250,12 +266,12 @@ def _kind(exchange: Exchange, client: str, body: Body, items: list[Item], role: 
     tools = body.lists.get("tools", [])
     if client and (not tools or all(_is_hosted(node.value) for node in tools)):
         return "aside"  # agents always bring tools of their own to a conversation
-    begun = next((said(item) for item in items if item.get("role") == "user"), "")
+    begun = next((read_said(item) for item in items if item.get("role") == "user"), "")
     is_whole = not (body.get("previous_response_id") or body.get("thread"))
     return "agent" if role == "mixed" and is_whole and material.is_delegated(begun) else "main"
 
 
-def _role(exchange: Exchange, client: str, config: Config) -> UserRole:
+def _find_role(exchange: Exchange, client: str, config: Config) -> UserRole:
     """Whose words the client's messages of the user are. Of settings that name it the longest counts."""
     agent = f"{exchange.header('user-agent')}\n{exchange.header('x-title')}".lower()
     named = [sign for sign in config.clients if sign.lower() in agent]
@@ -268,14 +284,14 @@ def _is_hosted(tool: Any) -> bool:
     return isinstance(kind, str) and kind not in ("custom", "function")
 
 
-def said(item: Item) -> str:
+def read_said(item: Item) -> str:
     """An item's text."""
-    return text_of(item.get("content"))
+    return join_texts(item.get("content"))
 
 
 def _is_text(part: Any) -> bool:
     return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
-def _simple(parts: list[Any]) -> Any:
+def _simplify_content(parts: list[Any]) -> Any:
     return parts[0]["text"] if len(parts) == 1 and parts[0].get("type") == "text" else parts

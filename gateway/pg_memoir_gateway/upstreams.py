@@ -9,22 +9,20 @@ from urllib.parse import urlsplit
 from .config import Config
 from .exchange import Exchange
 
+# Paths that only OpenAI's API has.
 OPENAI = re.compile(
     r"/v1/(assistants|audio|batches|chat/completions|completions|containers|conversations|embeddings|evals|fine_tuning"
     r"|images"
     r"|moderations|realtime|responses|threads|uploads|vector_stores|videos)(/|$)"
 )
-"""Paths that only OpenAI's API has."""
-
-ANTHROPIC = re.compile(r"/v1/(messages|complete)(/|$)")
-"""Paths that only Anthropic's API has."""
+ANTHROPIC = re.compile(r"/v1/(messages|complete)(/|$)")  # paths that only Anthropic's API has
 
 
 class NoUpstream(Exception):
     """Nobody known is meant; the message says what to do."""
 
 
-def upstream_of(exchange: Exchange, config: Config) -> str:
+def find_upstream(exchange: Exchange, config: Config) -> str:
     """Returns the address of the provider whose API a request means: by its path, else by what it carries. Raises
     NoUpstream."""
     if ANTHROPIC.match(exchange.path):
@@ -38,7 +36,7 @@ def upstream_of(exchange: Exchange, config: Config) -> str:
         return config.upstream_anthropic
     if exchange.path.startswith("/v1/"):
         return config.upstream_anthropic if exchange.header("x-api-key") else config.upstream_openai
-    raise NoUpstream(f"No provider is known for the path {exchange.path!r}. {_advice(exchange)}")
+    raise NoUpstream(f"No provider is known for the path {exchange.path!r}. {_write_advice(exchange)}")
 
 
 def _has_anthropic_key(exchange: Exchange) -> bool:
@@ -52,7 +50,7 @@ def _is_anthropic(exchange: Exchange) -> bool:
     return bool(named) or _has_anthropic_key(exchange) or exchange.header("user-agent").lower().startswith("claude-")
 
 
-def _advice(exchange: Exchange) -> str:
+def _write_advice(exchange: Exchange) -> str:
     host = exchange.header("host") or "127.0.0.1:8787"
     if "/deployments/" in exchange.path or exchange.header("api-key"):
         azure = "https://RESOURCE.openai.azure.com/openai"

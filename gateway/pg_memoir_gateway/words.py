@@ -20,9 +20,7 @@ MOST_TEXTS, MOST_CHARACTERS = 500, 200_000
 """A message of more texts, or of more characters, is an output as a whole: nobody typed it, and reading it takes
 long."""
 
-BETWEEN = "\n\n"
-"""Between the texts of a message that are read as one."""
-
+BETWEEN = "\n\n"  # between the texts of a message that are read as one
 ELEMENT = re.compile(r"<([A-Za-z][\w-]*)(?:\s[^<>]*)?>")
 
 
@@ -34,48 +32,49 @@ class Piece(NamedTuple):
 
 
 @cache
-def _forms() -> dict[str, Any]:
+def _load_forms() -> dict[str, Any]:
     return tomllib.loads(files(__package__).joinpath("wrappers.toml").read_text("utf-8"))
 
 
-OPENING = 200_000
-"""A client says in which folder it works within so many characters."""
+OPENING = 200_000  # a client says in which folder it works within so many characters
 
 
 @cache
-def _scenery() -> list[Wrapper]:
-    return [(_tag(name), "context", name) for name in material.scenery()]
+def _list_scenery() -> list[Wrapper]:
+    return [(_compile_tag(name), "context", name) for name in material.list_scenery()]
 
 
 @cache
-def _wrappers(client: str) -> list[Wrapper]:
+def _list_wrappers(client: str) -> list[Wrapper]:
     """Of a client first, then of all others: a pasted wrapper is no person's word either. Those that take a text from
     its beginning come before those that cut it up."""
-    entries = sorted(_forms()["wrapper"], key=lambda w: (w["client"] == "", w["client"] != client))
+    entries = sorted(_load_forms()["wrapper"], key=lambda w: (w["client"] == "", w["client"] != client))
     found = [(re.compile(p), entry["kind"], "") for entry in entries for p in entry.get("patterns", [])]
-    found += [(_tag(name), entry["kind"], name) for entry in entries for name in entry.get("elements", [])]
+    found += [(_compile_tag(name), entry["kind"], name) for entry in entries for name in entry.get("elements", [])]
     return sorted(found, key=lambda f: not f[0].pattern.startswith("^"))
 
 
-def _tag(name: str) -> re.Pattern[str]:
+def _compile_tag(name: str) -> re.Pattern[str]:
     return re.compile(rf"<(/?){re.escape(name)}(?:\s[^<>]*)?>")
 
 
-def pieces(texts: list[str], client: str, role: UserRole = "person") -> list[list[Piece]]:
+def divide_texts(texts: list[str], client: str, role: UserRole = "person") -> list[list[Piece]]:
     """The texts of a message of the user, each taken apart. No piece is blank."""
     if len(texts) > MOST_TEXTS or sum(map(len, texts)) > MOST_CHARACTERS:
         return [[Piece(text, "output")] if text.strip() else [] for text in texts]
-    return [_unwrap(text, _wrappers(client)) for text in texts] if role == "person" else _divide(texts, client, role)
+    return (
+        [_unwrap(text, _list_wrappers(client)) for text in texts] if role == "person" else _divide(texts, client, role)
+    )
 
 
 def _unwrap(text: str, wrappers: list[Wrapper]) -> list[Piece]:
     found = [Piece(text, "person")]
     for wrapper in wrappers:
-        found = [part for piece in found for part in _apart(piece, *wrapper)]
-    return [_whole(piece) for piece in found if piece.text.strip()]
+        found = [part for piece in found for part in _cut_out(piece, *wrapper)]
+    return [_mark_element(piece) for piece in found if piece.text.strip()]
 
 
-def _whole(piece: Piece) -> Piece:
+def _mark_element(piece: Piece) -> Piece:
     """A piece that is one element from its first character to its last is an output."""
     text = piece.text.strip()
     opening = ELEMENT.match(text)
@@ -93,18 +92,18 @@ def _divide(texts: list[str], client: str, role: UserRole) -> list[list[Piece]]:
         for span in spans:
             cut = text[max(span.start - start, 0) : max(span.end - start, 0)]
             whose: Whose = "question" if span.whose == "person" and role == "material" else span.whose
-            wrappers = _wrappers(client) + ([] if whose == "person" else _scenery())
+            wrappers = _list_wrappers(client) + ([] if whose == "person" else _list_scenery())
             parts += [Piece(p.text, whose if p.whose == "person" else p.whose) for p in _unwrap(cut, wrappers)]
         found.append(parts)
         start += len(text) + len(BETWEEN)
     return found
 
 
-def _apart(piece: Piece, pattern: re.Pattern[str], whose: Whose, element: str) -> list[Piece]:
+def _cut_out(piece: Piece, pattern: re.Pattern[str], whose: Whose, element: str) -> list[Piece]:
     if piece.whose != "person" or (element and f"<{element}" not in piece.text):
         return [piece]
     if element:
-        spans = _elements(piece.text, pattern, whose)
+        spans = _find_elements(piece.text, pattern, whose)
     else:
         spans = [(match.start(), match.end(), whose) for match in pattern.finditer(piece.text)]
     out, at = [], 0
@@ -114,7 +113,7 @@ def _apart(piece: Piece, pattern: re.Pattern[str], whose: Whose, element: str) -
     return [*out, Piece(piece.text[at:], "person")] if out else [piece]
 
 
-def _elements(text: str, tag: re.Pattern[str], whose: Whose) -> list[tuple[int, int, Whose]]:
+def _find_elements(text: str, tag: re.Pattern[str], whose: Whose) -> list[tuple[int, int, Whose]]:
     """The elements of a name, those within others with them. A wrapped file may hold such tags itself: where they do
     not go together, nobody can tell whose words stand between them, so they are an output's."""
     found: list[tuple[int, int, Whose]] = []
@@ -133,17 +132,17 @@ def _elements(text: str, tag: re.Pattern[str], whose: Whose) -> list[tuple[int, 
     return found
 
 
-def purpose(text: str, client: str) -> str:
+def find_purpose(text: str, client: str) -> str:
     """What a request with this newest text is for, "" where that is a conversation."""
-    for entry in _forms()["purpose"]:
+    for entry in _load_forms()["purpose"]:
         if entry["client"] == client and any(re.search(pattern, text) for pattern in entry["patterns"]):
             return str(entry["is"])
     return ""
 
 
-def project(texts: list[str]) -> str:
+def find_project(texts: list[str]) -> str:
     """The folder that a client says it works in at the beginning of a text, "" if it does not."""
-    for entry in _forms()["project"]:
+    for entry in _load_forms()["project"]:
         for pattern in entry["patterns"]:
             for text in texts:
                 if match := re.search(pattern, text[:OPENING]):

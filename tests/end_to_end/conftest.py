@@ -1,8 +1,9 @@
-"""The ways by which queued work reaches a language model."""
+"""The ways by which queued work reaches a language model; a scripted model with a gateway before it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from calls import Db, call, one, use_vectors
@@ -46,3 +47,19 @@ def way(
     for key in SETTINGS:
         call(db, "reset_setting", key)
     db.execute("delete from _memoir.work_items where kind <> 'embed'")
+
+
+@pytest.fixture
+def model() -> Iterator[Any]:
+    from upstream import text, upstream
+
+    with upstream(lambda body: [text("Noted.")]) as running:
+        yield running
+
+
+@pytest.fixture
+def running(request: pytest.FixtureRequest, memoir_dsn: str, model: Any, user: str) -> Iterator[Any]:
+    from gateways import gateway
+
+    with gateway(memoir_dsn, model, user, mode=request.module.MODE) as running:
+        yield running

@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-from gateways import CLAUDE, Running, gateway
-from pg_memoir_gateway.dialect import plain
-from test_gateway_recall import MARK, say, script, user_says
-from upstream import Upstream, call, text, upstream
+from gateways import Messages, gateway, script
+from pg_memoir_gateway.dialect import make_comparable
+from upstream import Upstream, call, text
 
 STEPS = 14
-
-
-@pytest.fixture
-def model() -> Iterator[Upstream]:
-    with upstream(lambda body: [text("Noted.")]) as running:
-        yield running
-
-
-@pytest.fixture
-def manager(memoir_dsn: str, model: Upstream, user: str) -> Iterator[Running]:
-    with gateway(memoir_dsn, model, user, mode="manage", database_ms=20_000, window=32_000) as running:
-        yield running
 
 
 def result(step: int) -> str:
@@ -32,46 +17,37 @@ def result(step: int) -> str:
     return "\n".join(f"def part_{step}_{line}(value: int) -> int:\n    return value + {line}" for line in range(110))
 
 
-def results(messages: list[dict[str, Any]], whole: bool = False) -> list[Any]:
-    """The tool results of a list as the model gets them: their texts, or whole blocks."""
-    found = []
-    for message in messages:
-        for block in message["content"] if isinstance(message["content"], list) else []:
-            if block["type"] == "tool_result":
-                content = block["content"]
-                text = content if isinstance(content, str) else "".join(part["text"] for part in content)
-                found.append(block if whole else text)
-    return found
+def results(messages: list[dict[str, Any]]) -> list[Any]:
+    """The tool results of a list as the model gets them, with their texts in one."""
+    blocks = [b for m in messages if isinstance(m["content"], list) for b in m["content"] if b["type"] == "tool_result"]
+    texts = [b["content"] if isinstance(b["content"], str) else "".join(p["text"] for p in b["content"]) for b in blocks]
+    return [block | {"content": told} for block, told in zip(blocks, texts)]
 
 
-def test_old_results_give_way_and_the_prefix_holds(manager: Running, model: Upstream) -> None:
-    client, listed = manager.anthropic("work", **CLAUDE), [user_says("Read the fourteen files and report.")]
-    script(model, *([call("read", f"toolu_{n}", path=f"src/part_{n}.py")] for n in range(STEPS)), [text("Done.")])
-    say(client, listed)
-    for step in range(STEPS):
-        listed[-2]["content"][-1].pop("cache_control")
-        block = {"type": "tool_result", "tool_use_id": f"toolu_{step}", "content": result(step)}
-        listed.append({"role": "user", "content": [block | MARK]})
-        manager.settle()
-        say(client, listed)
+def test_old_results_give_way_and_the_prefix_holds(model: Upstream, memoir_dsn: str, user: str) -> None:
+    with gateway(memoir_dsn, model, user, mode="manage", window=32_000) as running:
+        client = Messages(running, "work")
+        script(model, *([call("read", f"toolu_{n}", path=f"src/part_{n}.py")] for n in range(STEPS)), [text("Done.")])
+        client.say("Read the fourteen files and report.")
+        for step in range(STEPS):
+            running.settle()
+            client.result(f"toolu_{step}", result(step))
+        counts = running.counts
     asked = [request.body for request in model.asked]
-    last = results(asked[-1]["messages"])
+    last = [block["content"] for block in results(asked[-1]["messages"])]
     assert len(last) == STEPS and last[-1] == result(STEPS - 1)
     reduced = [told for step, told in enumerate(last) if told != result(step)]
-    # What left is named, and says how to get it back; the client's own list stays whole.
+    # A reduced result is named, and says how to get it back; the client's own list stays whole.
     assert len(reduced) >= 4 and all("memory_" in told or "object" in told for told in reduced)
-    assert results(listed) == [result(step) for step in range(STEPS)]
-    assert len(json.dumps(asked[-1])) < 0.8 * len(json.dumps(listed))
-    counts = manager.counts
+    assert [block["content"] for block in results(client.list)] == [result(step) for step in range(STEPS)]
+    assert len(json.dumps(asked[-1])) < 0.8 * len(json.dumps(client.list))
     assert counts.of("moves") >= len(reduced)
     assert counts.of("input_cost_tokens", list="client") != counts.of("input_cost_tokens", list="sent") > 0
     # Between moments a request begins with the bytes of the one before.
-    kept = sum(
-        plain(after["messages"][: len(before["messages"])]) == plain(before["messages"])
-        for before, after in zip(asked, asked[1:])
-    )
+    pairs = [(before["messages"], after["messages"]) for before, after in zip(asked, asked[1:])]
+    kept = sum(make_comparable(after[: len(before)]) == make_comparable(before) for before, after in pairs)
     assert kept >= STEPS // 2
     # A cache mark like the client's own stands where the changed part ended a request before.
-    marked = [step for step, block in enumerate(results(asked[-1]["messages"], whole=True)) if "cache_control" in block]
-    before = results(asked[-2]["messages"])
+    marked = [step for step, block in enumerate(results(asked[-1]["messages"])) if "cache_control" in block]
+    before = [block["content"] for block in results(asked[-2]["messages"])]
     assert marked == [max(step for step, told in enumerate(before) if told != result(step)), STEPS - 1]

@@ -53,7 +53,7 @@ class Chart:
     most: int
 
 
-def parts_of(compile: Compiled) -> dict[str, int]:
+def count_parts(compile: Compiled) -> dict[str, int]:
     """Tokens by part; what remains is the newest message."""
     turns = [*compile.turn_tokens, 0, 0, 0, 0][:4]
     known = [compile.system_tokens, compile.tools_tokens, *turns, compile.recall_tokens]
@@ -61,7 +61,7 @@ def parts_of(compile: Compiled) -> dict[str, int]:
     return {name: value for (name, _), value in zip(PARTS, values)}
 
 
-def chart_of(newest_first: Sequence[Compiled]) -> Chart:
+def draw_chart(newest_first: Sequence[Compiled]) -> Chart:
     """The picture of a session's compiles."""
     compiles = list(reversed(newest_first))
     most = max((c.tokens for c in compiles), default=0)
@@ -69,7 +69,7 @@ def chart_of(newest_first: Sequence[Compiled]) -> Chart:
     step = WIDTH / max(12, len(compiles))
     bars = []
     for n, made in enumerate(compiles):
-        parts, boxes, y = parts_of(made), [], float(HEIGHT)
+        parts, boxes, y = count_parts(made), [], float(HEIGHT)
         for part, tokens in parts.items():
             height = tokens * HEIGHT / top
             y -= height

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..access import owner_of
+from ..access import find_owner
 from ..config import Config
 
 COOKIE = "pg_memoir_inspect"
@@ -27,9 +27,6 @@ class Viewer:
 
     user: str | None
     form: str
-
-    def may_see(self, user: str) -> bool:
-        return self.user is None or self.user == user
 
 
 def is_near(request: Request) -> bool:
@@ -47,7 +44,7 @@ def admit(config: Config, token: str) -> tuple[bool, str | None]:
     operator = config.inspect_token
     if operator and hmac.compare_digest(token.encode(), operator.encode()):
         return True, None
-    user = owner_of(config, token)
+    user = find_owner(config, token)
     return user is not None, user.name if user else None
 
 
@@ -58,7 +55,7 @@ def let_in(config: Config, response: Response, user: str | None) -> None:
     response.set_cookie(COOKIE, value, max_age=HOURS * 3600, path="/inspect", httponly=True, samesite="strict")
 
 
-def viewer_of(config: Config, request: Request) -> Viewer | None:
+def find_viewer(config: Config, request: Request) -> Viewer | None:
     """Who looks; None where nobody is logged in."""
     value = request.cookies.get(COOKIE, "")
     said, _, signature = value.partition(".")
