@@ -1,2 +1,2 @@
--- Comparison (compare.py) of a memory with each of those that it is like.
+-- Comparisons of a memory with those that are like it (compare.py).
 alter type _memoir.judging_state add attribute comparisons jsonb;
