@@ -249,7 +249,7 @@ create or replace function _memoir.erase_derived(p_caller _memoir.caller, p_sess
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_caller.user_id; v_sharing uuid[]; v_summaries uuid[]; v_emptied uuid[]; v_gone uuid[]; v_all uuid[];
-  v_items integer[]; v_rows jsonb;
+  v_items integer[]; v_rows jsonb; v_table name; v_condition text; v_ids uuid[]; v_numbers integer[];
 begin
   v_sharing := _memoir.sharing(v_user, p_session_id, coalesce((select min(t) from unnest(p_turns) t), 0));
   v_summaries := array(select compaction_id from _memoir.compactions c where c.user_id = v_user
@@ -267,7 +267,6 @@ begin
 
   update _memoir.client_messages set added = _memoir.without_texts(added)
   where user_id = v_user and items ?| v_all::text[];
-  perform _memoir.queue_leaves(v_user, 'client_messages');
   v_rows := _memoir.erase_items(v_user, v_items, p_ids);
   v_rows := v_rows || _memoir.erase_memories(p_caller, v_gone);
   perform _memoir.erase_reasons(v_user, v_gone, v_all);
@@ -276,26 +275,34 @@ begin
     v_rows := _memoir.add_counts(v_rows, jsonb_build_object('profiles', _memoir.erase_from('profiles', v_user)));
     update _memoir.users set profile_version = 0 where user_id = v_user and profile_version <> 0;
   end if;
-  return _memoir.add_counts(_memoir.add_counts(v_rows, jsonb_build_object(
-      'conversation_history', _memoir.erase_from('conversation_history', v_user,
-        'session_id = any ($2) and turn_index = any ($3)', array[p_session_id], p_turns),
-      'compactions', _memoir.erase_from('compactions', v_user, 'compaction_id = any ($2)', v_summaries),
-      'memory_sources', _memoir.erase_from('memory_sources', v_user, 'item_id = any ($2) or source_id = any ($2)',
-        v_all),
-      'memory_relationships', _memoir.erase_from('memory_relationships', v_user,
-        'source_id = any ($2) or target_id = any ($2)', v_gone),
-      'kept_recalls', _memoir.erase_from('kept_recalls', v_user),
-      'query_answers', _memoir.erase_from('query_answers', v_user),
-      'session_windows', _memoir.erase_from('session_windows', v_user, 'session_id = any ($2)', v_sharing),
-      'shown_forms', _memoir.erase_from('shown_forms', v_user, 'session_id = any ($2)', v_sharing),
-      'fault_history', _memoir.erase_from('fault_history', v_user, 'session_id = any ($2)', v_sharing),
-      'fidelity_transitions', _memoir.erase_from('fidelity_transitions', v_user, 'memory_id = any ($2)', v_gone),
-      'receipts', _memoir.erase_from('receipts', v_user,
-        'result -> ''message_ids'' ?| $2::text[] or result ->> ''memory_id'' = any ($2::text[])', p_ids || v_gone),
-      'work_items', _memoir.erase_from('work_items', v_user,
-        'exists (select from unnest($2::text[]) i where strpos(payload::text || dedup_key, i) > 0)',
-        v_all || p_session_id))),
-    _memoir.erase_calls(v_user, v_sharing, v_items, p_from));
+  -- $2 is ids, $3 numbers. A list that held it has a hash; which captured calls carried it on, nobody can say, so all
+  -- of its sessions, and all since it was there.
+  for v_table, v_condition, v_ids, v_numbers in values
+    ('conversation_history'::name, 'session_id = any ($2) and turn_index = any ($3)', array[p_session_id], p_turns),
+    ('compactions', 'compaction_id = any ($2)', v_summaries, null),
+    ('memory_sources', 'item_id = any ($2) or source_id = any ($2)', v_all, null),
+    ('memory_relationships', 'source_id = any ($2) or target_id = any ($2)', v_gone, null),
+    ('kept_recalls', 'true', null, null),
+    ('query_answers', 'true', null, null),
+    ('session_windows', 'session_id = any ($2)', v_sharing, null),
+    ('shown_forms', 'session_id = any ($2)', v_sharing, null),
+    ('fault_history', 'session_id = any ($2)', v_sharing, null),
+    ('fidelity_transitions', 'memory_id = any ($2)', v_gone, null),
+    ('receipts', 'result -> ''message_ids'' ?| $2::text[] or result ->> ''memory_id'' = any ($2::text[])',
+      p_ids || v_gone, null),
+    ('work_items', 'exists (select from unnest($2::text[]) i where strpos(payload::text || dedup_key, i) > 0)',
+      v_all || p_session_id, null),
+    ('compile_ledger', format('recorded_at >= %L and (session_id = any ($2) or items && $3)', p_from), v_sharing,
+      v_items),
+    ('compile_buffer', 'session_id = any ($2) or items && $3', v_sharing, v_items),
+    ('stream_events', format('recorded_at >= %L or call_id in (select call_id from _memoir.api_calls c '
+      'where c.user_id = $1 and c.session_id = any ($2))', p_from), v_sharing, null),
+    ('api_calls', format('recorded_at >= %L or session_id = any ($2)', p_from), v_sharing, null)
+  loop
+    v_rows := _memoir.add_counts(v_rows, jsonb_build_object(v_table, _memoir.erase_from(v_table, v_user, v_condition,
+      v_ids, v_numbers)));
+  end loop;
+  return v_rows;
 end $$;
 
 -- Items of what is erased leave search, with their words and vectors. p_turns: turns, which their neighbours in
@@ -311,8 +318,8 @@ begin
     'embeddings', (select count(*) from _memoir.embeddings where user_id = p_user_id and item_no = any (p_items)));
   perform _memoir.drop_items(p_user_id, p_items);
   perform _memoir.queue_leaves(p_user_id, 'search_items', 'search_tail', 'search_postings', 'search_aliases',
-    'embeddings', 'sessions',
-    'memory_store', 'memory_states', 'recall_exclusions', 'tombstones', 'session_counters', 'users', 'user_counters');
+    'embeddings', 'sessions', 'memory_store', 'memory_states', 'recall_exclusions', 'tombstones', 'session_counters',
+    'users', 'user_counters', 'client_messages');
   return v_rows;
 end $$;
 
@@ -370,51 +377,13 @@ begin
   if v_count > 0 then insert into _memoir.erase_queue (leaf) values ('work_items'); end if;
 end $$;
 
--- Hashes of lists that held it, and numbers of what no longer is; captured calls: which of them carried it on, nobody
--- can say, so all of its sessions, and all since it was there.
-create or replace function _memoir.erase_calls(p_user_id uuid, p_sessions uuid[], p_items integer[], p_from timestamptz)
-returns jsonb language plpgsql as $$
-begin
-  return jsonb_build_object(
-    'compile_ledger', _memoir.erase_from('compile_ledger', p_user_id,
-      format('recorded_at >= %L and (session_id = any ($2) or items && $3)', p_from), p_sessions, p_items),
-    'compile_buffer', _memoir.erase_from('compile_buffer', p_user_id, 'session_id = any ($2) or items && $3',
-      p_sessions, p_items),
-    'stream_events', _memoir.erase_from('stream_events', p_user_id,
-      format('recorded_at >= %L or call_id in (select call_id from _memoir.api_calls c where c.user_id = $1 and '
-        'c.session_id = any ($2))', p_from), p_sessions),
-    'api_calls', _memoir.erase_from('api_calls', p_user_id, format('recorded_at >= %L or session_id = any ($2)',
-      p_from), p_sessions));
-end $$;
-
 -- The job
-
--- Returns whether nobody can see any more what that transaction erased: only then does rewriting a leaf leave
--- it behind.
-create or replace function _memoir.is_past(p_xact xid8)
-returns boolean language sql stable as $$
-  select p_xact < pg_snapshot_xmin(pg_current_snapshot())
-    and not exists (select from pg_stat_activity where backend_xmin is not null
-    and age(backend_xmin) >= age(p_xact::xid))
-    and not exists (select from pg_replication_slots where xmin is not null and age(xmin) >= age(p_xact::xid))
-$$;
-
--- One leaf: written anew by its key, with its TOAST and indexes; the old files are gone when this commits.
-create or replace function _memoir.rewrite_leaf(p_leaf regclass)
-returns void language plpgsql as $$
-declare
-  v_key regclass := (select indexrelid::regclass from pg_index where indrelid = p_leaf and indisprimary);
-begin
-  perform _memoir.run_ddl(format('cluster %s using %I', p_leaf, (select relname from pg_class where oid = v_key)));
-  perform _memoir.run_ddl(format('alter table %s set without cluster', p_leaf));
-  perform _memoir.run_ddl(format('analyze %s', p_leaf));
-end $$;
 
 create or replace function _memoir.step_erase(p_limit integer)
 returns jsonb language plpgsql as $$
 declare
-  v_prompt bytea; v_prompts integer := 0; v_leaf name; v_leaves integer := 0; v_failed integer := 0; v_error text;
-  v_done bigint[];
+  v_prompt bytea; v_prompts integer := 0; v_leaf name; v_table regclass; v_leaves integer := 0; v_failed integer := 0;
+  v_error text; v_done bigint[];
 begin
   -- Prompts that no session has any more. Openers of sessions hold the row they use, so none is taken from under them.
   for v_prompt in select distinct prompt_hash from _memoir.erase_queue where prompt_hash is not null limit p_limit loop
@@ -432,11 +401,22 @@ begin
   -- run.
   for v_leaf in select q.leaf from _memoir.erase_queue q where q.leaf is not null group by q.leaf
     order by min(q.queue_id) limit 1000 loop
-    v_done := array(select queue_id from _memoir.erase_queue q where q.leaf = v_leaf and _memoir.is_past(q.xact_id));
+    -- Only when nobody can see any more what a transaction erased does rewriting a leaf leave it behind.
+    v_done := array(select q.queue_id from _memoir.erase_queue q where q.leaf = v_leaf
+      and q.xact_id < pg_snapshot_xmin(pg_current_snapshot())
+      and not exists (select from pg_stat_activity where backend_xmin is not null
+        and age(backend_xmin) >= age(q.xact_id::xid))
+      and not exists (select from pg_replication_slots where xmin is not null and age(xmin) >= age(q.xact_id::xid)));
     continue when v_done = '{}';
+    v_table := to_regclass('_memoir.' || quote_ident(v_leaf));
     begin
-      if to_regclass('_memoir.' || quote_ident(v_leaf)) is not null
-        then perform _memoir.rewrite_leaf(to_regclass('_memoir.' || quote_ident(v_leaf))); end if;
+      if v_table is not null then
+        -- Written anew by its key, with its TOAST and indexes; the old files are gone when this commits.
+        perform _memoir.run_ddl(format('cluster %s using %I', v_table, (select c.relname from pg_index i
+          join pg_class c on c.oid = i.indexrelid where i.indrelid = v_table and i.indisprimary)));
+        perform _memoir.run_ddl(format('alter table %s set without cluster', v_table));
+        perform _memoir.run_ddl(format('analyze %s', v_table));
+      end if;
       delete from _memoir.erase_queue where queue_id = any (v_done);
       v_leaves := v_leaves + 1;
     exception when lock_not_available then

@@ -10,18 +10,42 @@ returns jsonb language sql immutable as $$
     where jsonb_typeof(p_row -> c) = 'object'), '{}')
 $$;
 
--- Puts rows of one kind; {"imported", "refused"} of them. p_keep: a condition on t, a row of the table.
-create or replace function _memoir.import_rows(p_user_id uuid, p_table name, p_rows jsonb, p_keep text default 'true')
+-- Puts rows of one kind; {"imported", "refused"} of them. Some tables take (v_keep, on t, a row of the table) only the
+-- rows whose memory is there, and what was not erased since.
+create or replace function _memoir.import_rows(p_user_id uuid, p_table name, p_rows jsonb)
 returns integer[] language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_counts integer[];
+  v_counts integer[]; v_keep text := 'true';
+  v_memory constant text := 'exists (select from _memoir.memory_store m where m.user_id = $1 and m.memory_id = ';
 begin
+  if p_table = 'memory_states' then
+    v_keep := v_memory || 't.memory_id and (m.state <> ''erased'' or t.state = ''erased''))';
+  elsif p_table = 'memory_sources' then
+    v_keep := 't.item_kind <> ''memory'' or not ' || v_memory || 't.item_id and m.state = ''erased'')';
+  elsif p_table = 'memory_relationships' then
+    v_keep := '2 = (select count(*) from _memoir.memory_store m where m.user_id = $1 and m.memory_id in (t.source_id, '
+      't.target_id) and m.state <> ''erased'')';
+  elsif p_table = 'profiles' then
+    v_keep := 'not exists (select from _memoir.memory_store m where m.user_id = $1 and m.state = ''erased''
+      and m.state_at >= t.recorded_at)';
+  elsif p_table = 'api_calls' then
+    v_keep := 'not exists (select from _memoir.turn_marks m where m.user_id = $1 and m.mark = ''erased''
+      and m.recorded_at >= t.recorded_at
+      and (t.recorded_at >= m.since or t.session_id = any (_memoir.sharing($1, m.session_id, m.turn_index))))';
+  elsif p_table = 'stream_events' then
+    v_keep := 'exists (select from _memoir.api_calls c where c.user_id = $1 and c.call_id = t.call_id
+      and c.recorded_at = t.recorded_at)';
+  elsif p_table not in ('tombstones', 'recall_exclusions') and _memoir.has_column(p_table, 'memory_id') then
+    v_keep := 't.memory_id is null or ' || v_memory || 't.memory_id and m.state <> ''erased'')'
+      || case when _memoir.has_column(p_table, 'other_id')
+        then ' and ' || v_memory || 't.other_id and m.state <> ''erased'')' else '' end;
+  end if;
   execute format('with given as materialized (select t.* from jsonb_array_elements($2) r,
         jsonb_populate_record(null::_memoir.%1$I, _memoir.import_row($1, r, $3)) t),
       kept as materialized (select t.* from given t where %2$s),
       put as (insert into _memoir.%1$I select * from kept on conflict do nothing returning 1)
     select array[(select count(*) from put), (select count(*) from given) - (select count(*) from kept)]::integer[]',
-      p_table, p_keep)
+      p_table, v_keep)
   into v_counts using p_user_id, p_rows, _memoir.uuid_columns(p_table);
   return v_counts;
 end $$;
@@ -29,12 +53,11 @@ end $$;
 create or replace function memoir.import_user(p_user text, p_lines jsonb[])
 returns jsonb language plpgsql security definer set search_path from current set timezone = 'UTC' as $$
 declare
-  v_caller _memoir.caller; v_user uuid; v_admin name := _memoir.authorise_admin();
+  v_admin name := _memoir.authorise_admin(); v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_user uuid := v_caller.user_id;
   v_batch record; v_counts integer[]; v_answer jsonb := '{"imported": {}, "present": {}, "refused": {}}';
   v_message text; v_code text; v_tables name[];
 begin
-  v_caller := _memoir.authorise(p_user, 'write');
-  v_user := v_caller.user_id;
   v_tables := array(select name from _memoir.export_tables()) || '{header,end,system_prompts,user_counters,embeddings}';
   -- Partitions before the locks, sessions before the user.
   perform _memoir.ensure_month(v_user, month) from (
@@ -47,19 +70,22 @@ begin
   -- Lines of a kind that follow each other go together.
   for v_batch in
     select min(n) as n, kind, jsonb_agg(coalesce(line -> 'row', line) order by n) as rows, count(*)::integer as size
-    from (select line, n, line ->> 'kind' as kind, n - row_number() over (partition by line ->> 'kind' order by n)
-      as run
-          from unnest(p_lines) with ordinality l(line, n)) x
+    from (select line, n, kind, n - row_number() over (partition by kind order by n) as run
+      from (select line, n, line ->> 'kind' as kind from unnest(p_lines) with ordinality l(line, n)) y) x
     group by kind, run order by 1
   loop
     if v_batch.kind is null or v_batch.kind <> all (v_tables) then
       perform _memoir.fail('PM014', format('line %s of the batch has no kind that can be imported: %s', v_batch.n,
         _memoir.shown(v_batch.kind)));
     end if;
+    if v_batch.kind = 'header' and row(v_batch.rows #>> '{0,format}', v_batch.rows #>> '{0,version}')
+      is distinct from row('pg_memoir.export', '1') then
+      perform _memoir.fail('PM014', format('this is no export of a version that can be read: %s',
+        _memoir.shown((v_batch.rows -> 0)::text)));
+    end if;
+    continue when v_batch.kind in ('header', 'end');
     begin
       v_counts := case v_batch.kind
-        when 'header' then _memoir.import_header(v_batch.rows -> 0)
-        when 'end' then '{0,0}'
         when 'users' then _memoir.import_users(v_caller, p_user, v_batch.rows)
         when 'user_keys' then _memoir.import_keys(v_user, v_batch.rows -> 0)
         when 'system_prompts' then _memoir.import_prompts(v_batch.rows)
@@ -69,18 +95,15 @@ begin
         when 'memory_store' then _memoir.import_memories(v_user, v_batch.rows)
         when 'user_counters' then _memoir.import_costs(v_user, v_batch.rows -> 0)
         when 'embeddings' then _memoir.import_embeddings(v_user, v_batch.rows)
-        else _memoir.import_rows(v_user, v_batch.kind, v_batch.rows, _memoir.import_condition(v_batch.kind)) end;
+        else _memoir.import_rows(v_user, v_batch.kind, v_batch.rows) end;
     exception when data_exception or integrity_constraint_violation then
       get stacked diagnostics v_message = message_text, v_code = returned_sqlstate;
       perform _memoir.fail('PM014', format('lines %s to %s of the batch (%s) can''t be imported: %s', v_batch.n,
         v_batch.n + v_batch.size - 1, v_batch.kind, v_message), null, v_code);
     end;
-    continue when v_batch.kind in ('header', 'end');
-    v_answer := jsonb_build_object(
-      'imported', _memoir.add_counts(v_answer -> 'imported', jsonb_build_object(v_batch.kind, v_counts[1])),
-      'present', _memoir.add_counts(v_answer -> 'present',
-        jsonb_build_object(v_batch.kind, v_batch.size - v_counts[1] - v_counts[2])),
-      'refused', _memoir.add_counts(v_answer -> 'refused', jsonb_build_object(v_batch.kind, v_counts[2])));
+    v_counts := array[v_counts[1], v_batch.size - v_counts[1] - v_counts[2], v_counts[2]];
+    v_answer := (select jsonb_object_agg(k, _memoir.add_counts(v_answer -> k, jsonb_build_object(v_batch.kind,
+      v_counts[o]))) from unnest('{imported,present,refused}'::text[]) with ordinality x(k, o));
   end loop;
   insert into _memoir.audit_log (login, action, user_id, detail)
     values (v_admin, 'import', v_user, v_answer -> 'imported');
@@ -93,16 +116,6 @@ rows of each table were
 Repeating a batch is
 harmless. Vectors that the lines do not bring are asked for. Times and provenance are taken from the lines. Admin only.
 Writes every table of the user, audit_log. Raises PM001, PM014.';
-
-create or replace function _memoir.import_header(p_line jsonb)
-returns integer[] language plpgsql as $$
-begin
-  if p_line ->> 'format' is distinct from 'pg_memoir.export' or p_line ->> 'version' is distinct from '1' then
-    perform _memoir.fail('PM014', format('this is no export of a version that can be read: %s',
-      _memoir.shown(p_line::text)));
-  end if;
-  return '{0,0}';
-end $$;
 
 create or replace function _memoir.import_users(p_caller _memoir.caller, p_user text, p_rows jsonb)
 returns integer[] language plpgsql as $$
@@ -323,39 +336,6 @@ begin
   end loop;
   return array[v_imported, v_refused];
 end $$;
-
--- Which rows of the other tables come in: those whose memory is there, and what was not erased since.
-create or replace function _memoir.import_condition(p_table name)
-returns text language sql stable as $$
-  select case
-    when p_table = 'memory_states' then
-      'exists (select from _memoir.memory_store m where m.user_id = $1 and m.memory_id = t.memory_id and (m.state '
-        '<> ''erased'' or t.state = ''erased''))'
-    when p_table = 'memory_sources' then
-      't.item_kind <> ''memory'' or not exists (select from _memoir.memory_store m where m.user_id = $1 and '
-        'm.memory_id = t.item_id and m.state = ''erased'')'
-    when p_table = 'memory_relationships' then
-      '2 = (select count(*) from _memoir.memory_store m where m.user_id = $1 and m.memory_id in (t.source_id, '
-        't.target_id) and m.state <> ''erased'')'
-    when p_table in ('tombstones', 'recall_exclusions') then 'true'
-    when p_table = 'profiles' then
-      'not exists (select from _memoir.memory_store m where m.user_id = $1 and m.state = ''erased'' and m.state_at >= '
-        't.recorded_at)'
-    when p_table = 'api_calls' then
-      'not exists (select from _memoir.turn_marks m where m.user_id = $1 and m.mark = ''erased''
-         and m.recorded_at >= t.recorded_at
-         and (t.recorded_at >= m.since or t.session_id = any (_memoir.sharing($1, m.session_id, m.turn_index))))'
-    when p_table = 'stream_events'
-      then 'exists (select from _memoir.api_calls c where c.user_id = $1 and c.call_id = t.call_id and c.recorded_at = '
-        't.recorded_at)'
-    when _memoir.has_column(p_table, 'memory_id') then
-      't.memory_id is null or exists (select from _memoir.memory_store m where m.user_id = $1 and m.memory_id = '
-        't.memory_id and m.state <> ''erased'')'
-      || case when _memoir.has_column(p_table, 'other_id') then
-        ' and exists (select from _memoir.memory_store m where m.user_id = $1 and m.memory_id = t.other_id and m.state '
-          '<> ''erased'')' else '' end
-    else 'true' end
-$$;
 
 create or replace function _memoir.import_costs(p_user_id uuid, p_row jsonb)
 returns integer[] language plpgsql as $$

@@ -18,28 +18,6 @@ begin
     = '{}' then 'normal' else 'secret' end;
 end $$;
 
--- Returns whether a session, or what it branched from, holds a turn above the clearance.
-create or replace function _memoir.has_above(p_session _memoir.sessions, p_clearance _memoir.sensitivity)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_part record; v_marks jsonb; v_from timestamptz; v_to timestamptz;
-begin
-  if p_clearance = 'secret' then return false; end if;
-  for v_part in select * from _memoir.lineage(p_session) loop
-    select first_recorded_at, last_recorded_at into v_from, v_to
-    from _memoir.session_counters where user_id = p_session.user_id and session_id = v_part.session_id;
-    v_marks := _memoir.marks(p_session.user_id, v_part.session_id);
-    if exists (select from _memoir.conversation_history h
-        where h.user_id = p_session.user_id and h.session_id = v_part.session_id and h.recorded_at between v_from
-          and v_to
-          and h.turn_index between v_part.from_turn and v_part.to_turn and _memoir.sensitivity_now(h.sensitivity,
-            h.turn_index, v_marks) > p_clearance) then
-      return true;
-    end if;
-  end loop;
-  return false;
-end $$;
-
 -- The sessions that see a turn: its own, and those that branched off behind it.
 create or replace function _memoir.sharing(p_user_id uuid, p_session_id uuid, p_turn integer)
 returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
