@@ -246,7 +246,8 @@ begin
 end $$;
 
 -- The tools that read.
-create or replace function _memoir.read_with_tool(p_caller _memoir.caller, p_user text, p_name text, p_arguments jsonb)
+create or replace function _memoir.read_with_tool(p_caller _memoir.caller, p_user text, p_session text, p_name text,
+  p_arguments jsonb)
 returns text language plpgsql stable as $$
 declare
   v_user uuid := p_caller.user_id; v_out text;
@@ -274,24 +275,16 @@ begin
     from memoir.memory_get(p_user, _memoir.tool_ids(p_arguments -> 'ids')) with ordinality x(g, o)
     where not _memoir.is_secret(v_user, (g ->> 'id')::uuid);
     return coalesce(v_out, 'No such ids. A search gives ids.');
+  when 'memory_objects' then
+    select string_agg(format('%s (%s, turn %s, %s%s) %s', o.object, o.fidelity, o.turn_index, o.state,
+      case when o.pinned then ', pinned' else '' end, _memoir.on_one_line(o.content)), E'\n' order by o.turn_index desc,
+      o.memory_id) into v_out
+    from memoir.list_objects(p_user, p_session, p_arguments ->> 'query',
+      coalesce((p_arguments ->> 'limit')::integer, 50)) o
+    where not _memoir.is_secret(v_user, o.memory_id);
   else  -- memory_stats
     return memoir.memory_stats(p_user);
   end case;
-  return coalesce(v_out, 'Nothing found.');
-end $$;
-
--- The objects of a session, a line each.
-create or replace function _memoir.objects_told(p_caller _memoir.caller, p_user text, p_session text, p_arguments jsonb)
-returns text language plpgsql stable as $$
-declare
-  v_out text;
-begin
-  select string_agg(format('%s (%s, turn %s, %s%s) %s', o.object, o.fidelity, o.turn_index, o.state,
-    case when o.pinned then ', pinned' else '' end, _memoir.on_one_line(o.content)), E'\n' order by o.turn_index desc,
-    o.memory_id) into v_out
-  from memoir.list_objects(p_user, p_session, p_arguments ->> 'query',
-    coalesce((p_arguments ->> 'limit')::integer, 50)) o
-  where not _memoir.is_secret(p_caller.user_id, o.memory_id);
   return coalesce(v_out, 'Nothing found.');
 end $$;
 
@@ -319,15 +312,6 @@ begin
     return format('Released: %s.', memoir.memory_release(p_user, p_session,
       array(select jsonb_array_elements_text(p_arguments -> 'ids')), p_arguments ->> 'reason'));
   end case;
-end $$;
-
--- Is that a memory which an agent inferred, and nobody has stood by since?
-create or replace function _memoir.is_agents_own(p_caller _memoir.caller, p_id uuid)
-returns boolean language plpgsql stable as $$
-begin
-  return exists (select from _memoir.memory_store m where m.user_id = p_caller.user_id and m.memory_id = p_id
-    and m.actor = 'agent' and m.provenance = 'system_inferred' and m.state = 'active' and m.validated_at is null
-    and _memoir.may_see(p_caller, m));
 end $$;
 
 -- Keeps what a model was told. Where the user is not quoted as saying it, it is the agent's word.
@@ -396,7 +380,8 @@ begin
   if v_found.turn_index is null or v_found.is_narrower and p_id is not null then
     v_found.turn_index := null;
     if p_caller.actor is distinct from 'person' or v_is_turn then
-      if _memoir.is_agents_own(p_caller, p_id) then
+      if v_memory.actor = 'agent' and v_memory.provenance = 'system_inferred' and v_memory.state = 'active'
+        and v_memory.validated_at is null then
         perform memoir.retract(p_user, p_id, 'taken back by the agent', p_actor => p_actor);
         return 'Taken back.';
       end if;
@@ -489,11 +474,8 @@ begin
     if p_name in ('memory_query', 'memory_restore', 'memory_release') then
       return _memoir.ask_with_tool(p_user, p_session, p_name, p_arguments);
     end if;
-    if p_name = 'memory_objects' then
-      return _memoir.objects_told(v_caller, p_user, p_session, p_arguments);
-    end if;
     if (select t.reads from _memoir.memory_tool_list() t where t.name = p_name) then
-      return _memoir.read_with_tool(v_caller, p_user, p_name, p_arguments);
+      return _memoir.read_with_tool(v_caller, p_user, p_session, p_name, p_arguments);
     end if;
     return _memoir.write_with_tool(v_caller, p_user, v_session, p_name, p_arguments);
   exception when others then
