@@ -7,30 +7,11 @@
 -- Every step function does one bounded batch in one short transaction and says whether more is waiting. A user who is
 -- just being written for is left for the next time.
 
--- [PG] 5.2: mean relevance times log2(1 + accesses), discounted by age in hours.
-create or replace function _memoir.utility(p_relevance_sum float8, p_accesses integer, p_age_hours float8,
-  p_lambda float8)
-returns float8 language sql immutable as $$
-  select case when p_accesses > 0
-    then p_relevance_sum / p_accesses * ln(1 + p_accesses) / ln(2) / (1 + p_lambda * greatest(p_age_hours, 0))
-      else 0 end
-$$;
-
 -- [PG] 5.3: uses per hour since the last one. Writing a memory counts as its first use, else nothing new would survive
 -- its grace.
 create or replace function _memoir.activity(p_accesses integer, p_idle_hours float8)
 returns float8 language sql immutable as $$
   select (1 + p_accesses) / greatest(p_idle_hours, 1)
-$$;
-
--- How to act, rather than how things are: tier 4, not 3.
-create or replace function _memoir.is_procedural(p_memory _memoir.memory_store)
-returns boolean language sql immutable as $$
-  select p_memory.type in ('instruction', 'preference') or p_memory.provenance in ('instruction', 'preference')
-    or (p_memory.provenance in ('user_stated', 'correction') and (p_memory.category in ('workflow', 'convention')
-        or p_memory.content ~*
-          '^\s*(please\s+)?(always|never|don''t|do not|make sure|be sure|remember to|use|avoid|answer|reply|respond'
-            '|write|call me)\M'))
 $$;
 
 -- Does something that stands contradict it? Edges either way, and another value of its slot where it would
@@ -69,19 +50,6 @@ begin
     order by m.recorded_at, m.memory_id);
 end $$;
 
--- Sessions that back a memory: its own, those of the turns it is drawn from, and the same of its twins.
-create or replace function _memoir.support(p_memory _memoir.memory_store)
-returns integer language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_user uuid := p_memory.user_id; v_ids uuid[] := p_memory.memory_id || _memoir.twins(p_memory);
-begin
-  return (select count(distinct session_id) from (
-    select s.session_id from _memoir.memory_sources s
-    where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = any (v_ids) and s.session_id is not null
-    union all select m.session_id from _memoir.memory_store m
-    where m.user_id = v_user and m.memory_id = any (v_ids) and m.session_id is not null) x);
-end $$;
-
 -- Raises one memory by a tier and returns how it went: 2, 3, 4 (its new tier), waiting, merged, refused. Under the
 -- user's lock. Promotion validates, except what no person said and what is contested: that waits for validate() or a
 -- second session.
@@ -89,6 +57,7 @@ create or replace function _memoir.promote(p_memory _memoir.memory_store, p_conf
 returns text language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_memory.user_id; v_id uuid := p_memory.memory_id; v_tier smallint; v_twin uuid;
+  v_ids uuid[];
 begin
   -- A twin that rose before it took it along.
   if not exists (select from _memoir.memory_store m where m.user_id = v_user and m.memory_id = v_id
@@ -99,10 +68,21 @@ begin
   end if;
   if p_memory.validated_at is null and (p_memory.provenance in ('tool_output', 'system_inferred')
     or _memoir.has_conflict(p_memory))
-     and _memoir.support(p_memory) < 2 then
-    return 'waiting';
+  then
+    -- Sessions that support it: its own, those of the turns it is drawn from, and the same of its twins.
+    v_ids := v_id || _memoir.twins(p_memory);
+    if 2 > (select count(distinct x.session_id) from (
+      select s.session_id from _memoir.memory_sources s
+      where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = any (v_ids)
+      union all select m.session_id from _memoir.memory_store m
+      where m.user_id = v_user and m.memory_id = any (v_ids)) x) then return 'waiting'; end if;
   end if;
-  v_tier := case when p_memory.tier = 1 then 2 when _memoir.is_procedural(p_memory) then 4 else 3 end;
+  -- How to act, rather than how things are, is procedural: tier 4, not 3.
+  v_tier := case when p_memory.tier = 1 then 2
+    when p_memory.type in ('instruction', 'preference') or p_memory.provenance in ('instruction', 'preference')
+      or p_memory.provenance in ('user_stated', 'correction') and (p_memory.category in ('workflow', 'convention')
+        or p_memory.content ~* '^\s*(please\s+)?(always|never|don''t|do not|make sure|be sure|remember to|use|avoid'
+          '|answer|reply|respond|write|call me)\M') then 4 else 3 end;
   if p_memory.scope = 'local' then
     -- It leaves its session. What stands there already goes on for both.
     select m.memory_id into v_twin from _memoir.memory_store m
@@ -145,9 +125,11 @@ begin
     where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and not m.is_object
       and (m.expires_at is null or m.expires_at > v_now)
       and s.access_count >= case m.tier when 1 then v_accesses_1 else v_accesses_2 end
-      and _memoir.utility(s.relevance_sum, s.access_count, extract(epoch from v_now - m.recorded_at)::float8 / 3600,
-            case m.tier when 1 then v_lambda_1 else v_lambda_2 end) > case m.tier when 1 then v_theta_1
-            else v_theta_2 end
+      -- [PG] 5.2, utility: mean relevance times log2(1 + accesses), discounted by age in hours.
+      and case when s.access_count > 0 then s.relevance_sum::float8 / s.access_count * ln(1 + s.access_count) / ln(2)
+          / (1 + case m.tier when 1 then v_lambda_1 else v_lambda_2 end
+            * greatest(extract(epoch from v_now - m.recorded_at)::float8 / 3600, 0)) else 0 end
+        > case m.tier when 1 then v_theta_1 else v_theta_2 end
     order by m.recorded_at, m.memory_id
   loop
     v_how := _memoir.promote(v_memory, v_config, p_by, v_now);
