@@ -42,12 +42,6 @@ returns jsonb language sql immutable as $$
   from jsonb_array_elements(p_calls) with ordinality t(c, o)
 $$;
 
--- Returns whether a result says that its call failed. Its two ends tell.
-create or replace function _memoir.is_error_result(p_text text)
-returns boolean language sql immutable as $$
-  select left(ltrim(p_text), 1000) || E'\n' || _memoir.tail(p_text, 3000) ~* _memoir.any_word(null, 'error_results')
-$$;
-
 -- The name of an object, and lines of it, where a question to memory_query is nothing else; else null.
 create or replace function _memoir.object_asked(p_question text)
 returns text[] language sql immutable as $$
@@ -103,16 +97,6 @@ begin
   end loop;
 end $$;
 
--- Returns what of a text its stub says: how long it is.
-create or replace function _memoir.size_said(p_text text, p_use _memoir.tool_use)
-returns text language sql immutable as $$
-  select case when p_use.first_line is not null and p_use.last_line is null then format('lines %s on', p_use.first_line)
-    when p_use.first_line is not null then format('lines %s–%s', p_use.first_line, p_use.last_line)
-    else format(case when n = 1 then '%s line' else '%s lines' end, n) end
-  from (select octet_length(p_text) - octet_length(replace(p_text, E'\n', ''))
-    + (_memoir.tail(p_text, 1) <> E'\n')::integer as n) x
-$$;
-
 -- One line that names an object: its type, when it came, what it is, how long.
 create or replace function _memoir.stub_line(p_type text, p_at timestamptz, p_what text, p_size text, p_tokens integer)
 returns text language sql immutable as $$
@@ -129,7 +113,7 @@ create or replace function _memoir.add_object(p_session _memoir.sessions, p_foun
 returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_use _memoir.tool_use := p_found.use; v_user uuid := p_session.user_id; v_session uuid := p_session.session_id;
-  v_memory _memoir.memory_store; v_hash bytea; v_reading integer;
+  v_memory _memoir.memory_store; v_hash bytea; v_reading integer; v_size text;
 begin
   perform from _memoir.user_counters where user_id = v_user for update;
   v_hash := sha256(convert_to(concat_ws(E'\x1f', 'object', v_use.type, coalesce(v_use.key, ''), v_use.first_line,
@@ -146,9 +130,14 @@ begin
       and memory_id = v_memory.memory_id and stale_turn is not null;
     return v_memory.memory_id;
   end if;
+  v_size := case when v_use.first_line is not null and v_use.last_line is null
+      then format('lines %s on', v_use.first_line)
+    when v_use.first_line is not null then format('lines %s–%s', v_use.first_line, v_use.last_line)
+    else (select format(case when n = 1 then '%s line' else '%s lines' end, n)
+      from (select octet_length(p_found.body) - octet_length(replace(p_found.body, E'\n', ''))
+        + (_memoir.tail(p_found.body, 1) <> E'\n')::integer as n) x) end;
   v_memory := _memoir.new_object(p_session, v_use.type, v_use.key, v_use.tool, p_found.sensitivity, v_hash,
-    _memoir.stub_line(v_use.type, p_at, v_use.key, _memoir.size_said(p_found.body, v_use), p_found.tokens),
-    p_tokenizer, p_login, p_at);
+    _memoir.stub_line(v_use.type, p_at, v_use.key, v_size, p_found.tokens), p_tokenizer, p_login, p_at);
   v_memory.metadata := jsonb_strip_nulls(jsonb_build_object('does', v_use.does, 'lines', case
     when v_use.first_line is not null then jsonb_build_array(v_use.first_line, v_use.last_line) end));
   if not _memoir.admit(v_user, v_use.type, case when v_use.does in ('routine', 'list') then 0 else 1 end,
@@ -279,6 +268,7 @@ begin
 end $$;
 
 -- A result below the minimum: together with its neighbours of the same kind, which are no objects yet, it may be one.
+-- Routine is left out, because it tells nothing: the usual words of success, listings, states.
 create or replace function _memoir.merge_small_results(p_session _memoir.sessions, p_found _memoir.found_object,
   p_least integer, p_tokenizer text, p_config jsonb, p_login text, p_at timestamptz)
 returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
@@ -288,7 +278,7 @@ declare
   v_parts _memoir.found_object[] := array[p_found]; v_part _memoir.found_object; v_call jsonb;
   v_sum integer := p_found.tokens; v_memory _memoir.memory_store; v_keys text[]; v_n integer := 0;
 begin
-  if _memoir.is_routine(p_found) then return null; end if;
+  if (p_found.use).does in ('routine', 'list', 'plan') or coalesce(p_found.tokens, 0) < 20 then return null; end if;
   select * into v_counters from _memoir.session_counters where user_id = v_user and session_id = v_session;
   select array_agg(h order by h.turn_index desc) into v_rows from (
     select * from _memoir.conversation_history c where c.user_id = v_user and c.session_id = v_session
@@ -314,9 +304,8 @@ begin
     v_part.call_turn := (v_call ->> 'turn')::integer;
     v_part.call_message := (v_call ->> 'message_id')::uuid;
     v_part.tokens := v_row.token_count;
-    v_part.body := v_row.content;
     v_part.sensitivity := greatest(v_row.sensitivity, (v_call ->> 'sensitivity')::_memoir.sensitivity);
-    continue when _memoir.is_routine(v_part);
+    continue when (v_part.use).does in ('routine', 'list', 'plan') or coalesce(v_part.tokens, 0) < 20;
     exit when (v_part.use).type <> (p_found.use).type or v_part.sensitivity <> p_found.sensitivity;
     v_parts := v_part || v_parts;
     v_sum := v_sum + v_part.tokens;
@@ -340,12 +329,6 @@ begin
   end loop;
   return v_memory.memory_id;
 end $$;
-
--- Returns what tells nothing: the usual words of success, listings, states.
-create or replace function _memoir.is_routine(p_found _memoir.found_object)
-returns boolean language sql immutable as $$
-  select (p_found.use).does in ('routine', 'list', 'plan') or coalesce(p_found.tokens, 0) < 20
-$$;
 
 -- Objects in turns of a session (without those it branched from, which are sessions of their own), by their places.
 create or replace function _memoir.objects_at(p_user_id uuid, p_session_id uuid, p_from integer, p_to integer)
