@@ -38,9 +38,7 @@ declare
   v_left integer := p_limit; v_through integer; v_unread integer;
 begin
   perform _memoir.authorise_worker();
-  if p_limit is null or p_limit not between 1 and 10000 then
-    perform _memoir.fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
-  end if;
+  perform _memoir.check_count('limit', p_limit, 10000);
   if p_model is not null then perform _memoir.embedding_model(p_model); end if;
   v_models := array(select m.model_id::text from _memoir.embedding_models m
                     where case when p_model is null then m.provider <> 'none' or m.status = 'retired'
@@ -198,40 +196,6 @@ begin
       and c.model_id = p_model.model_id));
 end $$;
 
--- Returns what of a user an embedding model lacks, and what it is not given.
-create or replace function _memoir.sync_state(p_user_id uuid, p_model _memoir.embedding_models, p_projects text[],
-  out items integer, out cursor integer, out texts bigint, out tokens bigint, out secret bigint, out expired bigint,
-  out not_embeddable bigint, out snapshots bigint, out last_batch_at timestamptz, out last_error text)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-begin
-  items := coalesce((select c.next_item - 1 from _memoir.user_counters c where c.user_id = p_user_id), 0);
-  cursor := least(items, coalesce((select c.through_item from _memoir.embedding_cursors c
-    where c.user_id = p_user_id and c.model_id = p_model.model_id), 0));
-  select count(*) filter (where s.sensitivity = 'secret'), count(*) filter (where s.sensitivity <> 'secret'
-    and s.is_over), count(*) filter (where s.sensitivity <> 'secret' and not s.is_over and not s.embeddable),
-    count(*) filter (where s.lacks),
-    -- What is embedded begins with the end of what was said before: fifty tokens at most.
-    coalesce(sum(s.token_count + case when s.previous_item is null then 0 else 50 end) filter (where s.lacks), 0)
-  into secret, expired, not_embeddable, texts, tokens
-  from (
-    select i.*, o.is_over, i.embeddable and not o.is_over and i.item_no > cursor and not exists (
-      select from _memoir.embeddings e where e.user_id = p_user_id and e.model_id = p_model.model_id
-        and e.item_no = i.item_no) as lacks
-    from _memoir.search_items i cross join lateral (select _memoir.is_expired(i) as is_over) o
-    where i.user_id = p_user_id and not i.dead and (p_projects is null or i.project = any (p_projects))) s;
-  select count(*) into snapshots from _memoir.search_items i
-  join _memoir.conversation_history h on h.user_id = p_user_id and h.session_id = i.session_id
-    and h.turn_index = i.turn_index and h.recorded_at = i.recorded_at and h.metadata -> 'sent' ? 'snapshot_ref'
-  where i.user_id = p_user_id and i.kind = 't' and i.chunk = 0 and i.embeddable and not i.dead and i.item_no > cursor
-    and (p_projects is null or i.project = any (p_projects))
-    and not exists (select from _memoir.embeddings e where e.user_id = p_user_id and e.model_id = p_model.model_id
-      and e.item_no = i.item_no);
-  last_batch_at := (select max(a.recorded_at) from _memoir.audit_log a where a.user_id = p_user_id
-    and a.action = 'sync_batch' and a.detail ->> 'model' = p_model.name);
-  last_error := (select j.last_error from _memoir.work_items j where j.kind = 'embed' and j.user_id = p_user_id
-    and j.dedup_key = p_model.model_id::text and j.last_error is not null order by j.work_id desc limit 1);
-end $$;
-
 create or replace function memoir.sync_semantic(p_user text, p_dry_run boolean default false,
   p_model text default null)
 returns table (model text, status text, items integer, cursor integer, texts bigint, tokens bigint, microcents bigint,
@@ -240,20 +204,43 @@ returns table (model text, status text, items integer, cursor integer, texts big
 language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, case when p_dry_run then 'read' else 'write' end);
-  v_user uuid := v_caller.user_id; v_model _memoir.embedding_models; v_state record; v_sync bigint;
+  v_user uuid := v_caller.user_id; v_model _memoir.embedding_models; v_sync bigint;
 begin
   if p_dry_run is null then perform _memoir.fail('PM014', 'dry_run must be true or false, not null'); end if;
   if p_model is not null then perform _memoir.embedding_model(p_model); end if;
   for v_model in select * from _memoir.embedding_models m where m.status <> 'retired'
     and (p_model is null or m.name = p_model) order by m.model_id
   loop
-    v_state := _memoir.sync_state(v_user, v_model, v_caller.projects);
-    model := v_model.name; status := v_model.status; items := v_state.items; cursor := v_state.cursor;
-    texts := v_state.texts; tokens := v_state.tokens;
-    microcents := ceil(v_state.tokens * v_model.microcents_per_1k / 1000.0);
-    secret := v_state.secret; expired := v_state.expired; not_embeddable := v_state.not_embeddable;
-    snapshots := v_state.snapshots; last_batch_at := v_state.last_batch_at; last_error := v_state.last_error;
-    queued := not p_dry_run and v_state.texts > 0;
+    model := v_model.name;
+    status := v_model.status;
+    items := coalesce((select c.next_item - 1 from _memoir.user_counters c where c.user_id = v_user), 0);
+    cursor := least(items, coalesce((select c.through_item from _memoir.embedding_cursors c where c.user_id = v_user
+      and c.model_id = v_model.model_id), 0));
+    select count(*) filter (where s.sensitivity = 'secret'), count(*) filter (where s.sensitivity <> 'secret'
+      and s.is_over), count(*) filter (where s.sensitivity <> 'secret' and not s.is_over and not s.embeddable),
+      count(*) filter (where s.lacks),
+      -- A text is embedded with the end of the text before it: fifty tokens at most.
+      coalesce(sum(s.token_count + case when s.previous_item is null then 0 else 50 end) filter (where s.lacks), 0)
+    into secret, expired, not_embeddable, texts, tokens
+    from (
+      select i.*, o.is_over, i.embeddable and not o.is_over and i.item_no > cursor and not exists (
+        select from _memoir.embeddings e where e.user_id = v_user and e.model_id = v_model.model_id
+          and e.item_no = i.item_no) as lacks
+      from _memoir.search_items i cross join lateral (select _memoir.is_expired(i) as is_over) o
+      where i.user_id = v_user and not i.dead and (v_caller.projects is null or i.project = any (v_caller.projects))) s;
+    select count(*) into snapshots from _memoir.search_items i
+    join _memoir.conversation_history h on h.user_id = v_user and h.session_id = i.session_id
+      and h.turn_index = i.turn_index and h.recorded_at = i.recorded_at and h.metadata -> 'sent' ? 'snapshot_ref'
+    where i.user_id = v_user and i.kind = 't' and i.chunk = 0 and i.embeddable and not i.dead and i.item_no > cursor
+      and (v_caller.projects is null or i.project = any (v_caller.projects))
+      and not exists (select from _memoir.embeddings e where e.user_id = v_user and e.model_id = v_model.model_id
+        and e.item_no = i.item_no);
+    microcents := ceil(tokens * v_model.microcents_per_1k / 1000.0);
+    last_batch_at := (select max(a.recorded_at) from _memoir.audit_log a where a.user_id = v_user
+      and a.action = 'sync_batch' and a.detail ->> 'model' = v_model.name);
+    last_error := (select j.last_error from _memoir.work_items j where j.kind = 'embed' and j.user_id = v_user
+      and j.dedup_key = v_model.model_id::text and j.last_error is not null order by j.work_id desc limit 1);
+    queued := not p_dry_run and texts > 0;
     if queued then
       insert into _memoir.audit_log (login, action, user_id, detail)
       values (v_caller.login, 'sync_semantic', v_user, jsonb_build_object('model', v_model.name, 'texts', texts,
@@ -325,9 +312,7 @@ declare
 begin
   perform _memoir.authorise_worker();
   v_model := _memoir.embedding_model(p_model);
-  if p_limit is null or p_limit not between 1 and 1000000 then
-    perform _memoir.fail('PM014', format('limit must be from 1 to 1000000, not %s', coalesce(p_limit::text, 'null')));
-  end if;
+  perform _memoir.check_count('limit', p_limit, 1000000);
   if v_model.status = 'retired' then
     perform _memoir.fail('PM014', format('embedding model %s is retired', _memoir.shown(p_model)),
       'register_embedding_model brings it back');
@@ -355,9 +340,7 @@ declare
   v_dropped integer;
 begin
   perform _memoir.authorise_worker();
-  if p_limit is null or p_limit not between 1 and 1000000 then
-    perform _memoir.fail('PM014', format('limit must be from 1 to 1000000, not %s', coalesce(p_limit::text, 'null')));
-  end if;
+  perform _memoir.check_count('limit', p_limit, 1000000);
   -- The cursors first, and no registering anew meanwhile: else a model that comes back would believe to have its
   -- vectors.
   perform from _memoir.embedding_models where status = 'retired' for share;

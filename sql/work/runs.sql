@@ -43,20 +43,6 @@ end $$;
 -- the last trouble with one user or item that the step passed over, so that a poisoned one never blocks the rest
 -- ("failed" counts them). "begun": it has but leased a unit of work, which the next batch does.
 
--- The lease of a job's one run: a row, which each batch renews as it commits. It passes on when its time is over, at
--- once when the process that had it is gone, or is this one, whose earlier run was cancelled between two batches.
-create or replace function _memoir.lease_run(p_job text, p_run bigint)
-returns boolean language plpgsql as $$
-begin
-  insert into _memoir.job_leases as l (job, run_id, backend, leased_until)
-  values (p_job, p_run, pg_backend_pid(), clock_timestamp() + _memoir.run_lease())
-  on conflict (job) do update set run_id = excluded.run_id, backend = excluded.backend,
-    leased_until = excluded.leased_until
-  where l.leased_until < clock_timestamp() or l.backend = excluded.backend
-    or not exists (select from pg_stat_activity a where a.pid = l.backend);
-  return found;
-end $$;
-
 -- Longer than any batch may take: a batch that outlives it ends without a trace, since somebody else may be at it.
 create or replace function _memoir.run_lease()
 returns interval language sql immutable as $$ select interval '10 minutes' $$;
@@ -106,7 +92,15 @@ begin
               where r.job = p_job and r.batch is not null order by r.run_id desc limit 1),
              case when not l.in_python then greatest(l.batch_least, (l.batch + 7) / 8) end)
   from _memoir.job_list() l where l.job = p_job returning run_id into v_run;
-  if not _memoir.lease_run(p_job, v_run) then
+  -- The lease of a job's one run is a row, which each batch renews as it commits. It passes on when its time is over, at
+  -- once when the process that had it is gone, or is this one, whose earlier run was cancelled between two batches.
+  insert into _memoir.job_leases as l (job, run_id, backend, leased_until)
+  values (p_job, v_run, pg_backend_pid(), clock_timestamp() + _memoir.run_lease())
+  on conflict (job) do update set run_id = excluded.run_id, backend = excluded.backend,
+    leased_until = excluded.leased_until
+  where l.leased_until < clock_timestamp() or l.backend = excluded.backend
+    or not exists (select from pg_stat_activity a where a.pid = l.backend);
+  if not found then
     update _memoir.job_runs set finished_at = v_now, outcome = 'still running', batch = null where run_id = v_run;
     return null;
   end if;

@@ -194,19 +194,6 @@ begin
   return true;
 end $$;
 
--- Forgets memories, with the words that they came from, as a turn asks.
-create or replace function _memoir.forget_shown(p_turn _memoir.conversation_history, p_item jsonb, p_memories uuid[],
-  p_by text)
-returns boolean language plpgsql as $$
-declare
-  v_units jsonb := (select coalesce(jsonb_agg(jsonb_build_object('unit', to_jsonb(u), 'start', 1, 'length',
-    u.span_length, 'text', null)), '[]') from unnest(p_memories) m, unnest(_memoir.units_of(p_turn.user_id, m)) u);
-begin
-  return (_memoir.carry_out(p_turn, jsonb_build_object('span_start', p_item -> 'start', 'span_length', p_item
-    -> 'length'), jsonb_build_object('outcome', 'clear', 'units', v_units, 'memories', to_jsonb(p_memories), 'values',
-    '[]'::jsonb), p_by)) ? 'forgotten';
-end $$;
-
 -- What rules made of a stretch was provisional: what the model did not say as well (p_said) goes.
 create or replace function _memoir.drop_provisional(p_turns _memoir.conversation_history[], p_said text[], p_by text)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
@@ -264,7 +251,12 @@ begin
       v_stored := v_stored + _memoir.change_memory(v_session, v_turns[v_place], v_one.item, v_ids[1], v_by,
         v_config)::integer;
     else
-      v_stored := v_stored + _memoir.forget_shown(v_turns[v_place], v_one.item, v_ids, v_by)::integer;
+      -- With the words that they came from, as the turn asks.
+      v_stored := v_stored + (_memoir.carry_out(v_turns[v_place], jsonb_build_object('span_start',
+        v_one.item -> 'start', 'span_length', v_one.item -> 'length'), jsonb_build_object('outcome', 'clear', 'units',
+        (select coalesce(jsonb_agg(jsonb_build_object('unit', to_jsonb(u), 'start', 1, 'length', u.span_length,
+          'text', null)), '[]') from unnest(v_ids) m, unnest(_memoir.units_of(v_user, m)) u),
+        'memories', to_jsonb(v_ids), 'values', '[]'::jsonb), v_by) ? 'forgotten')::integer;
     end if;
   end loop;
   perform _memoir.drop_provisional(v_turns, array(select _memoir.normalise(f.content) from unnest(v_found) f), v_by);
