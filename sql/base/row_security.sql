@@ -9,11 +9,8 @@
 -- For views of ours, which read as the owner: is the caller one of those who see every row?
 create or replace function _memoir.sees_all()
 returns boolean language plpgsql stable security definer set search_path from current as $$
-declare
-  v_login name := _memoir.login();
 begin
-  return pg_has_role(v_login, 'memoir_admin', 'usage') or pg_has_role(v_login, 'memoir_jobs', 'usage')
-    or pg_has_role(v_login, 'memoir_owner', 'usage');
+  return _memoir.may_run_jobs(_memoir.login());
 end $$;
 
 -- The users that the caller may see: those bound to it, or for a service those of its namespace.

@@ -122,12 +122,6 @@ begin
     and (_memoir.has_column(c.relname, 'user_id') or c.relname = 'system_prompts');
 end $$;
 
-select _memoir.define_ranking();
-select _memoir.define_settings();
-select _memoir.define_schedules();
-select _memoir.define_models();
-select _memoir.define_embedding_models();
-
 -- Revokes all rights on our objects, then grants those of sql/data/grants.csv. No role but the owner holds rights on
 -- tables: functions are the API. Run here, by setup() and by pg_memoir_plpython.sql, each time for what the caller may
 -- change: PL/Python's routines belong to a superuser.
