@@ -29,12 +29,6 @@ begin
   return v_count;
 end $$;
 
--- Leaves whose rows an erase has rewritten rather than deleted.
-create or replace function _memoir.queue_leaves(p_user_id uuid, variadic p_tables name[])
-returns void language sql as $$
-  insert into _memoir.erase_queue (leaf) select _memoir.leaf_name(t, _memoir.part_of(p_user_id)) from unnest(p_tables) t
-$$;
-
 -- Erasing is for people and for services that speak for them: never for a login that is an agent or a tool.
 create or replace function _memoir.begin_erase(p_user text, p_what text, out caller _memoir.caller, out audit_id bigint)
 language plpgsql as $$
@@ -317,9 +311,10 @@ begin
   v_rows := jsonb_build_object('search_items', cardinality(p_items),
     'embeddings', (select count(*) from _memoir.embeddings where user_id = p_user_id and item_no = any (p_items)));
   perform _memoir.drop_items(p_user_id, p_items);
-  perform _memoir.queue_leaves(p_user_id, 'search_items', 'search_tail', 'search_postings', 'search_aliases',
-    'embeddings', 'sessions', 'memory_store', 'memory_states', 'recall_exclusions', 'tombstones', 'session_counters',
-    'users', 'user_counters', 'client_messages');
+  -- Leaves whose rows an erase rewrites rather than deletes.
+  insert into _memoir.erase_queue (leaf) select _memoir.leaf_name(x, _memoir.part_of(p_user_id))
+  from unnest('{search_items,search_tail,search_postings,search_aliases,embeddings,sessions,memory_store,memory_states,
+    recall_exclusions,tombstones,session_counters,users,user_counters,client_messages}'::name[]) x;
   return v_rows;
 end $$;
 

@@ -167,38 +167,33 @@ end $$;
 create or replace function _memoir.import_turns(p_user_id uuid, p_rows jsonb)
 returns integer[] language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_turns _memoir.conversation_history[]; v_turn _memoir.conversation_history; v_session _memoir.sessions;
-  v_message _memoir.message; v_config jsonb; v_marks jsonb;
-  v_there uuid; v_imported integer := 0; v_refused integer := 0;
-  v_columns name[] := _memoir.uuid_columns('conversation_history'); v_open text[]; v_overhead integer;
-begin
-  v_turns := array(select t from jsonb_array_elements(p_rows) with ordinality r(line, n),
+  v_columns name[] := _memoir.uuid_columns('conversation_history');
+  v_turns _memoir.conversation_history[] := array(select t from jsonb_array_elements(p_rows) with ordinality r(line, n),
     jsonb_populate_record(null::_memoir.conversation_history, _memoir.import_row(p_user_id, r.line, v_columns)) t
-      order by n);
+    order by n);
+  v_turn _memoir.conversation_history; v_session _memoir.sessions; v_message _memoir.message; v_config jsonb;
+  v_marks jsonb; v_there uuid; v_imported integer := 0; v_refused integer := 0; v_open text[]; v_overhead integer;
+begin
   foreach v_turn in array v_turns loop
     if exists (select from _memoir.turn_marks m where m.user_id = p_user_id and m.session_id = v_turn.session_id
-      and m.turn_index = v_turn.turn_index
-               and m.mark = 'erased' and m.recorded_at >= v_turn.recorded_at) then
+      and m.turn_index = v_turn.turn_index and m.mark = 'erased' and m.recorded_at >= v_turn.recorded_at) then
       v_refused := v_refused + 1;
       continue;
     end if;
     if v_session.session_id is distinct from v_turn.session_id then
       select * into v_session from _memoir.sessions where user_id = p_user_id and session_id = v_turn.session_id;
-      if not found then perform _memoir.fail('PM014', format('turn %s comes before its session', v_turn.turn_index));
-      end if;
+      perform _memoir.fail('PM014', format('turn %s comes before its session', v_turn.turn_index)) where not found;
       v_config := _memoir.config(p_user_id, v_session.settings);
       v_marks := _memoir.marks(p_user_id, v_turn.session_id);
       v_overhead := coalesce((select message_overhead from _memoir.models where model = v_session.model), 4);
     end if;
     select message_id into v_there from _memoir.conversation_history h
     where h.user_id = p_user_id and h.session_id = v_turn.session_id and h.turn_index = v_turn.turn_index;
-    if found then
-      if v_there <> v_turn.message_id then
-        perform _memoir.fail('PM014', format('session %s has another turn %s', _memoir.shown(v_session.external_id),
-          v_turn.turn_index), 'import under another name');
-      end if;
-      continue;
+    if v_there <> v_turn.message_id then
+      perform _memoir.fail('PM014', format('session %s has another turn %s', _memoir.shown(v_session.external_id),
+        v_turn.turn_index), 'import under another name');
     end if;
+    continue when v_there is not null;
     insert into _memoir.conversation_history select v_turn.*;
     v_imported := v_imported + 1;
     v_message := row(v_turn.role, v_turn.content, v_turn.content_parts, v_turn.name, v_turn.tool_calls,
@@ -206,28 +201,24 @@ begin
       _memoir.sensitivity_now(v_turn.sensitivity, v_turn.turn_index, v_marks), null)::_memoir.message;
     v_message.embeddable := v_message.sensitivity <> 'secret' and (v_turn.embeddable or v_turn.sensitivity = 'secret');
     perform _memoir.index_turns(p_user_id, v_session, array[v_message], array[v_turn.message_id],
-      array[v_turn.token_count], v_turn.turn_index, v_turn.recorded_at, v_config,
-      v_turn.exchange_start);
+      array[v_turn.token_count], v_turn.turn_index, v_turn.recorded_at, v_config, v_turn.exchange_start);
     update _memoir.search_items i set dead = true where i.user_id = p_user_id and i.ref_id = v_turn.message_id
       and exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id
-      and x.session_id = v_turn.session_id and x.turn_index = v_turn.turn_index
-                  and x.lifted_at is null and not x.changed and (x.span_start is null
-                    or i.span_start < x.span_start + x.span_length
-                  and x.span_start < i.span_start + i.span_length));
-    select open_calls into v_open from _memoir.session_counters where user_id = p_user_id
-      and session_id = v_turn.session_id;
+        and x.session_id = v_turn.session_id and x.turn_index = v_turn.turn_index and x.lifted_at is null
+        and not x.changed and (x.span_start is null or i.span_start < x.span_start + x.span_length
+          and x.span_start < i.span_start + i.span_length));
+    select open_calls into v_open from _memoir.session_counters
+    where user_id = p_user_id and session_id = v_turn.session_id;
     v_open := case when v_turn.tool_calls is not null then array(select c ->> 'id'
-      from jsonb_array_elements(v_turn.tool_calls) with ordinality t(c, o) order by o)
+        from jsonb_array_elements(v_turn.tool_calls) with ordinality t(c, o) order by o)
       when v_turn.role = 'tool' then array_remove(v_open, v_turn.tool_call_id) else '{}' end;
     insert into _memoir.session_counters as c (user_id, session_id, turn_count, tokens, exchange_start, last_role,
       open_calls, first_recorded_at, last_recorded_at)
     values (p_user_id, v_turn.session_id, v_turn.turn_index + 1, v_turn.tokens_before + v_turn.token_count + v_overhead,
-      v_turn.exchange_start, v_turn.role,
-      coalesce(v_open, '{}'), v_turn.recorded_at, v_turn.recorded_at)
+      v_turn.exchange_start, v_turn.role, coalesce(v_open, '{}'), v_turn.recorded_at, v_turn.recorded_at)
     on conflict (user_id, session_id) do update set turn_count = excluded.turn_count, tokens = excluded.tokens,
-      exchange_start = excluded.exchange_start,
-      last_role = excluded.last_role, open_calls = excluded.open_calls, last_recorded_at = greatest(c.last_recorded_at,
-        excluded.last_recorded_at),
+      exchange_start = excluded.exchange_start, last_role = excluded.last_role, open_calls = excluded.open_calls,
+      last_recorded_at = greatest(c.last_recorded_at, excluded.last_recorded_at),
       first_recorded_at = least(c.first_recorded_at, excluded.first_recorded_at)
     where excluded.turn_count > c.turn_count;
   end loop;
