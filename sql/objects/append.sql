@@ -64,8 +64,7 @@ begin
         (p_state.caller).login, p_state.recorded_at);
     end if;
     if v_message.role = 'assistant' and v_message.tool_calls is not null and p_state.costs[v_place] >= v_least then
-      for v_call in select c.value from jsonb_each(v_calls) c
-        where (c.value ->> 'turn')::integer = v_found.turn_index loop
+      for v_call in select value from jsonb_each(v_calls) where value -> 'turn' = to_jsonb(v_found.turn_index) loop
         perform _memoir.argument_objects(p_state.session, v_found, v_call, v_least, p_state.tokenizer, p_state.config,
           (p_state.caller).login, p_state.recorded_at);
       end loop;
@@ -85,13 +84,10 @@ begin
       -- The two ends of a result tell whether its call failed.
       v_failed := v_use.does not in ('read', 'search', 'list', 'fetch') and left(ltrim(v_message.text), 1000) || E'\n'
         || _memoir.tail(v_message.text, 3000) ~* _memoir.any_word(null, 'error_results');
-      if v_failed then
-        v_use.type := 'error_context';
-      elsif v_use.keys <> '{}' then
-        perform _memoir.mark_stale(p_state.user_id, p_state.session_id, v_use.keys, v_found.turn_index,
-          v_found.call_turn);
-      end if;
+      v_use.type := case when v_failed then 'error_context' else v_use.type end;
       v_found.use := v_use;
+      perform _memoir.mark_stale(p_state.user_id, p_state.session_id, v_use.keys, v_found.turn_index,
+        v_found.call_turn) where v_use.keys <> '{}' and not v_failed;
       if v_found.tokens >= v_least then
         perform _memoir.add_object(p_state.session, v_found, p_state.tokenizer, p_state.config,
           (p_state.caller).login, p_state.recorded_at);
