@@ -159,10 +159,6 @@ begin
   perform _memoir.give_back(v_work, p_error);
 end $$;
 
--- A session is waiting from the turn that follows its last extraction: persist_turn queues it then, and only then.
-create or replace function _memoir.queue_extraction(p_user_id uuid, p_session_id uuid, p_at timestamptz)
-returns void language sql as $$ select _memoir.enqueue_unlocked('turns', p_user_id, p_session_id::text, p_at) $$;
-
 -- Steps of jobs: counts that add up, and cursors that say how far a job has come.
 
 -- Where a step that goes through all users by id has got to; null at the beginning.

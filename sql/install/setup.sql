@@ -128,7 +128,7 @@ end $$;
 create or replace function _memoir.grant_all()
 returns void language plpgsql set search_path from current as $$
 declare
-  v_grant record; v_object record; v_role text; v_revoked text;
+  v_revoked text; v_statement text;
   v_roles text := 'memoir_reader, memoir_app, memoir_tenant, memoir_admin, memoir_jobs';
 begin
   -- Whoever restores without owners makes the objects, and their default privileges apply to these.
@@ -140,60 +140,41 @@ begin
   -- From a clean slate, so that what a release no longer grants is gone after the upgrade.
   execute format('revoke all on all tables in schema memoir, _memoir from %s', v_revoked);
   execute format('revoke all on all sequences in schema memoir, _memoir from %s', v_revoked);
-  for v_object in
-    select p.oid::regprocedure as signature, p.proowner <> 'memoir_owner'::regrole as is_foreign from pg_proc p
-    where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace)
+  for v_statement in
+    select x.statement from pg_proc p
+    cross join lateral (values (format('revoke all on routine %s from %s', p.oid::regprocedure, v_revoked)),
+      -- The definer functions reach PL/Python's as the owner.
+      (case when p.proowner <> 'memoir_owner'::regrole
+        then format('grant execute on routine %s to memoir_owner', p.oid::regprocedure) end)) x(statement)
+    where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and x.statement is not null
       and pg_has_role(current_user, p.proowner, 'member')
       and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid
-      and d.deptype = 'e')
-  loop
-    execute format('revoke all on routine %s from %s', v_object.signature, v_revoked);
-    if v_object.is_foreign then  -- the definer functions reach PL/Python's as the owner
-      execute format('grant execute on routine %s to memoir_owner', v_object.signature);
-    end if;
-  end loop;
-
-  for v_grant in
-    select * from _memoir.data_grants()
-  loop
-    for v_object in
-      select p.oid::regprocedure as signature from pg_proc p
-      where p.pronamespace = case when starts_with(v_grant.function, '_memoir.') then '_memoir'
-        else 'memoir' end::regnamespace
-        and p.proname = split_part('.' || v_grant.function, '.', -1)
-        and pg_has_role(current_user, p.proowner, 'member')
-    loop
-      foreach v_role in array string_to_array(v_grant.roles, ' ') loop
-        execute format('grant execute on routine %s to %I', v_object.signature, 'memoir_' || v_role);
-      end loop;
-    end loop;
-  end loop;
-
-  -- Views are for admins; they hold what their owner may see.
-  for v_object in
-    select c.oid::regclass as name from pg_class c
+        and d.deptype = 'e')
+    union all
+    select format('grant execute on routine %s to %I', p.oid::regprocedure, 'memoir_' || r)
+    from _memoir.data_grants() g cross join unnest(string_to_array(g.roles, ' ')) r
+    join pg_proc p on p.proname = split_part('.' || g.function, '.', -1)
+      and p.pronamespace = case when starts_with(g.function, '_memoir.') then '_memoir' else 'memoir' end::regnamespace
+      and pg_has_role(current_user, p.proowner, 'member')
+    union all
+    -- Views are for admins; they hold what their owner may see.
+    select format('grant select on %s to memoir_admin', c.oid::regclass) from pg_class c
     where c.relnamespace = 'memoir'::regnamespace and c.relkind = 'v' and c.relowner = 'memoir_owner'::regrole
       and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid
-      and d.deptype = 'e')
-  loop
-    execute format('grant select on %s to memoir_admin', v_object.name);
-  end loop;
-
-  for v_object in
-    select t.oid::regtype as name from pg_type t left join pg_class c on c.oid = t.typrelid
+        and d.deptype = 'e')
+    union all
+    select format('revoke all on type %s from %s', t.oid::regtype, v_revoked)
+    from pg_type t left join pg_class c on c.oid = t.typrelid
     where t.typnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and t.typcategory <> 'A'
       and coalesce(c.relkind, 'c') = 'c'
       and not exists (select from pg_depend d where d.classid = 'pg_type'::regclass and d.objid = t.oid
-      and d.deptype = 'e')
+        and d.deptype = 'e')
+    union all
+    -- All that lead the functions' paths: whoever creates there could put a function before ours.
+    select format('revoke all on schema %I from %s', nspname, v_revoked) from pg_namespace
+    where nspowner = 'memoir_owner'::regrole and nspname in ('memoir', '_memoir', 'memoir_extensions', 'memoir_case')
   loop
-    execute format('revoke all on type %s from %s', v_object.name, v_revoked);
-  end loop;
-
-  for v_object in  -- all that lead the functions' paths: whoever creates there could put a function before ours
-    select nspname as name from pg_namespace where nspowner = 'memoir_owner'::regrole
-      and nspname in ('memoir', '_memoir', 'memoir_extensions', 'memoir_case')
-  loop
-    execute format('revoke all on schema %I from %s', v_object.name, v_revoked);
+    execute v_statement;
   end loop;
   execute format('grant usage on schema memoir, _memoir to %s', v_roles);
 end $$;

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from calls import Db, call, one, persist, recalled, remember, remembered, run_job, set_settings, table
+from calls import Db, call, persist, recalled, remember, remembered, run_job, set_settings, table
 from pipeline import (
     BOAT,
     COST,
