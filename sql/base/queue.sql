@@ -173,6 +173,19 @@ returns void language sql as $$
     from excluded.after_user
 $$;
 
+-- The next users of a job that goes through all of them, at most p_limit; the cursor moves behind them. Fewer than that
+-- are the last.
+create or replace function _memoir.next_users(p_job text, p_limit integer)
+returns uuid[] language plpgsql as $$
+declare
+  v_after uuid := _memoir.job_cursor(p_job); v_users uuid[];
+begin
+  v_users := array(select c.user_id from _memoir.user_counters c where v_after is null or c.user_id > v_after
+    order by c.user_id limit p_limit);
+  perform _memoir.put_job_cursor(p_job, case when cardinality(v_users) = p_limit then v_users[p_limit] end);
+  return v_users;
+end $$;
+
 create or replace function _memoir.add_counts(p_sum jsonb, p_more jsonb)
 returns jsonb language sql immutable as $$
   select p_sum || coalesce((select jsonb_object_agg(key, coalesce((p_sum ->> key)::numeric, 0) + value::numeric)
