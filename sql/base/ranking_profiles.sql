@@ -42,7 +42,7 @@ end $$;
 
 -- Raises PM015 unless these are weights of a profile.
 create or replace function _memoir.check_ranking(p_weights jsonb)
-returns void language plpgsql immutable as $$
+returns void language plpgsql as $$
 declare
   v_key text; v_value jsonb; v_least numeric;
 begin
