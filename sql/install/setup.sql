@@ -1,5 +1,43 @@
 -- Applies what an install needs besides objects, and what a dump does not carry.
 
+-- Gives everything to memoir_owner. A restore that found no roles left it with whoever restored.
+create or replace function _memoir.take_ownership()
+returns void language plpgsql set search_path from current as $$
+declare
+  v_statement text;
+begin
+  if not pg_has_role(current_user, 'memoir_owner', case when current_setting('server_version_num')::int >= 160000
+    then 'set' else 'member' end) then
+    execute format('grant memoir_owner to %I', current_user);
+  end if;
+  alter schema memoir owner to memoir_owner;
+  alter schema _memoir owner to memoir_owner;
+  for v_statement in
+    select format('alter schema %I owner to memoir_owner', nspname) from pg_namespace
+    where nspname in ('memoir_extensions', 'memoir_case')
+    union all
+    select format('alter table %s owner to memoir_owner', c.oid::regclass) from pg_class c
+    where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and c.relkind in ('r', 'p', 'v')
+    union all
+    select format('alter type %s owner to memoir_owner', t.oid::regtype) from pg_type t left join pg_class c
+      on c.oid = t.typrelid
+    where t.typnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and t.typtype in ('c', 'e')
+      and coalesce(c.relkind, 'c') = 'c'
+    union all
+    -- PL/Python's stay with the superuser who restored: nobody else may own one.
+    select format('alter routine %s owner to memoir_owner', p.oid::regprocedure)
+    from pg_proc p join pg_language l on l.oid = p.prolang
+    where p.pronamespace in (select oid from pg_namespace where nspname in ('memoir', '_memoir', 'memoir_case'))
+      and l.lanname <> 'plpython3u'
+      and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid
+      and d.deptype = 'e')
+  loop
+    execute v_statement;
+  end loop;
+  perform _memoir.secure_rows(c.oid) from pg_class c where c.relnamespace = '_memoir'::regnamespace
+    and c.relkind in ('r', 'p');
+end $$;
+
 create or replace procedure memoir.setup()
 language plpgsql set search_path from current as $$
 declare
@@ -12,38 +50,8 @@ begin
     end if;
   end loop;
 
-  -- A restore that found no roles left everything with whoever restored, and granted nothing.
   if exists (select from pg_namespace where nspname = 'memoir' and nspowner <> 'memoir_owner'::regrole) then
-    if not pg_has_role(current_user, 'memoir_owner', case when current_setting('server_version_num')::int >= 160000
-      then 'set' else 'member' end) then
-      execute format('grant memoir_owner to %I', current_user);
-    end if;
-    alter schema memoir owner to memoir_owner;
-    alter schema _memoir owner to memoir_owner;
-    for v_statement in
-      select format('alter schema %I owner to memoir_owner', nspname) from pg_namespace
-      where nspname in ('memoir_extensions', 'memoir_case')
-      union all
-      select format('alter table %s owner to memoir_owner', c.oid::regclass) from pg_class c
-      where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and c.relkind in ('r', 'p', 'v')
-      union all
-      select format('alter type %s owner to memoir_owner', t.oid::regtype) from pg_type t left join pg_class c
-        on c.oid = t.typrelid
-      where t.typnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and t.typtype in ('c', 'e')
-        and coalesce(c.relkind, 'c') = 'c'
-      union all
-      -- PL/Python's stay with the superuser who restored: nobody else may own one.
-      select format('alter routine %s owner to memoir_owner', p.oid::regprocedure)
-      from pg_proc p join pg_language l on l.oid = p.prolang
-      where p.pronamespace in (select oid from pg_namespace where nspname in ('memoir', '_memoir', 'memoir_case'))
-        and l.lanname <> 'plpython3u'
-        and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid
-        and d.deptype = 'e')
-    loop
-      execute v_statement;
-    end loop;
-    perform _memoir.secure_rows(c.oid) from pg_class c where c.relnamespace = '_memoir'::regnamespace
-      and c.relkind in ('r', 'p');
+    perform _memoir.take_ownership();
   end if;
 
   -- A dump may hold no privileges (--no-acl): then PUBLIC may execute every routine, and nobody may use the schemas.
