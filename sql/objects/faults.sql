@@ -41,7 +41,7 @@ end $$;
 -- An object of a session as a model names it: its id, or at least six characters of its beginning. PM004 where there is
 -- none, or more than one.
 create or replace function _memoir.named_object(p_caller _memoir.caller, p_session _memoir.sessions, p_name text)
-returns _memoir.memory_store language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.memory_store language plpgsql stable as $$
 declare
   v_name text := lower(btrim(p_name)); v_found _memoir.memory_store[];
 begin
@@ -66,7 +66,7 @@ end $$;
 create or replace function _memoir.note_fault(p_user_id uuid, p_session_id uuid, p_memory _memoir.memory_store,
   p_fault text, p_turn integer, p_pin integer, p_question text default null, p_answer integer default null,
   p_started timestamptz default null)
-returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql as $$
 declare
   v_fidelity smallint; v_tokens integer; v_before bigint; v_at timestamptz := memoir.now();
 begin
@@ -117,7 +117,7 @@ $$;
 -- Doubted: what the model was most unsure of, more than 2.2 nats on the average of twenty tokens. At fault are objects
 -- shown shorter than they are whose forms lack what was said, or whose name it says, the best three.
 create or replace function _memoir.append_doubted(inout p_state _memoir.append_state, p_messages jsonb)
-language plpgsql set plan_cache_mode = force_custom_plan as $$
+language plpgsql as $$
 declare
   v_message _memoir.message; v_said text; v_lacked _memoir.memory_store[];
 begin

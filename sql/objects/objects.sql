@@ -9,7 +9,7 @@
 
 -- The calls that messages answer: of the messages themselves and of the assistant turn before them.
 create or replace function _memoir.answered_calls(p_state _memoir.append_state)
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql stable as $$
 declare
   v_calls jsonb := '{}'; v_turn _memoir.conversation_history; v_message _memoir.message; v_place integer := 0;
   v_first boolean := (p_state.messages[1]).role = 'tool';
@@ -52,7 +52,7 @@ $$;
 -- Marks the object that memory_restore or memory_query returned in full as read again.
 create or replace function _memoir.place_restored(p_user_id uuid, p_session_id uuid, p_found _memoir.found_object,
   p_call jsonb)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_given jsonb := _memoir.try_json(p_call ->> 'arguments'); v_memory uuid; v_reading integer;
   v_name text := case when p_call ->> 'name' ~ 'memory_restore$' then v_given ->> 'id'
@@ -110,7 +110,7 @@ $$;
 -- the object that is there, read again; another text of the same thing supersedes what covered no more of it.
 create or replace function _memoir.add_object(p_session _memoir.sessions, p_found _memoir.found_object,
   p_tokenizer text, p_config jsonb, p_login text, p_at timestamptz)
-returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns uuid language plpgsql as $$
 declare
   v_use _memoir.tool_use := p_found.use; v_user uuid := p_session.user_id; v_session uuid := p_session.session_id;
   v_memory _memoir.memory_store; v_hash bytea; v_reading integer; v_size text;
@@ -192,7 +192,7 @@ end $$;
 
 create or replace function _memoir.place_object(p_user_id uuid, p_session_id uuid, p_memory uuid,
   p_found _memoir.found_object, p_reading integer, p_part integer, p_link text)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 begin
   insert into _memoir.object_places (user_id, session_id, turn_index, call_no, argument, memory_id, reading, part_no,
     tokens)
@@ -212,7 +212,7 @@ end $$;
 -- an edit depends on the file it changes, an error was caused by files that it names, a result or plan refers to them.
 create or replace function _memoir.relate_object(p_memory _memoir.memory_store, p_use _memoir.tool_use, p_text text,
   p_login text)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_user uuid := p_memory.user_id; v_id uuid := p_memory.memory_id; v_old uuid[]; v_ends text;
 begin
@@ -255,7 +255,7 @@ end $$;
 -- A file was changed by a call: what was read of it before says how it was.
 create or replace function _memoir.mark_stale(p_user_id uuid, p_session_id uuid, p_keys text[], p_turn integer,
   p_call_turn integer)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 begin
   update _memoir.session_objects o set stale_turn = p_turn from _memoir.memory_store m
   where o.user_id = p_user_id and o.session_id = p_session_id and m.user_id = p_user_id
@@ -271,7 +271,7 @@ end $$;
 -- Routine is left out, because it tells nothing: the usual words of success, listings, states.
 create or replace function _memoir.merge_small_results(p_session _memoir.sessions, p_found _memoir.found_object,
   p_least integer, p_tokenizer text, p_config jsonb, p_login text, p_at timestamptz)
-returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns uuid language plpgsql as $$
 declare
   v_user uuid := p_session.user_id; v_session uuid := p_session.session_id; v_counters _memoir.session_counters;
   v_rows _memoir.conversation_history[]; v_row _memoir.conversation_history; v_calls jsonb := '{}';
@@ -336,7 +336,7 @@ returns table (turn_index integer, call_no smallint, argument text[], memory_id 
   part_no smallint, tokens integer, object_tokens integer, last_reading smallint, type text, source_tool text,
   source_key text, state _memoir.item_state, superseded_by uuid, stale_turn integer, fidelity_ceiling smallint,
   pinned_until_turn integer, sensitivity _memoir.sensitivity, importance text, recorded_at timestamptz)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 begin
   return query
   select p.turn_index, p.call_no, p.argument, p.memory_id, p.reading, p.part_no, p.tokens, o.tokens,
@@ -351,10 +351,9 @@ begin
   order by p.turn_index, p.call_no, p.argument;
 end $$;
 comment on function _memoir.objects_at(uuid, uuid, integer, integer) is
-  'One row per place of an object in turns p_from to p_to of a session: turn_index; call_no 0 and argument {} where the
-content of the turn is the object, else which of its tool calls (from 1) and the path of the argument. tokens: of this
-place; object_tokens: of one reading. reading counts how often the same text was read (0, 1, …); the newest within the
-range is last_reading: of the others a line that names it is enough.
-part_no: several turns may make one object; its forms stand
-for all of them, in part 0. state superseded: superseded_by is the newer text of the same thing. stale_turn: the edit
-since which the text is not what the file says.';
+  'One row per place of an object in turns p_from to p_to of a session: turn_index; call_no 0 and argument {} where
+the content of the turn is the object, else which of its tool calls (from 1) and the path of the argument. tokens: of
+this place; object_tokens: of one reading. reading counts how often the same text was read (0, 1, …); the newest
+within the range is last_reading: of the others a line that names it is enough. part_no: several turns may make one
+object; its forms stand for all of them, in part 0. state superseded: superseded_by is the newer text of the same
+thing. stale_turn: the edit since which the text is not what the file says.';

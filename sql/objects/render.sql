@@ -4,7 +4,7 @@
 
 -- The object as it is now; none that is not to be sent out, was rendered by a model already or has no text any more.
 create or replace function _memoir.rendered_object(p_work _memoir.work_items)
-returns _memoir.memory_store language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.memory_store language plpgsql stable as $$
 declare
   v_memory _memoir.memory_store;
 begin
@@ -24,7 +24,7 @@ returns integer language sql immutable as $$
 $$;
 
 create or replace function _memoir.render_input(p_work _memoir.work_items)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_memory _memoir.memory_store := _memoir.rendered_object(p_work); v_text text; v_tokens integer;
 begin
@@ -56,7 +56,7 @@ begin
 end $$;
 
 create or replace function _memoir.render_store(p_work _memoir.work_items, p_output jsonb, p_made_by text)
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql as $$
 declare
   v_memory _memoir.memory_store; v_text text; v_form _memoir.memory_renditions; v_body text; v_problem text;
   v_tokens integer; v_now timestamptz := memoir.now();
@@ -87,7 +87,7 @@ end $$;
 -- in the text. Ten of each list are looked at. A model's form that fails goes, so that the rule's counts again; one of
 -- rules is made anew when it is needed.
 create or replace function _memoir.step_renditions(p_limit integer)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_users uuid[]; v_after uuid; v_user uuid; v_form _memoir.memory_renditions; v_checked integer := 0;
   v_wrong integer := 0; v_more boolean; v_text text;

@@ -37,7 +37,7 @@ end $$;
 -- Turns of a leaf for which no summary stands, by session.
 create or replace function _memoir.uncovered(p_leaf regclass)
 returns table (user_id uuid, session_id uuid, status _memoir.session_status, turns bigint)
-  language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  language plpgsql stable as $$
 declare
   v_part record; v_done int4multirange;
 begin
@@ -58,7 +58,7 @@ end $$;
 -- p_waiting: the turns without one that were seen before the limit was reached.
 create or replace function _memoir.compact_leaf(p_leaf regclass, p_limit integer, out p_waiting bigint,
   out p_compacted integer)
-language plpgsql set plan_cache_mode = force_custom_plan as $$
+language plpgsql as $$
 declare
   v_open record; v_session _memoir.sessions; v_settings jsonb; v_counters _memoir.session_counters; v_range record;
   v_row _memoir.compactions;
@@ -94,7 +94,7 @@ end $$;
 -- Takes the turns of a leaf out of what their users' recall knows, up to p_limit users at a time. Returns how many
 -- users it were; less than none: so many are busy.
 create or replace function _memoir.unlist_leaf(p_leaf regclass, p_month date, p_limit integer)
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql as $$
 declare
   v_from timestamptz := p_month::timestamp at time zone 'UTC';
   v_to timestamptz := (p_month + interval '1 month')::timestamp at time zone 'UTC';
@@ -125,7 +125,7 @@ end $$;
 -- Takes one leaf out, or finishes it where it is detached. False: somebody has locked its parent, the next run
 -- tries again.
 create or replace function _memoir.archive_leaf(p_leaf regclass, p_part integer, p_month date, p_destination text)
-returns boolean language plpgsql set lock_timeout = '200ms' set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql set lock_timeout = '200ms' as $$
 declare
   v_archive bigint; v_rows bigint; v_name name := (select relname from pg_class where oid = p_leaf);
   v_now timestamptz := memoir.now();
@@ -169,25 +169,20 @@ end $$;
 -- Memories that expired long ago, of the next p_limit users: their rows go, what they led to and what they came from
 -- stays known.
 create or replace function _memoir.archive_memories(p_config jsonb, p_limit integer)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
-  v_after uuid := _memoir.job_cursor('archive'); v_users uuid[]; v_hit record; v_ids uuid[]; v_count integer := 0;
-  v_more boolean; v_now timestamptz := memoir.now();
+  v_users uuid[]; v_hit record; v_ids uuid[]; v_count integer := 0; v_now timestamptz := memoir.now();
   v_before timestamptz := v_now - make_interval(days => (p_config ->> 'expired_memory_days')::integer);
   v_whole boolean := p_config ->> 'archive_destination' <> 'drop';
 begin
   if (p_config ->> 'expired_memory_days')::integer = 0 then return '{}'; end if;
-  v_users := array(select c.user_id from _memoir.user_counters c where v_after is null or c.user_id > v_after
-    order by c.user_id limit p_limit);
-  v_more := cardinality(v_users) = p_limit;
-  perform _memoir.put_job_cursor('archive', case when v_more then v_users[p_limit] end);
+  v_users := _memoir.next_users('archive', p_limit);
   for v_hit in
     select m.user_id, array_agg(m.memory_id order by m.memory_id) as ids from _memoir.memory_store m
     where m.user_id = any (v_users) and m.state = 'expired' and m.state_at < v_before group by m.user_id
     order by m.user_id
   loop
-    perform from _memoir.user_counters where user_id = v_hit.user_id for update skip locked;
-    continue when not found;
+    continue when not _memoir.try_lock(v_hit.user_id);
     -- What another memory was superseded by, stays beside it.
     v_ids := array(select m.memory_id from _memoir.memory_store m
       where m.user_id = v_hit.user_id and m.memory_id = any (v_hit.ids) and m.state = 'expired'
@@ -224,12 +219,12 @@ begin
     values (_memoir.login(), 'archive', jsonb_build_object('memories', v_count, 'destination',
       p_config ->> 'archive_destination'));
   end if;
-  return jsonb_build_object('memories', v_count, 'more', v_more);
+  return jsonb_build_object('memories', v_count, 'more', cardinality(v_users) = p_limit);
 end $$;
 
 -- Some stretches of compaction, one leaf, or the memories of some users.
 create or replace function _memoir.step_archive(p_limit integer)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_config jsonb := (select config from _memoir.settings_merged);
   v_destination text := v_config ->> 'archive_destination'; v_leaf record; v_waiting bigint; v_done integer;
@@ -328,8 +323,7 @@ begin
 end $$;
 comment on function memoir.export_month(integer, date, text, integer) is
   'The turns of a leaf as JSON, p_limit at a time behind the key p_after, secret ones too: what a client writes away
-before the month is
-dropped. Admin only. Raises PM001, PM014.';
+before the month is dropped. Admin only. Raises PM001, PM014.';
 
 create or replace function memoir.confirm_export(p_part integer, p_month date, p_turns bigint, p_destination text)
 returns boolean language plpgsql security definer set search_path from current as $$
@@ -353,12 +347,11 @@ begin
 end $$;
 comment on function memoir.confirm_export(integer, date, bigint, text) is
   'Says that a leaf''s turns are written away, all p_turns of them, and where; the archive job then drops it. False
-where none is waiting
-for that. Admin only. Raises PM001, PM014.';
+where none is waiting for that. Admin only. Raises PM001, PM014.';
 
 -- Puts archived turns back: of those that were given or are kept, the ones that nobody has erased since. Returns them.
 create or replace function _memoir.put_turns_back(p_archive _memoir.archives, p_turns jsonb)
-returns _memoir.conversation_history[] language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns _memoir.conversation_history[] language plpgsql as $$
 declare
   v_kept regclass := to_regclass(format('_memoir.%I', 'archived_' || p_archive.leaf));
   v_turns _memoir.conversation_history[];
@@ -450,8 +443,7 @@ begin
 end $$;
 comment on function memoir.export_memories(integer) is
   'Archived memories whose text is still here, as JSON with their states, secret ones too: what a client writes away
-before it confirms
-(confirm_memories). Admin only. Raises PM001, PM014.';
+before it confirms (confirm_memories). Admin only. Raises PM001, PM014.';
 
 create or replace function memoir.confirm_memories(p_user_ids uuid[], p_memory_ids uuid[])
 returns integer language plpgsql security definer set search_path from current as $$
@@ -470,6 +462,5 @@ begin
   return v_count;
 end $$;
 comment on function memoir.confirm_memories(uuid[], uuid[]) is
-  'Says that archived memories are written away: their text goes, that they were is kept. Parallel arrays; returns how
-many. Admin only.
-Raises PM001, PM014.';
+  'Says that archived memories are written away: their text goes, that they were is kept. Parallel arrays; returns
+how many. Admin only. Raises PM001, PM014.';

@@ -109,13 +109,12 @@ begin
   order by c.seq;
 end $$;
 comment on function memoir.read_call(text, uuid) is
-  'A captured call for replay: its request (seq -1), response (0) and stream events (from 1), byte for byte.
-A call that holds a secret, or whose session does, is unknown to callers without clearance for it. Raises PM001,
-PM004.';
+  'A captured call for replay: its request (seq -1), response (0) and stream events (from 1), byte for byte. A call
+that holds a secret, or whose session does, is unknown to callers without clearance for it. Raises PM001, PM004.';
 
 -- A call carries the messages of its session. That of one that was never opened belongs to no project.
 create or replace function _memoir.may_read_calls(p_caller _memoir.caller, p_session_id uuid)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql stable as $$
 declare
   v_session _memoir.sessions; v_part record; v_marks jsonb; v_from timestamptz; v_to timestamptz;
 begin
@@ -144,7 +143,7 @@ create or replace function memoir.list_calls(p_user text, p_session text default
 returns table (call_id uuid, session text, recorded_at timestamptz, started_at timestamptz, provider text, model text,
   status integer, latency_ms integer, request_headers jsonb, response_headers jsonb, metadata jsonb,
   request_bytes integer, response_bytes integer, events integer)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_user uuid := v_caller.user_id; v_call record; v_at timestamptz; v_seen jsonb := '{}'; v_key text;

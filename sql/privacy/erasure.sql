@@ -16,7 +16,7 @@ $$;
 -- Deletes rows of a user and remembers which leaves they were in. The condition is ours, its values are $2 and $3.
 create or replace function _memoir.erase_from(p_table name, p_user_id uuid, p_condition text default 'true',
   p_ids uuid[] default null, p_numbers integer[] default null)
-returns bigint language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns bigint language plpgsql as $$
 declare
   v_count bigint;
 begin
@@ -75,15 +75,13 @@ begin
   return _memoir.end_erase(v_begun.audit_id, 'user', v_rows);
 end $$;
 comment on function memoir.erase_user(text) is
-  'Erases a user: every row in every table, logins'' bindings to it and the key of its tombstones, so that nothing says
-it was there.
-Returns {"erased", "rows": {table: count}, "total"}; nothing to erase is no error. The job erase then takes the bytes
-out of the files.
-Not for logins of class agent or tool, nor for those bound to projects. Raises PM001, PM014.';
+  'Erases a user: every row in every table, logins'' bindings to it and the key of its tombstones, so that nothing
+says it was there. Returns {"erased", "rows": {table: count}, "total"}; nothing to erase is no error. The job erase
+then takes the bytes out of the files. Not for logins of class agent or tool, nor for those bound to projects. Raises
+PM001, PM014.';
 
 create or replace function memoir.erase_session(p_user text, p_session text)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_begun record; v_user uuid; v_session _memoir.sessions; v_id uuid; v_rows jsonb; v_from timestamptz; v_table name;
   v_ids uuid[]; v_turns integer[]; v_extra uuid[];
@@ -132,8 +130,7 @@ summaries and captured calls. Branches keep what is their own. Returns {"erased"
 Not for logins of class agent or tool, nor for those bound to projects. Raises PM001, PM003, PM014.';
 
 create or replace function memoir.erase_turn(p_user text, p_session text, p_turn integer)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_begun record; v_user uuid; v_session _memoir.sessions; v_turn _memoir.conversation_history;
   v_other _memoir.conversation_history;
@@ -192,19 +189,16 @@ begin
   return _memoir.end_erase(v_begun.audit_id, 'turn', v_rows) || jsonb_build_object('turns', to_jsonb(v_turns));
 end $$;
 comment on function memoir.erase_turn(text, text, integer) is
-  'Erases one turn, and with a tool call its results or with a result its call: the turn itself, the words and vectors
-that hold it, memories that
-stem from it (those that something else states too stay), summaries and profiles that may hold it, renditions, work
-items, receipts, kept
-recalls, ledger rows, and the captured calls that may carry it: those of its sessions and all of the user since. What is
-left of a
-memory is its id in state erased. Returns {"erased", "turns", "rows": {table: count}, "total"}. Not for logins of class
-agent or tool, nor for those bound to projects.
-Raises PM001, PM003, PM014.';
+  'Erases one turn, and with a tool call its results or with a result its call: the turn itself, the words and
+vectors that hold it, memories that stem from it (those that something else states too stay), summaries and profiles
+that may hold it, renditions, work items, receipts, kept recalls, ledger rows, and the captured calls that may carry
+it: those of its sessions and all of the user since. What is left of a memory is its id in state erased. Returns
+{"erased", "turns", "rows": {table: count}, "total"}. Not for logins of class agent or tool, nor for those bound to
+projects. Raises PM001, PM003, PM014.';
 
 -- A session whose last turns were erased goes on behind what is left.
 create or replace function _memoir.mend_end(p_user_id uuid, p_session_id uuid)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_session _memoir.sessions; v_counters _memoir.session_counters; v_last _memoir.conversation_history; v_part record;
   v_asked boolean := false;
@@ -240,7 +234,7 @@ end $$;
 -- was recorded.
 create or replace function _memoir.erase_derived(p_caller _memoir.caller, p_session_id uuid, p_turns integer[],
   p_ids uuid[], p_more uuid[], p_from timestamptz)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_user uuid := p_caller.user_id; v_sharing uuid[]; v_summaries uuid[]; v_emptied uuid[]; v_gone uuid[]; v_all uuid[];
   v_items integer[]; v_rows jsonb; v_table name; v_condition text; v_ids uuid[]; v_numbers integer[];
@@ -302,7 +296,7 @@ end $$;
 -- Items of what is erased leave search, with their words and vectors. p_turns: turns, which their neighbours in
 -- search no longer follow.
 create or replace function _memoir.erase_items(p_user_id uuid, p_items integer[], p_turns uuid[])
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_rows jsonb;
 begin
@@ -321,7 +315,7 @@ end $$;
 -- Keeps the ids of erased memories, in state erased, and nothing else: not their states, nor what other tables note
 -- of them.
 create or replace function _memoir.erase_memories(p_caller _memoir.caller, p_ids uuid[])
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_user uuid := p_caller.user_id; v_now timestamptz := memoir.now(); v_rows jsonb; v_table name;
   v_counted integer;
@@ -357,7 +351,7 @@ end $$;
 
 -- Why somebody wanted a memory gone is no reason to keep it, nor is what was said of work in hand.
 create or replace function _memoir.erase_reasons(p_user_id uuid, p_memories uuid[], p_ids uuid[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_texts text[] := p_ids::text[]; v_count bigint;
 begin

@@ -13,7 +13,7 @@ $$;
 -- Puts rows of one kind; {"imported", "refused"} of them. Some tables take (v_keep, on t, a row of the table) only the
 -- rows whose memory is there, and what was not erased since.
 create or replace function _memoir.import_rows(p_user_id uuid, p_table name, p_rows jsonb)
-returns integer[] language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer[] language plpgsql as $$
 declare
   v_counts integer[]; v_keep text := 'true';
   v_memory constant text := 'exists (select from _memoir.memory_store m where m.user_id = $1 and m.memory_id = ';
@@ -111,11 +111,9 @@ begin
 end $$;
 comment on function memoir.import_user(text, jsonb[]) is
   'Puts back lines of export_user, a batch of them at a time in their order, for a user of any name. Returns how many
-rows of each table were
-{"imported", "present" already, "refused"}: refused is what a tombstone or an erase forbids, and what belongs to it.
-Repeating a batch is
-harmless. Vectors that the lines do not bring are asked for. Times and provenance are taken from the lines. Admin only.
-Writes every table of the user, audit_log. Raises PM001, PM014.';
+rows of each table were {"imported", "present" already, "refused"}: refused is what a tombstone or an erase forbids,
+and what belongs to it. Repeating a batch is harmless. Vectors that the lines do not bring are asked for. Times and
+provenance are taken from the lines. Admin only. Writes every table of the user, audit_log. Raises PM001, PM014.';
 
 create or replace function _memoir.import_users(p_caller _memoir.caller, p_user text, p_rows jsonb)
 returns integer[] language plpgsql as $$
@@ -165,7 +163,7 @@ end $$;
 
 -- Turns in order, with their words. Counters follow, so that a session is whole after every batch.
 create or replace function _memoir.import_turns(p_user_id uuid, p_rows jsonb)
-returns integer[] language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer[] language plpgsql as $$
 declare
   v_columns name[] := _memoir.uuid_columns('conversation_history');
   v_turns _memoir.conversation_history[] := array(select t from jsonb_array_elements(p_rows) with ordinality r(line, n),
@@ -253,7 +251,7 @@ end $$;
 
 -- Summaries, unless a turn that they cover was erased after they were made.
 create or replace function _memoir.import_compactions(p_user_id uuid, p_rows jsonb)
-returns integer[] language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer[] language plpgsql as $$
 declare
   v_all _memoir.compactions[] := array(select t from jsonb_array_elements(p_rows) with ordinality r(line, n),
     jsonb_populate_record(null::_memoir.compactions, _memoir.import_row(p_user_id, r.line, '{session_id}')) t
@@ -281,7 +279,7 @@ end $$;
 
 -- Memories, unless a tombstone forbids what they say or a turn they stem from was erased.
 create or replace function _memoir.import_memories(p_user_id uuid, p_rows jsonb)
-returns integer[] language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer[] language plpgsql as $$
 declare
   v_all _memoir.memory_store[] := array(select t from jsonb_array_elements(p_rows) with ordinality r(line, n),
     jsonb_populate_record(null::_memoir.memory_store,
@@ -340,7 +338,7 @@ end $$;
 
 -- Vectors of models that are registered here under the same name, for the same stretch of the same text.
 create or replace function _memoir.import_embeddings(p_user_id uuid, p_rows jsonb)
-returns integer[] language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer[] language plpgsql as $$
 declare
   v_counts integer[];
 begin

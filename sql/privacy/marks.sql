@@ -20,7 +20,7 @@ end $$;
 
 -- The sessions that see a turn: its own, and those that branched off behind it.
 create or replace function _memoir.sharing(p_user_id uuid, p_session_id uuid, p_turn integer)
-returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns uuid[] language plpgsql stable as $$
 begin
   return array(
     with recursive tree as (
@@ -34,7 +34,7 @@ end $$;
 -- Everything that was derived from these turns or memories, directly or through other derived items. A memory that is
 -- restated by something else does not stem from them alone: p_all says whether it counts all the same.
 create or replace function _memoir.derived(p_user_id uuid, p_refs uuid[], p_all boolean)
-returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns uuid[] language plpgsql stable as $$
 declare
   v_all uuid[] := p_refs; v_new uuid[];
 begin
@@ -53,7 +53,7 @@ end $$;
 
 -- Gives a turn new items, with numbers that no worker knows yet: vectors made of what it was stay outside.
 create or replace function _memoir.reindex_turn(p_turn _memoir.conversation_history, p_sensitivity _memoir.sensitivity)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_session _memoir.sessions; v_message _memoir.message; v_user uuid := p_turn.user_id;
   v_old integer[] := array(select item_no from _memoir.search_items where user_id = v_user
@@ -85,7 +85,7 @@ end $$;
 
 -- Renews the vector of the next turn, which was embedded behind this one's last words.
 create or replace function _memoir.reindex_after(p_user_id uuid, p_items integer[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_next record; v_turn _memoir.conversation_history;
 begin
@@ -96,11 +96,11 @@ begin
   end loop;
 end $$;
 
--- A turn counts as v_to from now on, and with it what came of it: which memories, and summaries that were undone. Under
+-- A turn counts as p_to from now on, and with it what came of it: which memories, and summaries that were undone. Under
 -- the user's lock.
 create or replace function _memoir.set_mark(p_turn _memoir.conversation_history, p_was _memoir.sensitivity,
   p_to _memoir.sensitivity, p_actor _memoir.actor, p_reason text, p_by text, out memories uuid[], out undone uuid[])
-language plpgsql set plan_cache_mode = force_custom_plan as $$
+language plpgsql as $$
 declare
   v_user uuid := p_turn.user_id; v_now timestamptz; v_items integer[]; v_sharing uuid[];
 begin
@@ -190,17 +190,16 @@ begin
     'invalidated_summaries', cardinality(v_done.undone));
 end $$;
 comment on function memoir.mark_turn(text, text, integer, text, text) is
-  'Says how secret a stored turn is from now on: normal, private or secret. Beside the turn, which stays as it is. Made
-stricter, so do
-the memories that came of it and the calls that may carry it; secret also takes its vectors, and the summaries, profile
-and kept recalls that may hold it. Lowering
-takes a person and the clearance to see it. Returns {"turn_index", "sensitivity", "memories", "invalidated_summaries"}.
-Writes turn_marks and what is named above. Raises PM001, PM003, PM014.';
+  'Says how secret a stored turn is from now on: normal, private or secret. Beside the turn, which stays as it is.
+Made stricter, so do the memories that came of it and the calls that may carry it; secret also takes its vectors, and
+the summaries, profile and kept recalls that may hold it. Lowering takes a person and the clearance to see it.
+Returns {"turn_index", "sensitivity", "memories", "invalidated_summaries"}. Writes turn_marks and what is named
+above. Raises PM001, PM003, PM014.';
 
 -- Takes turns back: they are neither shown nor recalled, learnt from or summarised; history has them, marked.
 create or replace function _memoir.retract_turns(p_caller _memoir.caller, p_session _memoir.sessions, p_from integer,
   p_to integer, p_reason text)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_user uuid := p_caller.user_id; v_now timestamptz := memoir.now(); v_turns _memoir.conversation_history[];
   v_units _memoir.said_unit[]; v_memories uuid[]; v_marks jsonb;

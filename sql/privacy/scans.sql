@@ -3,7 +3,7 @@
 
 -- One batch of the job scan.
 create or replace function _memoir.step_scan(p_limit integer)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_work _memoir.work_items; v_turn _memoir.conversation_history; v_session _memoir.sessions; v_config jsonb;
   v_was _memoir.sensitivity; v_marks jsonb; v_scanned integer := 0; v_secret integer := 0; v_parts integer := 0;
@@ -85,7 +85,7 @@ lease_id) keeps one. Service, jobs and admin logins only. Raises PM001, PM014.';
 -- Ends a piece of this work: items up to p_through are read. What came in since is queued, and so are vectors. Under
 -- the user's lock.
 create or replace function _memoir.end_unread(p_work _memoir.work_items, p_through integer)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_next integer := (select min(i.item_no) from _memoir.user_counters c
     join _memoir.search_items i on i.user_id = c.user_id and i.item_no >= greatest(c.unread_from, p_through + 1)

@@ -3,7 +3,7 @@
 -- text, by words as search keeps them and by the vector that the application gave with it.
 
 create or replace function _memoir.check_namespace(p_field text, p_namespace text[])
-returns text[] language plpgsql immutable as $$
+returns text[] language plpgsql as $$
 begin
   if array_ndims(p_namespace) > 1 or array_position(p_namespace, null) is not null or '' = any (p_namespace)
     or octet_length(array_to_string(p_namespace, '')) > 1000 then
@@ -48,7 +48,7 @@ end $$;
 -- Returns where an entry of put_documents stands: user, project, namespace and key. An append gets the key that
 -- follows the namespace's last number, so its caller holds the user's lock.
 create or replace function _memoir.document_place(p_caller _memoir.caller, p_entry jsonb, p_where text)
-returns _memoir.documents language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.documents language plpgsql stable as $$
 declare
   v_document _memoir.documents; v_flag text;
 begin
@@ -88,7 +88,7 @@ end $$;
 -- document as it is ("exists", "was") and merges into it. The caller holds the user's lock.
 create or replace function _memoir.document_value(p_caller _memoir.caller, p_place _memoir.documents, p_entry jsonb,
   p_where text)
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql stable as $$
 declare
   v_merge jsonb := nullif(p_entry -> 'merge', 'null'); v_was jsonb := nullif(p_entry -> 'was', 'null');
   v_at text := p_entry ->> 'at'; v_now _memoir.documents; v_into jsonb;
@@ -171,7 +171,7 @@ end $$;
 
 -- Writes the entries of put_documents, in order, for put_documents and append_items.
 create or replace function _memoir.write_documents(p_caller _memoir.caller, p_documents jsonb)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_document _memoir.documents; v_config jsonb := _memoir.config(p_caller.user_id, null); v_entry record;
   v_where text; v_stored integer := 0; v_deleted integer := 0; v_found integer; v_secret jsonb := '[]';
@@ -238,7 +238,7 @@ Raises PM001, PM007, PM012, PM014.';
 
 -- The documents of a namespace and those below it that the caller may see.
 create or replace function _memoir.documents_under(p_caller _memoir.caller, p_namespace text[], p_filter jsonb)
-returns setof _memoir.documents language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns setof _memoir.documents language plpgsql stable as $$
 declare
   v_project text := _memoir.default_project(p_caller); v_now timestamptz := memoir.now();
 begin
@@ -251,7 +251,7 @@ end $$;
 
 -- Lets documents live on from now, as they were put with.
 create or replace function _memoir.refresh_documents(p_caller _memoir.caller, p_namespace text[], p_keys text[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_project text := _memoir.default_project(p_caller); v_now timestamptz := memoir.now();
 begin
@@ -265,7 +265,7 @@ create or replace function memoir.get_documents(p_user text, p_namespace text[],
   p_refresh boolean default true)
 returns table (namespace text[], key text, value jsonb, created_at timestamptz, updated_at timestamptz,
   expires_at timestamptz)
-language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_project text := _memoir.default_project(v_caller);
@@ -285,8 +285,7 @@ on from now. Writes documents then. Raises PM001, PM014.';
 -- half and half where both are asked.
 create or replace function _memoir.documents_ranked(p_documents _memoir.documents[], p_query text, p_vector halfvec,
   p_config regconfig)
-returns table (namespace text[], key text, score real) language plpgsql stable
-set plan_cache_mode = force_custom_plan as $$
+returns table (namespace text[], key text, score real) language plpgsql stable as $$
 declare
   v_languages bigint := (select bit_or(1::bigint << d.language) from unnest(p_documents) d where d.words is not null);
   v_terms text[] := (select q.terms || q.forms
@@ -319,7 +318,7 @@ create or replace function memoir.search_documents(p_user text, p_namespace text
   p_refresh boolean default true, p_query_embedding real[] default null)
 returns table (namespace text[], key text, value jsonb, created_at timestamptz, updated_at timestamptz,
   expires_at timestamptz, score real)
-language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read'); v_found _memoir.documents[]; v_vector halfvec;
   v_asked boolean := coalesce(p_query, '') ~ '[^[:space:]]' or p_query_embedding is not null; v_group record;
@@ -353,8 +352,7 @@ by themselves live on from now. Writes documents then. Raises PM001, PM014.';
 
 create or replace function memoir.list_document_namespaces(p_user text, p_conditions jsonb default '[]',
   p_depth integer default null, p_limit integer default 100, p_offset integer default 0)
-returns setof text[] language plpgsql stable security definer set search_path from current
-set plan_cache_mode = force_custom_plan as $$
+returns setof text[] language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin

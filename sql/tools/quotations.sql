@@ -8,7 +8,7 @@
 create or replace function _memoir.quoted(p_session _memoir.sessions, p_kind text, p_said text, p_texts text[],
   p_whole text, p_content text, p_slot text, out turn_index integer, out names text, out is_all boolean,
   out span_start integer, out span_length integer, out matched integer[], out parts jsonb, out is_narrower boolean)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
   v_read jsonb; v_turns jsonb;
   v_word text := lower(normalize((select m[1] from regexp_matches(left(p_said, 1000), '([[:alnum:]]+)', 'g') m
@@ -43,7 +43,7 @@ end $$;
 
 -- Returns what a memory says, and the words of the turns that it was made of.
 create or replace function _memoir.memory_words(p_memory _memoir.memory_store)
-returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns text language plpgsql stable as $$
 begin
   return concat_ws(' ', p_memory.content, (
     select string_agg(substr(h.content, s.span_start, s.span_length), ' ' order by h.recorded_at)

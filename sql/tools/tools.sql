@@ -455,7 +455,7 @@ end $$;
 create or replace function memoir.call_memory_tool(p_user text, p_session text, p_name text,
   p_arguments jsonb default '{}')
 returns text language plpgsql security definer
-  set search_path from current set plan_cache_mode = force_custom_plan as $$
+  set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_session _memoir.sessions; v_message text; v_hint text; v_state text;

@@ -89,7 +89,7 @@ PM014, PM031.';
 
 -- Moves the cursor over everything that has its vector or needs none.
 create or replace function _memoir.advance_cursor(p_user_id uuid, p_model_id smallint)
-returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql as $$
 declare
   v_through integer; v_missing integer;
 begin
@@ -109,7 +109,7 @@ end $$;
 -- Stores vectors of a user's items: that of p_items[i] is the p_places[i]th of p_numbers. Returns how many are new.
 create or replace function _memoir.store_vectors(p_user_id uuid, p_model _memoir.embedding_models, p_items integer[],
   p_places bigint[], p_numbers real[])
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql as $$
 declare
   v_added integer; v_memory uuid; v_done boolean; v_asked jsonb; v_key text := p_model.model_id::text;
 begin
@@ -202,7 +202,7 @@ create or replace function memoir.sync_semantic(p_user text, p_dry_run boolean d
 returns table (model text, status text, items integer, cursor integer, texts bigint, tokens bigint, microcents bigint,
   secret bigint, expired bigint, not_embeddable bigint, snapshots bigint, queued boolean, last_batch_at timestamptz,
   last_error text)
-language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, case when p_dry_run then 'read' else 'write' end);
   v_user uuid := v_caller.user_id; v_model _memoir.embedding_models; v_sync bigint;
@@ -323,9 +323,8 @@ begin
   return v_last;
 end $$;
 comment on function memoir.queue_backfill(text, integer, uuid) is
-  'Queues embedding of everything a model has not reached, for up to p_limit users after p_after; returns the last user
-to go on
-from, null at the end. Service, jobs and admin logins only. Raises PM001, PM014, PM031.';
+  'Queues embedding of everything a model has not reached, for up to p_limit users after p_after; returns the last
+user to go on from, null at the end. Service, jobs and admin logins only. Raises PM001, PM014, PM031.';
 
 create or replace function memoir.drop_retired_embeddings(p_limit integer default 10000)
 returns integer language plpgsql security definer set search_path from current as $$

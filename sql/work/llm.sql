@@ -7,7 +7,7 @@
 -- compaction, payload {"session_id"}.
 
 create or replace function _memoir.summarised_row(p_work _memoir.work_items)
-returns _memoir.compactions language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.compactions language plpgsql stable as $$
 declare
   v_row _memoir.compactions;
 begin
@@ -33,7 +33,7 @@ $$;
 
 -- Its lines: what the summary was made of, [{"who", "date", "text"}].
 create or replace function _memoir.summarise_input(p_work _memoir.work_items)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_row _memoir.compactions := _memoir.summarised_row(p_work); v_session _memoir.sessions; v_config jsonb;
   v_lines jsonb; v_excluded bigint; v_from integer := v_row.from_turn;
@@ -65,7 +65,7 @@ begin
 end $$;
 
 create or replace function _memoir.summarise_store(p_work _memoir.work_items, p_output jsonb, p_made_by text)
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql as $$
 declare
   v_row _memoir.compactions := _memoir.summarised_row(p_work); v_session _memoir.sessions; v_config jsonb;
   v_tokens integer; v_tokenizer text; v_said_at timestamptz;
@@ -123,7 +123,7 @@ comment on function memoir.llm_config() is
 
 create or replace function memoir.claim_model_calls(p_limit integer default 4)
 returns table (work_id bigint, lease_id uuid, kind text, input jsonb)
-language plpgsql security definer set search_path from current as $$
+language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_lease integer; v_work _memoir.work_items; 
   v_kinds text[] := '{answer,extract,judge,consolidate,summarise,render}';
@@ -171,7 +171,7 @@ jobs and admin logins only. Raises PM001, PM014.';
 -- Tokens and costs of a call, on the user and, where the work is about one, the session. What helpers cost is a part of
 -- all costs.
 create or replace function _memoir.account_call(p_work _memoir.work_items, p_usage jsonb)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_prompt bigint := coalesce((p_usage ->> 'prompt_tokens')::bigint, 0);
   v_completion bigint := coalesce((p_usage ->> 'completion_tokens')::bigint, 0);
@@ -194,7 +194,8 @@ end $$;
 
 create or replace function memoir.store_model_result(p_work bigint, p_lease uuid, p_output jsonb, p_made_by text,
   p_usage jsonb default '{}')
-returns jsonb language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
+returns jsonb language plpgsql security definer set search_path from current set lock_timeout = '5s'
+  set plan_cache_mode = force_custom_plan as $$
 declare
   v_work _memoir.work_items; v_stored integer; v_refused boolean; v_state text; v_made_by text := left(p_made_by, 200);
 begin
@@ -236,7 +237,8 @@ PM014.';
 create or replace function memoir.fail_model_call(p_work bigint, p_lease uuid, p_error text,
   p_final boolean default false,
   p_retry_seconds numeric default null, p_usage jsonb default '{}')
-returns jsonb language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
+returns jsonb language plpgsql security definer set search_path from current set lock_timeout = '5s'
+  set plan_cache_mode = force_custom_plan as $$
 declare
   v_work _memoir.work_items;
 begin

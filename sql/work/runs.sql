@@ -92,8 +92,8 @@ begin
               where r.job = p_job and r.batch is not null order by r.run_id desc limit 1),
              case when not l.in_python then greatest(l.batch_least, (l.batch + 7) / 8) end)
   from _memoir.job_list() l where l.job = p_job returning run_id into v_run;
-  -- The lease of a job's one run is a row, which each batch renews as it commits. It passes on when its time is over, at
-  -- once when the process that had it is gone, or is this one, whose earlier run was cancelled between two batches.
+  -- The lease of a job's one run is a row, which each batch renews as it commits. It passes on when its time is over,
+  -- at once when the process that had it is gone, or is this one, whose earlier run was cancelled between two batches.
   insert into _memoir.job_leases as l (job, run_id, backend, leased_until)
   values (p_job, v_run, pg_backend_pid(), clock_timestamp() + _memoir.run_lease())
   on conflict (job) do update set run_id = excluded.run_id, backend = excluded.backend,
@@ -174,15 +174,14 @@ begin
 end $$;
 comment on function memoir.cancel_overdue() is
   'Cancels what runs of jobs have been at for longer than job_unit_seconds: one session''s extraction, which is tried
-again later, with
-fewer turns, and is a dead letter in the end, while the run goes on with the next. Returns how many. Every run_job
-begins with it; call it
-where jobs run one after another. Runs of other logins are left alone,
+again later, with fewer turns, and is a dead letter in the end, while the run goes on with the next. Returns how
+many. Every run_job begins with it; call it where jobs run one after another. Runs of other logins are left alone,
 with a warning. Jobs and admin logins only. Raises PM001.';
 
 -- One batch. Its errors are recorded, and a cancel ends it at once; what it did is undone in both cases.
 create or replace function _memoir.job_step(p_run bigint)
-returns boolean language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
+returns boolean language plpgsql security definer set search_path from current set lock_timeout = '5s'
+  set plan_cache_mode = force_custom_plan as $$
 declare
   v_job text; v_batch integer; v_least integer; v_most integer; v_result jsonb;
   v_began timestamptz := clock_timestamp();
@@ -309,12 +308,10 @@ begin
 end $$;
 comment on procedure memoir.run_job(text, integer, integer) is
   'Runs a job (select * from memoir.list_jobs()) until nothing is left to do, for at most p_seconds (setting
-job_seconds_max), with a
-commit per batch. Leaves a row in job_runs. If the job is already running, it waits up to p_wait seconds (0 to 3600) for
-that run and then does its own. With p_wait => 0, as schedules call it, it returns at once with a notice. A standby
-skips it. Call outside a
-transaction, with statement_timeout 0. Jobs and admin logins only. Raises PM001, PM014, PM051 (the job failed), PM052
-(still running after the wait), 57014 (cancelled).';
+job_seconds_max), with a commit per batch. Leaves a row in job_runs. If the job is already running, it waits up to
+p_wait seconds (0 to 3600) for that run and then does its own. With p_wait => 0, as schedules call it, it returns at
+once with a notice. A standby skips it. Call outside a transaction, with statement_timeout 0. Jobs and admin logins
+only. Raises PM001, PM014, PM051 (the job failed), PM052 (still running after the wait), 57014 (cancelled).';
 
 -- Returns what a function can't do: statements that only somebody who owns the tables (an owner of the database, a
 -- superuser) can send, one by one. Nothing waits for them: they finish what was interrupted, and help where autovacuum
@@ -343,6 +340,5 @@ begin
 end $$;
 comment on function memoir.bare_statements() is
   'Lists maintenance that no function can do, as statements to send outside a transaction by an owner of the
-database, each with its
-reason: months to detach for the job archive, detaches to finish, tables where autovacuum lags. Jobs and admin logins
-only. Raises PM001.';
+database, each with its reason: months to detach for the job archive, detaches to finish, tables where autovacuum
+lags. Jobs and admin logins only. Raises PM001.';
