@@ -8,14 +8,6 @@ create or replace function _memoir.session_tools()
 returns text[] language sql immutable
 return '{memory_query,memory_pin,memory_objects,memory_restore,memory_release}'::text[];
 
--- Returns what narrows a search, as memory_index has it.
-create or replace function _memoir.tool_filters()
-returns jsonb language sql immutable
-return jsonb '{"kind": {"type": "string", "enum": ["memory", "turn", "summary"]}, "type": {"type": "string"},
-  "tags": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 20}, "project": {"type": "string"},
-  "session": {"type": "string"}, "after": {"type": "string", "format": "date-time"},
-  "before": {"type": "string", "format": "date-time"}, "limit": {"type": "integer", "minimum": 1, "maximum": 50}}';
-
 -- name, description, JSON schemas of the arguments, whether it only reads, and where it is offered: to models, whose
 -- tools are paid for with every request and so are few and short, by MCP, by both (null), or only where it is named.
 -- offered: without what few calls need, for models. Every tool takes all of its parameters whoever calls it.
@@ -26,16 +18,20 @@ language sql immutable as $$
       t.required, 'additionalProperties', false),
     jsonb_strip_nulls(jsonb_build_object('type', 'object', 'properties', t.properties, 'required',
       nullif(t.required, '[]'))), t.reads, t.door
-  from (values
+  from (select jsonb '{"kind": {"type": "string", "enum": ["memory", "turn", "summary"]}, "type": {"type": "string"},
+    "tags": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 20},
+    "project": {"type": "string"}, "session": {"type": "string"}, "after": {"type": "string", "format": "date-time"},
+    "before": {"type": "string", "format": "date-time"}, "limit": {"type": "integer", "minimum": 1, "maximum": 50}}'
+    as filters) f cross join lateral (values
     (1, 'memory_search', 'Search what is known about the user and what was said before: ids and short lines.',
      '{"query": {"type": "string"}}'::jsonb, '{"kind": {"type": "string", "enum": ["memory", "turn", "summary"]},
        "limit": {"type": "integer", "minimum": 1, "maximum": 50}}'::jsonb, '["query"]'::jsonb, true, 'model'),
     (2, 'memory_index', 'Search what is known about the user and what was said before: ids and short lines, the cheap '
      || 'first look. Then memory_timeline for what stands around a hit, memory_get for the whole text.',
-     '{"query": {"type": "string"}}', _memoir.tool_filters(), '["query"]', true, 'mcp'),
+     '{"query": {"type": "string"}}', f.filters, '["query"]', true, 'mcp'),
     (3, 'memory_recall', 'The passages that fit a query best, whole, up to max_tokens of them.',
      '{"query": {"type": "string"}}', '{"max_tokens": {"type": "integer", "minimum": 50, "maximum": 16000}}'::jsonb
-       || _memoir.tool_filters(), '["query"]', true, 'mcp'),
+       || f.filters, '["query"]', true, 'mcp'),
     (4, 'memory_timeline', 'What was said around the id of a hit.',
      '{"id": {"type": "string"}}', '{}', '["id"]', true, null),
     (5, 'memory_get', 'The whole text behind ids.',
@@ -58,16 +54,13 @@ language sql immutable as $$
     (11, 'memory_stats', 'How much is known about the user, in numbers: sessions, turns, memories by state and type.',
      '{}', '{}', '[]', true, 'mcp'),
     (12, 'memory_objects', 'The objects of this session, newest first: tool results, files, plans; the name of each, '
-      'how '
-     || 'it is shown, what it is. query: those whose line has it.', '{}', '{"query": {"type": "string"},
+     'how it is shown, what it is. query: those whose line has it.', '{}', '{"query": {"type": "string"},
        "limit": {"type": "integer", "minimum": 1, "maximum": 200}}', '[]', true, 'mcp'),
     (13, 'memory_sync', 'Have vectors made for what has none yet, so that it is found by meaning. dry_run: only say '
-      'how '
-     || 'much that is and what it costs.', '{}', '{"dry_run": {"type": "boolean"}}', '[]', false, 'mcp'),
+     'how much that is and what it costs.', '{}', '{"dry_run": {"type": "boolean"}}', '[]', false, 'mcp'),
     (14, 'memory_restore', 'The full text of an object that is shown shortened, by its name, or only lines of it '
-      '(40-80).',
-     '{"id": {"type": "string"}, "lines": {"type": "string"}}', '{"reason": {"type": "string"}}', '["id"]', false,
-     null),
+     '(40-80).', '{"id": {"type": "string"}, "lines": {"type": "string"}}', '{"reason": {"type": "string"}}', '["id"]',
+     false, null),
     (15, 'memory_release', 'Objects that need not be shown any more, by their names.',
      '{"ids": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 100}}',
      '{"reason": {"type": "string"}}', '["ids"]', false, null),
