@@ -250,8 +250,7 @@ begin
 
   for v_session in select * from _memoir.sessions s where s.status <> 'expired' and s.expires_at <= v_now
     order by s.expires_at limit p_limit loop
-    -- Its end is counted from its last turn, which is not in the index: where that is later, the session only moves on
-    -- there.
+    -- Its end is counted from its last turn, which is not in the index. If that is later, the session moves on there.
     continue when not _memoir.try_lock(v_session.user_id, v_session.session_id);
     select * into v_session from _memoir.sessions where user_id = v_session.user_id
       and session_id = v_session.session_id;

@@ -19,8 +19,8 @@ returns text language sql immutable as $$
     else btrim(regexp_replace(p_text, '\s*' || _memoir.directive_tag() || '\s*', E'\n', 'g'), E'\n') end
 $$;
 
--- Directed: carries out the directives of the assistant's messages; what it can't, as warnings. Only objects of the
--- session.
+-- Directed: carries out the directives of the assistant's messages, on objects of the session only. A directive that
+-- fails becomes a warning.
 create or replace function _memoir.append_directed(inout p_state _memoir.append_state)
 language plpgsql as $$
 declare

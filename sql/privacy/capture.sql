@@ -38,8 +38,7 @@ begin
   where octet_length(f.bytes) > v_limit;
   perform _memoir.touch_user(v_caller, p_user);
   perform _memoir.ensure_month(v_caller.user_id, v_now);
-  -- Who is bound to projects leaves nothing outside them: a session that is not there yet is opened in the caller's
-  -- own.
+  -- A caller bound to projects leaves nothing outside them: a new session is opened in the caller's own.
   if v_caller.projects is not null then
     perform _memoir.open_session(v_caller, p_user, p_session, null, null, null, null, null, '{}', '{}')
     where not exists (select from _memoir.sessions where user_id = v_caller.user_id

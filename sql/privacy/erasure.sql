@@ -386,8 +386,7 @@ begin
     end if;
     delete from _memoir.erase_queue where prompt_hash = v_prompt;
   end loop;
-  -- One by one: each is locked while it is written anew, and whoever can't be had soon is passed over until the next
-  -- run.
+  -- One by one: each is locked while it is written anew. One that can't be had soon waits for the next run.
   for v_leaf in select q.leaf from _memoir.erase_queue q where q.leaf is not null group by q.leaf
     order by min(q.queue_id) limit 1000 loop
     -- Only when nobody can see any more what a transaction erased does rewriting a leaf leave it behind.

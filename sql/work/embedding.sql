@@ -67,8 +67,7 @@ begin
         and not _memoir.is_expired(i)
       order by i.item_no limit v_left) x;
     if v_items is null then
-      -- The cursor moves under the user's lock only: items of a writer that has not committed would be skipped for
-      -- ever.
+      -- The cursor moves under the user's lock only, else it would skip items of a writer that has not committed.
       perform from _memoir.user_counters c where c.user_id = v_work.user_id for update skip locked;
       if found then perform _memoir.advance_cursor(v_work.user_id, v_model.model_id); end if;
       delete from _memoir.work_items j where j.work_id = v_work.work_id;
@@ -121,8 +120,7 @@ begin
         and j.dedup_key = v_key and j.state = 'leased' for update skip locked);
     return 0;
   end if;
-  -- Not "on conflict": under the lock nobody else stores them, and a row put in on trial costs the log a second
-  -- record.
+  -- Not "on conflict": nobody else stores them under the lock, and a row on trial costs the log a second record.
   insert into _memoir.embeddings (user_id, item_no, model_id, embedding)
   select p_user_id, g.item_no, p_model.model_id,
     _memoir.to_vector(p_numbers[(g.n - 1) * p_model.dimension + 1 : g.n * p_model.dimension], p_model)
@@ -333,8 +331,7 @@ declare
 begin
   perform _memoir.authorise_worker();
   perform _memoir.check_count('limit', p_limit, 1000000);
-  -- The cursors first, and no registering anew meanwhile: else a model that comes back would believe to have its
-  -- vectors.
+  -- The cursors first, and no registering anew meanwhile: else a model that comes back would seem to have its vectors.
   perform from _memoir.embedding_models where status = 'retired' for share;
   delete from _memoir.embedding_cursors c using _memoir.embedding_models m where m.model_id = c.model_id
     and m.status = 'retired';
