@@ -35,7 +35,7 @@ $$;
 
 -- A name that somebody else chose: 1 to p_limit characters, whatever they are.
 create or replace function _memoir.check_name(p_field text, p_value text, p_limit integer)
-returns void language plpgsql immutable as $$
+returns void language plpgsql as $$
 begin
   if p_value is null or p_value = '' or length(p_value) > p_limit then
     perform _memoir.fail('PM014', format('%s must be a text of 1 to %s characters, not %s', p_field, p_limit,
@@ -46,7 +46,7 @@ end $$;
 -- One of some texts; those of an enum are enum_range(null::the_enum)::text[].
 create or replace function _memoir.check_choice(p_field text, p_value text, p_choices text[],
   p_code text default 'PM014')
-returns void language plpgsql immutable as $$
+returns void language plpgsql as $$
 declare
   v_last integer := cardinality(p_choices);
 begin
@@ -57,14 +57,14 @@ begin
 end $$;
 
 create or replace function _memoir.check_choices(p_field text, p_values text[], p_choices text[])
-returns void language plpgsql immutable as $$
+returns void language plpgsql as $$
 begin
   perform _memoir.check_choice(p_field, v, p_choices) from unnest(p_values) v;
 end $$;
 
 -- A JSON object, as it was given; null where there is none.
 create or replace function _memoir.check_object(p_field text, p_value jsonb)
-returns jsonb language plpgsql immutable as $$
+returns jsonb language plpgsql as $$
 begin
   if coalesce(jsonb_typeof(p_value), 'null') = 'null' then return null; end if;
   if jsonb_typeof(p_value) <> 'object' then
@@ -75,7 +75,7 @@ end $$;
 
 -- A number from 0 to p_most, or none.
 create or replace function _memoir.check_share(p_field text, p_value real, p_most integer)
-returns void language plpgsql immutable as $$
+returns void language plpgsql as $$
 begin
   if p_value not between 0 and p_most then
     perform _memoir.fail('PM014', format('%s must be from 0 to %s, not %s', p_field, p_most, p_value));
@@ -84,7 +84,7 @@ end $$;
 
 -- How many of something: from 1 to p_most.
 create or replace function _memoir.check_count(p_field text, p_value integer, p_most integer)
-returns void language plpgsql immutable as $$
+returns void language plpgsql as $$
 begin
   if p_value is null or p_value not between 1 and p_most then
     perform _memoir.fail('PM014', format('%s must be from 1 to %s, not %s', p_field, p_most,

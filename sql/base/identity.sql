@@ -81,7 +81,6 @@ declare
   v_login name := _memoir.login();
   v_row _memoir.logins;
   v_caller _memoir.caller;
-  v_service boolean;
 begin
   perform _memoir.check_name('user', p_user, 500);
   v_row := _memoir.binding(v_login);
@@ -95,25 +94,19 @@ begin
 
   if pg_has_role(v_login, 'memoir_admin', 'usage') then
     v_caller.may_state_actor := true;
-    perform _memoir.lock_user(v_caller.user_id, p_need);
-    return v_caller;
-  end if;
-  v_service := pg_has_role(v_login, 'memoir_app', 'usage')
-    or (p_need = 'read' and pg_has_role(v_login, 'memoir_reader', 'usage'));
-  if v_service then
+  elsif pg_has_role(v_login, 'memoir_app', 'usage')
+    or p_need = 'read' and pg_has_role(v_login, 'memoir_reader', 'usage') then
     v_caller.may_state_actor := v_row.actor is null;
-    perform _memoir.lock_user(v_caller.user_id, p_need);
-    return v_caller;
-  end if;
-  if pg_has_role(v_login, 'memoir_tenant', 'usage')
-     and exists (select from _memoir.login_users where login = v_login and user_id = v_caller.user_id) then
+  elsif pg_has_role(v_login, 'memoir_tenant', 'usage')
+    and exists (select from _memoir.login_users where login = v_login and user_id = v_caller.user_id) then
     v_caller.actor := coalesce(v_row.actor, 'agent');
-    perform _memoir.lock_user(v_caller.user_id, p_need);
-    return v_caller;
+  else
+    perform _memoir.fail('PM001', format('login %s may not %s for user %s', quote_ident(v_login), p_need,
+      _memoir.shown(p_user)),
+      'an admin grants memoir_app or memoir_reader, or binds the login with bind_login');
   end if;
-  perform _memoir.fail('PM001', format('login %s may not %s for user %s', quote_ident(v_login), p_need,
-    _memoir.shown(p_user)),
-    'an admin grants memoir_app or memoir_reader, or binds the login with bind_login');
+  perform _memoir.lock_user(v_caller.user_id, p_need);
+  return v_caller;
 end $$;
 
 -- A definer of its own, since procedures that run as their caller ask it too.
@@ -164,7 +157,7 @@ begin
 end $$;
 
 create or replace function _memoir.check_project(p_caller _memoir.caller, p_project text)
-returns text language plpgsql immutable as $$
+returns text language plpgsql as $$
 begin
   perform _memoir.check_name('project', p_project, 200);
   if p_caller.projects is not null and p_project <> all (p_caller.projects) then
@@ -183,7 +176,7 @@ $$;
 
 -- May the caller use a session of this project? The error does not say which project it is.
 create or replace function _memoir.check_session_of(p_caller _memoir.caller, p_session text, p_project text)
-returns void language plpgsql immutable as $$
+returns void language plpgsql as $$
 begin
   if p_project <> all (p_caller.projects) then
     perform _memoir.fail('PM001', format('login %s may not use session %s', quote_ident(p_caller.login),

@@ -1,23 +1,19 @@
 -- Registries: chat models (window, tokenizer, prices, overhead) and embedding models (dimension, prefixes, endpoint).
 
 -- Those of the release (sql/data/chat_models.csv); an install overrides them with register_model.
-create or replace function _memoir.define_models()
-returns void language sql as $$
-  insert into _memoir.models (model, provider, context_window, max_output, tokenizer, message_overhead, images,
-    prompt_microcents_per_1k, completion_microcents_per_1k, built_in, cache_read_rate, cache_write_rate,
-      cache_write_1h_rate)
-  select model, provider, context_window::integer, max_output::integer, tokenizer, message_overhead::integer, images,
-    prompt_microcents_per_1k::bigint, completion_microcents_per_1k::bigint, true, cache_read_rate::real,
-    cache_write_rate::real, cache_write_1h_rate::real
-  from _memoir.data_chat_models()
-  on conflict (model) do update set provider = excluded.provider, context_window = excluded.context_window,
-    max_output = excluded.max_output,
-    tokenizer = excluded.tokenizer, message_overhead = excluded.message_overhead, images = excluded.images,
-    prompt_microcents_per_1k = excluded.prompt_microcents_per_1k,
-    completion_microcents_per_1k = excluded.completion_microcents_per_1k, cache_read_rate = excluded.cache_read_rate,
-    cache_write_rate = excluded.cache_write_rate, cache_write_1h_rate = excluded.cache_write_1h_rate
-  where models.built_in  -- what an admin registered under the name stays
-$$;
+insert into _memoir.models (model, provider, context_window, max_output, tokenizer, message_overhead, images,
+  prompt_microcents_per_1k, completion_microcents_per_1k, built_in, cache_read_rate, cache_write_rate,
+  cache_write_1h_rate)
+select model, provider, context_window::integer, max_output::integer, tokenizer, message_overhead::integer, images,
+  prompt_microcents_per_1k::bigint, completion_microcents_per_1k::bigint, true, cache_read_rate::real,
+  cache_write_rate::real, cache_write_1h_rate::real
+from _memoir.data_chat_models()
+on conflict (model) do update set provider = excluded.provider, context_window = excluded.context_window,
+  max_output = excluded.max_output, tokenizer = excluded.tokenizer, message_overhead = excluded.message_overhead,
+  images = excluded.images, prompt_microcents_per_1k = excluded.prompt_microcents_per_1k,
+  completion_microcents_per_1k = excluded.completion_microcents_per_1k, cache_read_rate = excluded.cache_read_rate,
+  cache_write_rate = excluded.cache_write_rate, cache_write_1h_rate = excluded.cache_write_1h_rate
+where models.built_in;  -- what an admin registered under the name stays
 
 create or replace function memoir.register_model(p_model text, p_provider text, p_context_window integer,
   p_max_output integer,
@@ -145,14 +141,8 @@ declare
   v_id smallint;
 begin
   perform _memoir.authorise_admin();
-  if p_provider is null or p_provider not in ('embedder', 'openai', 'in_process', 'none') then
-    perform _memoir.fail('PM014', format('provider must be embedder, openai, in_process or none, not %s',
-      _memoir.shown(p_provider)));
-  end if;
-  if p_dimension is null or p_dimension not between 1 and 16000 then
-    perform _memoir.fail('PM014', format('dimension must be from 1 to 16000, not %s',
-      coalesce(p_dimension::text, 'null')));
-  end if;
+  perform _memoir.check_choice('provider', p_provider, '{embedder,openai,in_process,none}'),
+    _memoir.check_count('dimension', p_dimension, 16000);
   if (p_provider = 'openai') <> (p_endpoint is not null) then
     perform _memoir.fail('PM014', 'an endpoint goes with provider openai and with no other');
   end if;
@@ -203,11 +193,9 @@ comment on function memoir.switch_embedding_model(text) is
 dropped by drop_retired_embeddings. Items it has not reached yet are found by words meanwhile. Admin only. Raises PM001,
 PM031.';
 
-create or replace function _memoir.define_embedding_models()
-returns void language sql as $$
-  insert into _memoir.embedding_models (name, provider, dimension, languages, status)
-  select name, provider, dimension::integer, string_to_array(nullif(languages, 'any'), ' '),
-    case nth when 1 then 'active' else 'backfilling' end
-  from _memoir.data_embedding_models()
-  where not exists (select from _memoir.embedding_models)
-$$;
+-- The release's embedding models, on the first install.
+insert into _memoir.embedding_models (name, provider, dimension, languages, status)
+select name, provider, dimension::integer, string_to_array(nullif(languages, 'any'), ' '),
+  case nth when 1 then 'active' else 'backfilling' end
+from _memoir.data_embedding_models()
+where not exists (select from _memoir.embedding_models);

@@ -102,7 +102,7 @@ begin
   end if;
 end $$;
 
--- Returns what ensure_partitions is to make: this month in all parts first, then the next ones.
+-- Returns the months of hash parts that lack a partition: this month in all parts first, then the next ones.
 create or replace function _memoir.partition_plan(p_months_ahead integer)
 returns table (part integer, month date) language plpgsql stable security definer set search_path from current as $$
 begin
@@ -111,11 +111,14 @@ begin
     perform _memoir.fail('PM014', format('months_ahead must be from 0 to 120, not %s', p_months_ahead));
   end if;
   return query
-  select p, (_memoir.month_of(memoir.now()) + make_interval(months => m))::date
+  select p, x.month
   from _memoir.installation i,
     generate_series(0, coalesce(p_months_ahead, (select (config ->> 'partition_months_ahead')::integer
       from _memoir.settings_merged))) m,
-    generate_series(0, i.modulus - 1) p
+    generate_series(0, i.modulus - 1) p,
+    lateral (select (_memoir.month_of(memoir.now()) + make_interval(months => m))::date as month) x
+  where exists (select from _memoir.partitioned_tables t
+    where to_regclass('_memoir.' || _memoir.leaf_name(t.table_name, p, case when t.by_month then x.month end)) is null)
   order by m, p;
 end $$;
 
@@ -136,13 +139,7 @@ returns jsonb language plpgsql as $$
 declare
   v_step record; v_made integer := 0; v_locked integer := 0;
 begin
-  for v_step in
-    select p.part, p.month from _memoir.partition_plan(null) with ordinality p(part, month, n)
-    where exists (select from _memoir.partitioned_tables t
-                  where to_regclass('_memoir.' || _memoir.leaf_name(t.table_name, p.part, case
-                    when t.by_month then p.month end)) is null)
-    order by p.n
-  loop
+  for v_step in select part, month from _memoir.partition_plan(null) loop
     if _memoir.try_part(v_step.part, v_step.month) then v_made := v_made + 1; else v_locked := v_locked + 1; end if;
     exit when v_made + v_locked >= p_limit;
   end loop;

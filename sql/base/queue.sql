@@ -159,10 +159,6 @@ begin
   perform _memoir.give_back(v_work, p_error);
 end $$;
 
--- A session is waiting from the turn that follows its last extraction: persist_turn queues it then, and only then.
-create or replace function _memoir.queue_extraction(p_user_id uuid, p_session_id uuid, p_at timestamptz)
-returns void language sql as $$ select _memoir.enqueue_unlocked('turns', p_user_id, p_session_id::text, p_at) $$;
-
 -- Steps of jobs: counts that add up, and cursors that say how far a job has come.
 
 -- Where a step that goes through all users by id has got to; null at the beginning.
@@ -176,6 +172,19 @@ returns void language sql as $$
   on conflict (job) do update set after_user = excluded.after_user where job_cursors.after_user is distinct
     from excluded.after_user
 $$;
+
+-- The next users of a job that goes through all of them, at most p_limit; the cursor moves behind them. Fewer than that
+-- are the last.
+create or replace function _memoir.next_users(p_job text, p_limit integer)
+returns uuid[] language plpgsql as $$
+declare
+  v_after uuid := _memoir.job_cursor(p_job); v_users uuid[];
+begin
+  v_users := array(select c.user_id from _memoir.user_counters c where v_after is null or c.user_id > v_after
+    order by c.user_id limit p_limit);
+  perform _memoir.put_job_cursor(p_job, case when cardinality(v_users) = p_limit then v_users[p_limit] end);
+  return v_users;
+end $$;
 
 create or replace function _memoir.add_counts(p_sum jsonb, p_more jsonb)
 returns jsonb language sql immutable as $$

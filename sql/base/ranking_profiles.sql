@@ -13,8 +13,7 @@
 -- A profile may hold some of them; what it lacks is that of the next: user, install, shipped. merge_settings and
 -- config() put them where compile reads its settings, so that none of this is looked up there.
 
-create or replace function _memoir.define_ranking()
-returns void language plpgsql as $$
+do $$
 declare
   v_head record; v_weights jsonb; v_own integer;
 begin
@@ -38,11 +37,12 @@ begin
       v_own, v_head.version
       using hint = 'list_ranking_profiles(null) shows both; reset_ranking_profile(null) returns to the shipped ones';
   end if;
+  perform _memoir.merge_settings();
 end $$;
 
 -- Raises PM015 unless these are weights of a profile.
 create or replace function _memoir.check_ranking(p_weights jsonb)
-returns void language plpgsql immutable as $$
+returns void language plpgsql as $$
 declare
   v_key text; v_value jsonb; v_least numeric;
 begin

@@ -9,11 +9,8 @@
 -- For views of ours, which read as the owner: is the caller one of those who see every row?
 create or replace function _memoir.sees_all()
 returns boolean language plpgsql stable security definer set search_path from current as $$
-declare
-  v_login name := _memoir.login();
 begin
-  return pg_has_role(v_login, 'memoir_admin', 'usage') or pg_has_role(v_login, 'memoir_jobs', 'usage')
-    or pg_has_role(v_login, 'memoir_owner', 'usage');
+  return _memoir.may_run_jobs(_memoir.login());
 end $$;
 
 -- The users that the caller may see: those bound to it, or for a service those of its namespace.
@@ -53,28 +50,6 @@ begin
   return coalesce((_memoir.binding(_memoir.login())).clearance, 'private');
 end $$;
 
--- Which rows of a table are the caller's own. Null: the table holds nobody's data. A caller bound to projects sees
--- nothing of what can't be told to belong to one.
-create or replace function _memoir.own_rows(p_table regclass)
-returns text language plpgsql stable as $$
-declare
-  v_columns name[] := array(select attname from pg_attribute where attrelid = p_table and attnum > 0
-    and not attisdropped);
-begin
-  if p_table in ('_memoir.logins'::regclass, '_memoir.login_users'::regclass) then return 'login = _memoir.login()';
-  end if;
-  if p_table = '_memoir.system_prompts'::regclass then return 'false'; end if;  -- the applications' texts, of no user
-  if 'user_id' <> all (v_columns) then return null; end if;
-  return 'user_id in (select _memoir.visible_users())'
-    || case when 'project' = any (v_columns)
-      then ' and coalesce(project = any ((select _memoir.bound_projects())::text[]), true)'
-            when 'session_id' = any (v_columns)
-              then ' and ((select _memoir.bound_projects()) is null or session_id in (select _memoir.bound_sessions()))'
-            else ' and (select _memoir.bound_projects()) is null' end
-    || case when 'sensitivity' = any (v_columns) then ' and sensitivity <= (select _memoir.own_clearance())'
-      else '' end;
-end $$;
-
 -- Runs DDL on a leaf. Each such statement has a text of its own, and a month of leaves would push an operator's queries
 -- out of pg_stat_statements. So that does not count them, where setup() could grant the right to say so.
 create or replace function _memoir.run_ddl(p_statement text)
@@ -88,11 +63,25 @@ begin
   if v_is_counted then perform set_config('pg_stat_statements.track_utility', 'on', true); end if;
 end $$;
 
--- Puts what it lacks on a table: row security, forced, and its policies. Takes no lock where nothing lacks.
+-- Puts what it lacks on a table: row security, forced, and its policies. Takes no lock where nothing lacks. A table
+-- without data of users needs none.
 create or replace function _memoir.secure_rows(p_table regclass)
 returns void language plpgsql set search_path from current as $$
 declare
-  v_own text := _memoir.own_rows(p_table);
+  v_columns name[] := array(select attname from pg_attribute where attrelid = p_table and attnum > 0
+    and not attisdropped);
+  -- Which rows are the caller's own. Callers bound to projects see nothing of what can't be told to belong to one.
+  v_own text := case
+    when p_table in ('_memoir.logins'::regclass, '_memoir.login_users'::regclass) then 'login = _memoir.login()'
+    when p_table = '_memoir.system_prompts'::regclass then 'false'  -- the applications' texts, of no user
+    when 'user_id' = any (v_columns) then 'user_id in (select _memoir.visible_users())'
+      || case when 'project' = any (v_columns)
+          then ' and coalesce(project = any ((select _memoir.bound_projects())::text[]), true)'
+        when 'session_id' = any (v_columns)
+          then ' and ((select _memoir.bound_projects()) is null or session_id in (select _memoir.bound_sessions()))'
+        else ' and (select _memoir.bound_projects()) is null' end
+      || case when 'sensitivity' = any (v_columns) then ' and sensitivity <= (select _memoir.own_clearance())'
+        else '' end end;
 begin
   if v_own is null then return; end if;
   if not (select relrowsecurity and relforcerowsecurity from pg_class where oid = p_table) then

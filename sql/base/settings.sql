@@ -1,19 +1,14 @@
 -- Settings of an operator (sql/data/settings.csv). Definitions are code, replaced on install; values are state.
 
-create or replace function _memoir.define_settings()
-returns void language plpgsql as $$
-begin
-  delete from _memoir.setting_definitions;
-  insert into _memoir.setting_definitions (key, kind, default_value, min_value, max_value, allowed, overridable,
-    description)
-  select key, kind,
-    case kind when 'text' then to_jsonb(coalesce(default_value, '')) else coalesce(default_value, 'null')::jsonb end,
-    min_value::numeric, max_value::numeric, array_replace(string_to_array(allowed, ' '), '-', ''), overridable = 'yes',
-    description
-  from _memoir.data_settings();
-  delete from _memoir.settings s where not exists (select from _memoir.setting_definitions d where d.key = s.key);
-  perform _memoir.merge_settings();
-end $$;
+delete from _memoir.setting_definitions;
+insert into _memoir.setting_definitions (key, kind, default_value, min_value, max_value, allowed, overridable,
+  description)
+select key, kind,
+  case kind when 'text' then to_jsonb(coalesce(default_value, '')) else coalesce(default_value, 'null')::jsonb end,
+  min_value::numeric, max_value::numeric, array_replace(string_to_array(allowed, ' '), '-', ''), overridable = 'yes',
+  description
+from _memoir.data_settings();
+delete from _memoir.settings s where not exists (select from _memoir.setting_definitions d where d.key = s.key);
 
 -- The row that every hot function reads: defaults, what was set, and the weights of the ranking profile in force.
 create or replace function _memoir.merge_settings()

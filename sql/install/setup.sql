@@ -1,5 +1,43 @@
 -- Applies what an install needs besides objects, and what a dump does not carry.
 
+-- Gives everything to memoir_owner. A restore that found no roles left it with whoever restored.
+create or replace function _memoir.take_ownership()
+returns void language plpgsql set search_path from current as $$
+declare
+  v_statement text;
+begin
+  if not pg_has_role(current_user, 'memoir_owner', case when current_setting('server_version_num')::int >= 160000
+    then 'set' else 'member' end) then
+    execute format('grant memoir_owner to %I', current_user);
+  end if;
+  alter schema memoir owner to memoir_owner;
+  alter schema _memoir owner to memoir_owner;
+  for v_statement in
+    select format('alter schema %I owner to memoir_owner', nspname) from pg_namespace
+    where nspname in ('memoir_extensions', 'memoir_case')
+    union all
+    select format('alter table %s owner to memoir_owner', c.oid::regclass) from pg_class c
+    where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and c.relkind in ('r', 'p', 'v')
+    union all
+    select format('alter type %s owner to memoir_owner', t.oid::regtype) from pg_type t left join pg_class c
+      on c.oid = t.typrelid
+    where t.typnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and t.typtype in ('c', 'e')
+      and coalesce(c.relkind, 'c') = 'c'
+    union all
+    -- PL/Python's stay with the superuser who restored: nobody else may own one.
+    select format('alter routine %s owner to memoir_owner', p.oid::regprocedure)
+    from pg_proc p join pg_language l on l.oid = p.prolang
+    where p.pronamespace in (select oid from pg_namespace where nspname in ('memoir', '_memoir', 'memoir_case'))
+      and l.lanname <> 'plpython3u'
+      and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid
+      and d.deptype = 'e')
+  loop
+    execute v_statement;
+  end loop;
+  perform _memoir.secure_rows(c.oid) from pg_class c where c.relnamespace = '_memoir'::regnamespace
+    and c.relkind in ('r', 'p');
+end $$;
+
 create or replace procedure memoir.setup()
 language plpgsql set search_path from current as $$
 declare
@@ -12,38 +50,8 @@ begin
     end if;
   end loop;
 
-  -- A restore that found no roles left everything with whoever restored, and granted nothing.
   if exists (select from pg_namespace where nspname = 'memoir' and nspowner <> 'memoir_owner'::regrole) then
-    if not pg_has_role(current_user, 'memoir_owner', case when current_setting('server_version_num')::int >= 160000
-      then 'set' else 'member' end) then
-      execute format('grant memoir_owner to %I', current_user);
-    end if;
-    alter schema memoir owner to memoir_owner;
-    alter schema _memoir owner to memoir_owner;
-    for v_statement in
-      select format('alter schema %I owner to memoir_owner', nspname) from pg_namespace
-      where nspname in ('memoir_extensions', 'memoir_case')
-      union all
-      select format('alter table %s owner to memoir_owner', c.oid::regclass) from pg_class c
-      where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and c.relkind in ('r', 'p', 'v')
-      union all
-      select format('alter type %s owner to memoir_owner', t.oid::regtype) from pg_type t left join pg_class c
-        on c.oid = t.typrelid
-      where t.typnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and t.typtype in ('c', 'e')
-        and coalesce(c.relkind, 'c') = 'c'
-      union all
-      -- PL/Python's stay with the superuser who restored: nobody else may own one.
-      select format('alter routine %s owner to memoir_owner', p.oid::regprocedure)
-      from pg_proc p join pg_language l on l.oid = p.prolang
-      where p.pronamespace in (select oid from pg_namespace where nspname in ('memoir', '_memoir', 'memoir_case'))
-        and l.lanname <> 'plpython3u'
-        and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid
-        and d.deptype = 'e')
-    loop
-      execute v_statement;
-    end loop;
-    perform _memoir.secure_rows(c.oid) from pg_class c where c.relnamespace = '_memoir'::regnamespace
-      and c.relkind in ('r', 'p');
+    perform _memoir.take_ownership();
   end if;
 
   -- A dump may hold no privileges (--no-acl): then PUBLIC may execute every routine, and nobody may use the schemas.
@@ -122,19 +130,13 @@ begin
     and (_memoir.has_column(c.relname, 'user_id') or c.relname = 'system_prompts');
 end $$;
 
-select _memoir.define_ranking();
-select _memoir.define_settings();
-select _memoir.define_schedules();
-select _memoir.define_models();
-select _memoir.define_embedding_models();
-
 -- Revokes all rights on our objects, then grants those of sql/data/grants.csv. No role but the owner holds rights on
 -- tables: functions are the API. Run here, by setup() and by pg_memoir_plpython.sql, each time for what the caller may
 -- change: PL/Python's routines belong to a superuser.
 create or replace function _memoir.grant_all()
 returns void language plpgsql set search_path from current as $$
 declare
-  v_grant record; v_object record; v_role text; v_revoked text;
+  v_revoked text; v_statement text;
   v_roles text := 'memoir_reader, memoir_app, memoir_tenant, memoir_admin, memoir_jobs';
 begin
   -- Whoever restores without owners makes the objects, and their default privileges apply to these.
@@ -146,60 +148,41 @@ begin
   -- From a clean slate, so that what a release no longer grants is gone after the upgrade.
   execute format('revoke all on all tables in schema memoir, _memoir from %s', v_revoked);
   execute format('revoke all on all sequences in schema memoir, _memoir from %s', v_revoked);
-  for v_object in
-    select p.oid::regprocedure as signature, p.proowner <> 'memoir_owner'::regrole as is_foreign from pg_proc p
-    where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace)
+  for v_statement in
+    select x.statement from pg_proc p
+    cross join lateral (values (format('revoke all on routine %s from %s', p.oid::regprocedure, v_revoked)),
+      -- The definer functions reach PL/Python's as the owner.
+      (case when p.proowner <> 'memoir_owner'::regrole
+        then format('grant execute on routine %s to memoir_owner', p.oid::regprocedure) end)) x(statement)
+    where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and x.statement is not null
       and pg_has_role(current_user, p.proowner, 'member')
       and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid
-      and d.deptype = 'e')
-  loop
-    execute format('revoke all on routine %s from %s', v_object.signature, v_revoked);
-    if v_object.is_foreign then  -- the definer functions reach PL/Python's as the owner
-      execute format('grant execute on routine %s to memoir_owner', v_object.signature);
-    end if;
-  end loop;
-
-  for v_grant in
-    select * from _memoir.data_grants()
-  loop
-    for v_object in
-      select p.oid::regprocedure as signature from pg_proc p
-      where p.pronamespace = case when starts_with(v_grant.function, '_memoir.') then '_memoir'
-        else 'memoir' end::regnamespace
-        and p.proname = split_part('.' || v_grant.function, '.', -1)
-        and pg_has_role(current_user, p.proowner, 'member')
-    loop
-      foreach v_role in array string_to_array(v_grant.roles, ' ') loop
-        execute format('grant execute on routine %s to %I', v_object.signature, 'memoir_' || v_role);
-      end loop;
-    end loop;
-  end loop;
-
-  -- Views are for admins; they hold what their owner may see.
-  for v_object in
-    select c.oid::regclass as name from pg_class c
+        and d.deptype = 'e')
+    union all
+    select format('grant execute on routine %s to %I', p.oid::regprocedure, 'memoir_' || r)
+    from _memoir.data_grants() g cross join unnest(string_to_array(g.roles, ' ')) r
+    join pg_proc p on p.proname = split_part('.' || g.function, '.', -1)
+      and p.pronamespace = case when starts_with(g.function, '_memoir.') then '_memoir' else 'memoir' end::regnamespace
+      and pg_has_role(current_user, p.proowner, 'member')
+    union all
+    -- Views are for admins; they hold what their owner may see.
+    select format('grant select on %s to memoir_admin', c.oid::regclass) from pg_class c
     where c.relnamespace = 'memoir'::regnamespace and c.relkind = 'v' and c.relowner = 'memoir_owner'::regrole
       and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid
-      and d.deptype = 'e')
-  loop
-    execute format('grant select on %s to memoir_admin', v_object.name);
-  end loop;
-
-  for v_object in
-    select t.oid::regtype as name from pg_type t left join pg_class c on c.oid = t.typrelid
+        and d.deptype = 'e')
+    union all
+    select format('revoke all on type %s from %s', t.oid::regtype, v_revoked)
+    from pg_type t left join pg_class c on c.oid = t.typrelid
     where t.typnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and t.typcategory <> 'A'
       and coalesce(c.relkind, 'c') = 'c'
       and not exists (select from pg_depend d where d.classid = 'pg_type'::regclass and d.objid = t.oid
-      and d.deptype = 'e')
+        and d.deptype = 'e')
+    union all
+    -- All that lead the functions' paths: whoever creates there could put a function before ours.
+    select format('revoke all on schema %I from %s', nspname, v_revoked) from pg_namespace
+    where nspowner = 'memoir_owner'::regrole and nspname in ('memoir', '_memoir', 'memoir_extensions', 'memoir_case')
   loop
-    execute format('revoke all on type %s from %s', v_object.name, v_revoked);
-  end loop;
-
-  for v_object in  -- all that lead the functions' paths: whoever creates there could put a function before ours
-    select nspname as name from pg_namespace where nspowner = 'memoir_owner'::regrole
-      and nspname in ('memoir', '_memoir', 'memoir_extensions', 'memoir_case')
-  loop
-    execute format('revoke all on schema %I from %s', v_object.name, v_revoked);
+    execute v_statement;
   end loop;
   execute format('grant usage on schema memoir, _memoir to %s', v_roles);
 end $$;

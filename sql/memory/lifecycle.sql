@@ -7,15 +7,6 @@
 -- Every step function does one bounded batch in one short transaction and says whether more is waiting. A user who is
 -- just being written for is left for the next time.
 
--- [PG] 5.2: mean relevance times log2(1 + accesses), discounted by age in hours.
-create or replace function _memoir.utility(p_relevance_sum float8, p_accesses integer, p_age_hours float8,
-  p_lambda float8)
-returns float8 language sql immutable as $$
-  select case when p_accesses > 0
-    then p_relevance_sum / p_accesses * ln(1 + p_accesses) / ln(2) / (1 + p_lambda * greatest(p_age_hours, 0))
-      else 0 end
-$$;
-
 -- [PG] 5.3: uses per hour since the last one. Writing a memory counts as its first use, else nothing new would survive
 -- its grace.
 create or replace function _memoir.activity(p_accesses integer, p_idle_hours float8)
@@ -23,20 +14,10 @@ returns float8 language sql immutable as $$
   select (1 + p_accesses) / greatest(p_idle_hours, 1)
 $$;
 
--- How to act, rather than how things are: tier 4, not 3.
-create or replace function _memoir.is_procedural(p_memory _memoir.memory_store)
-returns boolean language sql immutable as $$
-  select p_memory.type in ('instruction', 'preference') or p_memory.provenance in ('instruction', 'preference')
-    or (p_memory.provenance in ('user_stated', 'correction') and (p_memory.category in ('workflow', 'convention')
-        or p_memory.content ~*
-          '^\s*(please\s+)?(always|never|don''t|do not|make sure|be sure|remember to|use|avoid|answer|reply|respond'
-            '|write|call me)\M'))
-$$;
-
 -- Does something that stands contradict it? Edges either way, and another value of its slot where it would
 -- come to stand.
 create or replace function _memoir.has_conflict(p_memory _memoir.memory_store)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql stable as $$
 declare
   v_user uuid := p_memory.user_id;
 begin
@@ -59,7 +40,7 @@ end $$;
 
 -- The same, concluded in other sessions, where it is local: what no person said stays in its session until it rises.
 create or replace function _memoir.twins(p_memory _memoir.memory_store)
-returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns uuid[] language plpgsql stable as $$
 declare
   v_user uuid := p_memory.user_id;
 begin
@@ -69,26 +50,14 @@ begin
     order by m.recorded_at, m.memory_id);
 end $$;
 
--- Sessions that back a memory: its own, those of the turns it is drawn from, and the same of its twins.
-create or replace function _memoir.support(p_memory _memoir.memory_store)
-returns integer language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_user uuid := p_memory.user_id; v_ids uuid[] := p_memory.memory_id || _memoir.twins(p_memory);
-begin
-  return (select count(distinct session_id) from (
-    select s.session_id from _memoir.memory_sources s
-    where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = any (v_ids) and s.session_id is not null
-    union all select m.session_id from _memoir.memory_store m
-    where m.user_id = v_user and m.memory_id = any (v_ids) and m.session_id is not null) x);
-end $$;
-
 -- Raises one memory by a tier and returns how it went: 2, 3, 4 (its new tier), waiting, merged, refused. Under the
 -- user's lock. Promotion validates, except what no person said and what is contested: that waits for validate() or a
 -- second session.
 create or replace function _memoir.promote(p_memory _memoir.memory_store, p_config jsonb, p_by text, p_at timestamptz)
-returns text language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns text language plpgsql as $$
 declare
   v_user uuid := p_memory.user_id; v_id uuid := p_memory.memory_id; v_tier smallint; v_twin uuid;
+  v_ids uuid[];
 begin
   -- A twin that rose before it took it along.
   if not exists (select from _memoir.memory_store m where m.user_id = v_user and m.memory_id = v_id
@@ -99,10 +68,21 @@ begin
   end if;
   if p_memory.validated_at is null and (p_memory.provenance in ('tool_output', 'system_inferred')
     or _memoir.has_conflict(p_memory))
-     and _memoir.support(p_memory) < 2 then
-    return 'waiting';
+  then
+    -- Sessions that support it: its own, those of the turns it is drawn from, and the same of its twins.
+    v_ids := v_id || _memoir.twins(p_memory);
+    if 2 > (select count(distinct x.session_id) from (
+      select s.session_id from _memoir.memory_sources s
+      where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = any (v_ids)
+      union all select m.session_id from _memoir.memory_store m
+      where m.user_id = v_user and m.memory_id = any (v_ids)) x) then return 'waiting'; end if;
   end if;
-  v_tier := case when p_memory.tier = 1 then 2 when _memoir.is_procedural(p_memory) then 4 else 3 end;
+  -- How to act, rather than how things are, is procedural: tier 4, not 3.
+  v_tier := case when p_memory.tier = 1 then 2
+    when p_memory.type in ('instruction', 'preference') or p_memory.provenance in ('instruction', 'preference')
+      or p_memory.provenance in ('user_stated', 'correction') and (p_memory.category in ('workflow', 'convention')
+        or p_memory.content ~* '^\s*(please\s+)?(always|never|don''t|do not|make sure|be sure|remember to|use|avoid'
+          '|answer|reply|respond|write|call me)\M') then 4 else 3 end;
   if p_memory.scope = 'local' then
     -- It leaves its session. What stands there already goes on for both.
     select m.memory_id into v_twin from _memoir.memory_store m
@@ -129,7 +109,7 @@ end $$;
 
 -- All of a user's memories that have earned it, in the order in which they were written. Under the user's lock.
 create or replace function _memoir.promote_user(p_user_id uuid, p_by text)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_config jsonb := _memoir.config(p_user_id, null); v_now timestamptz := memoir.now(); v_memory _memoir.memory_store;
   v_how text; v_counts jsonb := '{}';
@@ -145,9 +125,11 @@ begin
     where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and not m.is_object
       and (m.expires_at is null or m.expires_at > v_now)
       and s.access_count >= case m.tier when 1 then v_accesses_1 else v_accesses_2 end
-      and _memoir.utility(s.relevance_sum, s.access_count, extract(epoch from v_now - m.recorded_at)::float8 / 3600,
-            case m.tier when 1 then v_lambda_1 else v_lambda_2 end) > case m.tier when 1 then v_theta_1
-            else v_theta_2 end
+      -- [PG] 5.2, utility: mean relevance times log2(1 + accesses), discounted by age in hours.
+      and case when s.access_count > 0 then s.relevance_sum::float8 / s.access_count * ln(1 + s.access_count) / ln(2)
+          / (1 + case m.tier when 1 then v_lambda_1 else v_lambda_2 end
+            * greatest(extract(epoch from v_now - m.recorded_at)::float8 / 3600, 0)) else 0 end
+        > case m.tier when 1 then v_theta_1 else v_theta_2 end
     order by m.recorded_at, m.memory_id
   loop
     v_how := _memoir.promote(v_memory, v_config, p_by, v_now);
@@ -158,7 +140,7 @@ begin
 end $$;
 
 create or replace function _memoir.step_promotion(p_limit integer)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_work _memoir.work_items; v_counts jsonb := '{}'; v_users integer := 0; v_failed integer := 0; v_error text;
 begin
@@ -166,8 +148,8 @@ begin
     and run_after <= greatest(memoir.now(), clock_timestamp())
     order by priority desc, run_after, work_id limit p_limit for update skip locked
   loop
-    perform from _memoir.user_counters where user_id = v_work.user_id for update skip locked;
-    if not found and exists (select from _memoir.user_counters where user_id = v_work.user_id) then continue; end if;
+    continue when not _memoir.try_lock(v_work.user_id)
+      and exists (select from _memoir.user_counters where user_id = v_work.user_id);
     begin
       v_counts := _memoir.add_counts(v_counts, _memoir.promote_user(v_work.user_id, 'promotion'));
       delete from _memoir.work_items where work_id = v_work.work_id;
@@ -183,7 +165,7 @@ end $$;
 
 -- Tiers 1 and 2 that nobody uses, after their grace: 2 becomes 1 with a last grace, 1 expires. Under the user's lock.
 create or replace function _memoir.demote_user(p_user_id uuid, p_by text)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_config jsonb := _memoir.config(p_user_id, null); v_now timestamptz := memoir.now(); v_demoted uuid[] := '{}';
   v_gone uuid[] := '{}';
@@ -212,51 +194,40 @@ begin
     coalesce(cardinality(v_gone), 0));
 end $$;
 
--- Which of some users have anything to lower, in one statement and without a lock: most have not, most of the time.
-create or replace function _memoir.demotable(p_users uuid[])
-returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.step_demotion(p_limit integer)
+returns jsonb language plpgsql as $$
 declare
+  v_users uuid[] := _memoir.next_users('demotion', p_limit); v_user uuid; v_counts jsonb := '{}';
   v_config jsonb := (select config from _memoir.settings_merged); v_now timestamptz := memoir.now();
   v_floor_1 float8 := (v_config ->> 'demotion_floor_1')::float8;
   v_floor_2 float8 := (v_config ->> 'demotion_floor_2')::float8;
   v_before timestamptz := v_now - make_interval(days => (v_config ->> 'demotion_grace_days')::integer);
 begin
-  return array(
+  -- Those who have anything to lower, in one statement and without a lock: most have not, most of the time.
+  foreach v_user in array array(
     select m.user_id from _memoir.memory_store m
-    left join _memoir.memory_stats s on s.user_id = any (p_users) and s.user_id = m.user_id
+    left join _memoir.memory_stats s on s.user_id = any (v_users) and s.user_id = m.user_id
       and s.memory_id = m.memory_id
     cross join lateral (select greatest(m.recorded_at, s.last_accessed_at, s.reinforced_at) as used_at) u
-    where m.user_id = any (p_users) and m.state = 'active' and m.tier in (1, 2) and m.importance <> 'critical'
+    where m.user_id = any (v_users) and m.state = 'active' and m.tier in (1, 2) and m.importance <> 'critical'
       and u.used_at < v_before
       and _memoir.activity(coalesce(s.access_count, 0) + coalesce(s.restatements, 0),
         extract(epoch from v_now - u.used_at)::float8 / 3600)
           < case m.tier when 2 then v_floor_2 else v_floor_1 end
     union  -- who has other limits is looked at in any case
-    select u.user_id from _memoir.users u where u.user_id = any (p_users)
+    select u.user_id from _memoir.users u where u.user_id = any (v_users)
       and u.settings ?| '{demotion_grace_days,demotion_floor_1,demotion_floor_2}'
-    order by 1);
-end $$;
-
-create or replace function _memoir.step_demotion(p_limit integer)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
-declare
-  v_after uuid := _memoir.job_cursor('demotion'); v_users uuid[]; v_user uuid; v_counts jsonb := '{}'; v_more boolean;
-begin
-  v_users := array(select c.user_id from _memoir.user_counters c where v_after is null or c.user_id > v_after
-    order by c.user_id limit p_limit);
-  v_more := cardinality(v_users) = p_limit;
-  perform _memoir.put_job_cursor('demotion', case when v_more then v_users[p_limit] end);
-  foreach v_user in array _memoir.demotable(v_users) loop
-    perform from _memoir.user_counters where user_id = v_user for update skip locked;
-    continue when not found;
+    order by 1)
+  loop
+    continue when not _memoir.try_lock(v_user);
     v_counts := _memoir.add_counts(v_counts, _memoir.demote_user(v_user, 'demotion'));
   end loop;
-  return v_counts || jsonb_build_object('users', cardinality(v_users), 'more', v_more);
+  return v_counts || jsonb_build_object('users', cardinality(v_users), 'more', cardinality(v_users) = p_limit);
 end $$;
 
 -- Memories past their time, sessions untouched for too long, working notes past theirs.
 create or replace function _memoir.step_expiry(p_limit integer)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_now timestamptz := memoir.now(); v_hit record; v_session _memoir.sessions; v_memories integer := 0;
   v_sessions integer := 0; v_renewed integer := 0; v_working integer; v_seen integer := 0; v_until timestamptz;
@@ -269,8 +240,7 @@ begin
       order by m.expires_at limit p_limit) d
     group by user_id order by user_id
   loop
-    perform from _memoir.user_counters where user_id = v_hit.user_id for update skip locked;
-    continue when not found;
+    continue when not _memoir.try_lock(v_hit.user_id);
     v_memories := v_memories + _memoir.set_state(v_hit.user_id, array(
       select m.memory_id from _memoir.memory_store m where m.user_id = v_hit.user_id and m.memory_id = any (v_hit.ids)
         and m.state = 'active'
@@ -280,13 +250,8 @@ begin
 
   for v_session in select * from _memoir.sessions s where s.status <> 'expired' and s.expires_at <= v_now
     order by s.expires_at limit p_limit loop
-    -- Its end is counted from its last turn, which is not in the index: where that is later, the session only moves on
-    -- there.
-    perform from _memoir.session_counters where user_id = v_session.user_id
-      and session_id = v_session.session_id for update skip locked;
-    continue when not found;
-    perform from _memoir.user_counters where user_id = v_session.user_id for update skip locked;
-    continue when not found;
+    -- Its end is counted from its last turn, which is not in the index. If that is later, the session moves on there.
+    continue when not _memoir.try_lock(v_session.user_id, v_session.session_id);
     select * into v_session from _memoir.sessions where user_id = v_session.user_id
       and session_id = v_session.session_id;
     continue when v_session.status = 'expired' or v_session.expires_at > v_now;

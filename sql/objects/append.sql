@@ -43,8 +43,7 @@ create or replace function _memoir.append_objects(inout p_state _memoir.append_s
 language plpgsql as $$
 declare
   v_message _memoir.message; v_place integer := 0; v_calls jsonb; v_call jsonb; v_use _memoir.tool_use;
-  v_least integer := (p_state.config ->> 'object_tokens_min')::integer; v_found _memoir.found_object;
-  v_turn integer; v_failed boolean;
+  v_least integer := (p_state.config ->> 'object_tokens_min')::integer; v_found _memoir.found_object; v_failed boolean;
 begin
   -- Some twenty turns more, and there may be a new phase; by then the turns have their vectors.
   if p_state.first_turn / 20 < (p_state.counters).turn_count / 20 then
@@ -55,42 +54,40 @@ begin
   v_calls := _memoir.answered_calls(p_state);
   foreach v_message in array p_state.messages loop
     v_place := v_place + 1;
-    v_turn := p_state.first_turn + v_place - 1;
     v_found := null;
-    v_found.turn_index := v_turn;
+    v_found.turn_index := p_state.first_turn + v_place - 1;
     v_found.message_id := p_state.message_ids[v_place];
     v_found.sensitivity := v_message.sensitivity;
     if v_message.role = 'assistant' and p_state.costs[v_place] >= v_least
       and octet_length(v_message.text) >= v_least then
-      perform _memoir.add_text_object(p_state.session, v_turn, p_state.tokenizer, (p_state.caller).login,
-        p_state.recorded_at);
+      perform _memoir.add_text_object(p_state.session, v_found.turn_index, p_state.tokenizer,
+        (p_state.caller).login, p_state.recorded_at);
     end if;
     if v_message.role = 'assistant' and v_message.tool_calls is not null and p_state.costs[v_place] >= v_least then
-      for v_call in select c.value from jsonb_each(v_calls) c where (c.value ->> 'turn')::integer = v_turn loop
+      for v_call in select value from jsonb_each(v_calls) where value -> 'turn' = to_jsonb(v_found.turn_index) loop
         perform _memoir.argument_objects(p_state.session, v_found, v_call, v_least, p_state.tokenizer, p_state.config,
           (p_state.caller).login, p_state.recorded_at);
       end loop;
     elsif v_message.role = 'tool' then
       v_call := v_calls -> v_message.tool_call_id;
       continue when v_call is null;
+      v_found.body := v_message.text;
+      v_found.tokens := p_state.costs[v_place];
       if _memoir.is_memory_tool(v_call ->> 'name') then
-        v_found.body := v_message.text;
-        v_found.tokens := p_state.costs[v_place];
         perform _memoir.place_restored(p_state.user_id, p_state.session_id, v_found, v_call);
         continue;
       end if;
       v_use := _memoir.tool_use(p_state.config, v_call ->> 'name', v_call ->> 'arguments');
-      v_found.use := v_use;
-      v_found.body := v_message.text;
-      v_found.tokens := p_state.costs[v_place];
       v_found.call_message := (v_call ->> 'message_id')::uuid;
       v_found.call_turn := (v_call ->> 'turn')::integer;
       v_found.sensitivity := greatest(v_found.sensitivity, (v_call ->> 'sensitivity')::_memoir.sensitivity);
-      v_failed := v_use.does not in ('read', 'search', 'list', 'fetch') and _memoir.is_error_result(v_message.text);
-      if v_failed then v_found.use.type := 'error_context'; end if;
-      if v_use.keys <> '{}' and not v_failed then
-        perform _memoir.mark_stale(p_state.user_id, p_state.session_id, v_use.keys, v_turn, v_found.call_turn);
-      end if;
+      -- The two ends of a result tell whether its call failed.
+      v_failed := v_use.does not in ('read', 'search', 'list', 'fetch') and left(ltrim(v_message.text), 1000) || E'\n'
+        || _memoir.tail(v_message.text, 3000) ~* _memoir.any_word(null, 'error_results');
+      v_use.type := case when v_failed then 'error_context' else v_use.type end;
+      v_found.use := v_use;
+      perform _memoir.mark_stale(p_state.user_id, p_state.session_id, v_use.keys, v_found.turn_index,
+        v_found.call_turn) where v_use.keys <> '{}' and not v_failed;
       if v_found.tokens >= v_least then
         perform _memoir.add_object(p_state.session, v_found, p_state.tokenizer, p_state.config,
           (p_state.caller).login, p_state.recorded_at);

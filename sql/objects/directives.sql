@@ -19,69 +19,72 @@ returns text language sql immutable as $$
     else btrim(regexp_replace(p_text, '\s*' || _memoir.directive_tag() || '\s*', E'\n', 'g'), E'\n') end
 $$;
 
--- Carries out the directives of an assistant's text; what it can't, as warnings. Only objects of its own session.
-create or replace function _memoir.direct_window(p_caller _memoir.caller, p_session _memoir.sessions, p_text text,
-  p_turn integer, p_config jsonb, p_at timestamptz)
-returns jsonb language plpgsql as $$
+-- Directed: carries out the directives of the assistant's messages, on objects of the session only. A directive that
+-- fails becomes a warning.
+create or replace function _memoir.append_directed(inout p_state _memoir.append_state)
+language plpgsql as $$
 declare
-  v_line text[]; v_warnings jsonb := '[]'; v_memory _memoir.memory_store; v_range integer[]; v_first boolean;
-  v_pin integer := (p_config ->> 'fault_pin_turns')::integer;
+  v_message _memoir.message; v_turn integer := p_state.first_turn - 1; v_line text[]; v_memory _memoir.memory_store;
+  v_range integer[]; v_first boolean; v_pin integer := (p_state.config ->> 'fault_pin_turns')::integer;
 begin
-  for v_line in
-    select regexp_match(l, '^\s*(drop|anchor|summarize|collapse'
-      '|declare_losses)\s*:\s*([0-9a-f-]{1,36})\s*(?::\s*(.*?)\s*)?$')
-    from regexp_matches(p_text, _memoir.directive_tag(), 'g') m, string_to_table(m[1], E'\n') l
-    where l ~ '\S' limit 100
-  loop
-    begin
-      if v_line is null or v_line[1] in ('summarize', 'collapse', 'declare_losses') and coalesce(v_line[3],
-        '') = '' then
-        perform _memoir.fail('PM014', 'a directive is not like "drop: 3f2a91bc" or "summarize: 3f2a91bc: text"');
-      end if;
-      if v_line[1] = 'collapse' then
-        v_range := regexp_match(v_line[2], '^(\d{1,9})-(\d{1,9})$')::integer[];
-        v_first := true;
-        for v_memory in select m.* from _memoir.objects_at(p_session.user_id, p_session.session_id, v_range[1],
-            least(v_range[2], p_turn - 1)) o
-          join _memoir.memory_store m on m.user_id = p_session.user_id and m.memory_id = o.memory_id
-          where m.sensitivity < 'secret' and o.part_no = 0 order by o.turn_index loop
-          perform _memoir.release_object(p_session.user_id, p_session.session_id, v_memory, 'collapsed');
-          if v_first then perform _memoir.authored_form(v_memory, 3, v_line[3], '[]', p_at); end if;
-          v_first := false;
-        end loop;
-        continue;
-      end if;
-      v_memory := _memoir.named_object(p_caller, p_session, v_line[2]);
-      case v_line[1]
-      when 'drop' then
-        perform _memoir.release_object(p_session.user_id, p_session.session_id, v_memory, 'dropped');
-      when 'anchor' then
-        insert into _memoir.session_objects (user_id, session_id, memory_id, pinned_until_turn, pin_reason)
-        values (p_session.user_id, p_session.session_id, v_memory.memory_id, p_turn + v_pin, 'anchor')
-        on conflict (user_id, session_id, memory_id) do update set fidelity_ceiling = 0,
-          pinned_until_turn = greatest(session_objects.pinned_until_turn, excluded.pinned_until_turn),
-          pin_reason = excluded.pin_reason;
-      when 'summarize' then
-        perform _memoir.authored_form(v_memory, 2, v_line[3], '[]', p_at);
-        insert into _memoir.session_objects (user_id, session_id, memory_id, fidelity_ceiling, pin_reason)
-        values (p_session.user_id, p_session.session_id, v_memory.memory_id, 2, 'summarize')
-        on conflict (user_id, session_id, memory_id) do update set fidelity_ceiling = 2,
-          pin_reason = excluded.pin_reason;
-      else
-        perform _memoir.authored_form(v_memory, 2, null,
-          to_jsonb(array(select btrim(x) from string_to_table(v_line[3], ';') x where x ~ '\S')), p_at);
-      end case;
-    exception when sqlstate 'PM004' or sqlstate 'PM014' then
-      v_warnings := v_warnings || to_jsonb('directive: ' || sqlerrm);
-    end;
+  foreach v_message in array p_state.messages loop
+    v_turn := v_turn + 1;
+    continue when (v_message.role = 'assistant' and strpos(v_message.text, '<memory-window>') > 0) is not true;
+    for v_line in
+      select regexp_match(l, '^\s*(drop|anchor|summarize|collapse'
+        '|declare_losses)\s*:\s*([0-9a-f-]{1,36})\s*(?::\s*(.*?)\s*)?$')
+      from regexp_matches(v_message.text, _memoir.directive_tag(), 'g') m, string_to_table(m[1], E'\n') l
+      where l ~ '\S' limit 100
+    loop
+      begin
+        if v_line is null or v_line[1] in ('summarize', 'collapse', 'declare_losses') and coalesce(v_line[3],
+          '') = '' then
+          perform _memoir.fail('PM014', 'a directive is not like "drop: 3f2a91bc" or "summarize: 3f2a91bc: text"');
+        end if;
+        if v_line[1] = 'collapse' then
+          v_range := regexp_match(v_line[2], '^(\d{1,9})-(\d{1,9})$')::integer[];
+          v_first := true;
+          for v_memory in select m.* from _memoir.objects_at(p_state.user_id, p_state.session_id, v_range[1],
+              least(v_range[2], v_turn - 1)) o
+            join _memoir.memory_store m on m.user_id = p_state.user_id and m.memory_id = o.memory_id
+            where m.sensitivity < 'secret' and o.part_no = 0 order by o.turn_index loop
+            perform _memoir.release_object(p_state.user_id, p_state.session_id, v_memory, 'collapsed');
+            if v_first then perform _memoir.authored_form(v_memory, 3, v_line[3], '[]', p_state.recorded_at); end if;
+            v_first := false;
+          end loop;
+          continue;
+        end if;
+        v_memory := _memoir.named_object(p_state.caller, p_state.session, v_line[2]);
+        case v_line[1]
+        when 'drop' then
+          perform _memoir.release_object(p_state.user_id, p_state.session_id, v_memory, 'dropped');
+        when 'anchor' then
+          insert into _memoir.session_objects (user_id, session_id, memory_id, pinned_until_turn, pin_reason)
+          values (p_state.user_id, p_state.session_id, v_memory.memory_id, v_turn + v_pin, 'anchor')
+          on conflict (user_id, session_id, memory_id) do update set fidelity_ceiling = 0,
+            pinned_until_turn = greatest(session_objects.pinned_until_turn, excluded.pinned_until_turn),
+            pin_reason = excluded.pin_reason;
+        when 'summarize' then
+          perform _memoir.authored_form(v_memory, 2, v_line[3], '[]', p_state.recorded_at);
+          insert into _memoir.session_objects (user_id, session_id, memory_id, fidelity_ceiling, pin_reason)
+          values (p_state.user_id, p_state.session_id, v_memory.memory_id, 2, 'summarize')
+          on conflict (user_id, session_id, memory_id) do update set fidelity_ceiling = 2,
+            pin_reason = excluded.pin_reason;
+        else
+          perform _memoir.authored_form(v_memory, 2, null, to_jsonb(array(select btrim(x)
+            from string_to_table(v_line[3], ';') x where x ~ '\S')), p_state.recorded_at);
+        end case;
+      exception when sqlstate 'PM004' or sqlstate 'PM014' then
+        p_state.warnings := p_state.warnings || to_jsonb('directive: ' || sqlerrm);
+      end;
+    end loop;
   end loop;
-  return v_warnings;
 end $$;
 
 -- A form in a model's words, or the one that there is with what it also lacks; from the next moment on.
 create or replace function _memoir.authored_form(p_memory _memoir.memory_store, p_fidelity integer, p_text text,
   p_losses jsonb, p_at timestamptz)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_form _memoir.memory_renditions; v_user uuid := p_memory.user_id;
 begin
@@ -101,17 +104,3 @@ begin
     token_count = excluded.token_count;
 end $$;
 
--- Directed: what the assistant's messages say of the window.
-create or replace function _memoir.append_directed(inout p_state _memoir.append_state)
-language plpgsql as $$
-declare
-  v_message _memoir.message; v_turn integer := p_state.first_turn - 1;
-begin
-  foreach v_message in array p_state.messages loop
-    v_turn := v_turn + 1;
-    if v_message.role = 'assistant' and strpos(v_message.text, '<memory-window>') > 0 then
-      p_state.warnings := p_state.warnings || _memoir.direct_window(p_state.caller, p_state.session, v_message.text,
-        v_turn, p_state.config, p_state.recorded_at);
-    end if;
-  end loop;
-end $$;

@@ -41,7 +41,7 @@ end $$;
 -- An object of a session as a model names it: its id, or at least six characters of its beginning. PM004 where there is
 -- none, or more than one.
 create or replace function _memoir.named_object(p_caller _memoir.caller, p_session _memoir.sessions, p_name text)
-returns _memoir.memory_store language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.memory_store language plpgsql stable as $$
 declare
   v_name text := lower(btrim(p_name)); v_found _memoir.memory_store[];
 begin
@@ -66,7 +66,7 @@ end $$;
 create or replace function _memoir.note_fault(p_user_id uuid, p_session_id uuid, p_memory _memoir.memory_store,
   p_fault text, p_turn integer, p_pin integer, p_question text default null, p_answer integer default null,
   p_started timestamptz default null)
-returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql as $$
 declare
   v_fidelity smallint; v_tokens integer; v_before bigint; v_at timestamptz := memoir.now();
 begin
@@ -114,29 +114,12 @@ $$;
 -- Entropy: where a model was unsure of what it said, it may have lacked what was shown shorter. That is a fault like
 -- others, and what it lacked is raised at the next moment; nothing is injected into what it is saying.
 
--- Objects shown shorter than they are whose forms lack what was said, or whose name it says, the best three.
-create or replace function _memoir.objects_lacked(p_user_id uuid, p_session_id uuid, p_said text)
-returns setof _memoir.memory_store language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-begin
-  return query
-  select m.* from (
-    select f.memory_id, max(f.fidelity) as fidelity from _memoir.shown_forms f
-    where f.user_id = p_user_id and f.session_id = p_session_id group by 1) f
-  join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = f.memory_id and m.state = 'active'
-    and m.sensitivity < 'secret'
-  cross join lateral (select coalesce(strpos(p_said, nullif(regexp_replace(m.source_key, '^.*/', ''), '')) > 0, false)
-      ::integer * 3 + (select count(distinct l) from _memoir.memory_renditions r,
-        jsonb_array_elements_text(r.losses) l
-      where r.user_id = p_user_id and r.memory_id = f.memory_id and r.fidelity = f.fidelity and length(l) >= 4
-        and strpos(p_said, l) > 0) as hits) x
-  where x.hits > 0 order by x.hits desc, m.recorded_at desc, m.memory_id limit 3;
-end $$;
-
--- Doubted: what the model was most unsure of, more than 2.2 nats on the average of twenty tokens.
+-- Doubted: what the model was most unsure of, more than 2.2 nats on the average of twenty tokens. At fault are objects
+-- shown shorter than they are whose forms lack what was said, or whose name it says, the best three.
 create or replace function _memoir.append_doubted(inout p_state _memoir.append_state, p_messages jsonb)
 language plpgsql as $$
 declare
-  v_message _memoir.message; v_said text;
+  v_message _memoir.message; v_said text; v_lacked _memoir.memory_store[];
 begin
   for i in 1 .. cardinality(p_state.messages) loop
     v_message := p_state.messages[i];
@@ -144,7 +127,18 @@ begin
       or (v_message.extra ->> 'entropy')::float8 > 2.2 is not true;
     v_said := (_memoir.doubt(format('messages[%s].logprobs', i - 1), p_messages -> (i - 1) -> 'logprobs')).said;
     -- The turn has what was said; a copy would outlive it.
+    v_lacked := array(select m from (
+        select f.memory_id, max(f.fidelity) as fidelity from _memoir.shown_forms f
+        where f.user_id = p_state.user_id and f.session_id = p_state.session_id group by 1) f
+      join _memoir.memory_store m on m.user_id = p_state.user_id and m.memory_id = f.memory_id and m.state = 'active'
+        and m.sensitivity < 'secret'
+      cross join lateral (select coalesce(strpos(v_said, nullif(regexp_replace(m.source_key, '^.*/', ''), '')) > 0,
+          false)::integer * 3 + (select count(distinct l) from _memoir.memory_renditions r,
+            jsonb_array_elements_text(r.losses) l
+          where r.user_id = p_state.user_id and r.memory_id = f.memory_id and r.fidelity = f.fidelity
+            and length(l) >= 4 and strpos(v_said, l) > 0) as hits) x
+      where x.hits > 0 order by x.hits desc, m.recorded_at desc, m.memory_id limit 3);
     perform _memoir.note_fault(p_state.user_id, p_state.session_id, m, 'entropy_triggered', p_state.first_turn + i - 1,
-      0) from _memoir.objects_lacked(p_state.user_id, p_state.session_id, v_said) m;
+      0) from unnest(v_lacked) m;
   end loop;
 end $$;

@@ -9,7 +9,7 @@
 
 -- The calls that messages answer: of the messages themselves and of the assistant turn before them.
 create or replace function _memoir.answered_calls(p_state _memoir.append_state)
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql stable as $$
 declare
   v_calls jsonb := '{}'; v_turn _memoir.conversation_history; v_message _memoir.message; v_place integer := 0;
   v_first boolean := (p_state.messages[1]).role = 'tool';
@@ -42,12 +42,6 @@ returns jsonb language sql immutable as $$
   from jsonb_array_elements(p_calls) with ordinality t(c, o)
 $$;
 
--- Returns whether a result says that its call failed. Its two ends tell.
-create or replace function _memoir.is_error_result(p_text text)
-returns boolean language sql immutable as $$
-  select left(ltrim(p_text), 1000) || E'\n' || _memoir.tail(p_text, 3000) ~* _memoir.any_word(null, 'error_results')
-$$;
-
 -- The name of an object, and lines of it, where a question to memory_query is nothing else; else null.
 create or replace function _memoir.object_asked(p_question text)
 returns text[] language sql immutable as $$
@@ -58,7 +52,7 @@ $$;
 -- Marks the object that memory_restore or memory_query returned in full as read again.
 create or replace function _memoir.place_restored(p_user_id uuid, p_session_id uuid, p_found _memoir.found_object,
   p_call jsonb)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_given jsonb := _memoir.try_json(p_call ->> 'arguments'); v_memory uuid; v_reading integer;
   v_name text := case when p_call ->> 'name' ~ 'memory_restore$' then v_given ->> 'id'
@@ -103,16 +97,6 @@ begin
   end loop;
 end $$;
 
--- Returns what of a text its stub says: how long it is.
-create or replace function _memoir.size_said(p_text text, p_use _memoir.tool_use)
-returns text language sql immutable as $$
-  select case when p_use.first_line is not null and p_use.last_line is null then format('lines %s on', p_use.first_line)
-    when p_use.first_line is not null then format('lines %s–%s', p_use.first_line, p_use.last_line)
-    else format(case when n = 1 then '%s line' else '%s lines' end, n) end
-  from (select octet_length(p_text) - octet_length(replace(p_text, E'\n', ''))
-    + (_memoir.tail(p_text, 1) <> E'\n')::integer as n) x
-$$;
-
 -- One line that names an object: its type, when it came, what it is, how long.
 create or replace function _memoir.stub_line(p_type text, p_at timestamptz, p_what text, p_size text, p_tokens integer)
 returns text language sql immutable as $$
@@ -126,10 +110,10 @@ $$;
 -- the object that is there, read again; another text of the same thing supersedes what covered no more of it.
 create or replace function _memoir.add_object(p_session _memoir.sessions, p_found _memoir.found_object,
   p_tokenizer text, p_config jsonb, p_login text, p_at timestamptz)
-returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns uuid language plpgsql as $$
 declare
   v_use _memoir.tool_use := p_found.use; v_user uuid := p_session.user_id; v_session uuid := p_session.session_id;
-  v_memory _memoir.memory_store; v_hash bytea; v_reading integer;
+  v_memory _memoir.memory_store; v_hash bytea; v_reading integer; v_size text;
 begin
   perform from _memoir.user_counters where user_id = v_user for update;
   v_hash := sha256(convert_to(concat_ws(E'\x1f', 'object', v_use.type, coalesce(v_use.key, ''), v_use.first_line,
@@ -146,9 +130,14 @@ begin
       and memory_id = v_memory.memory_id and stale_turn is not null;
     return v_memory.memory_id;
   end if;
+  v_size := case when v_use.first_line is not null and v_use.last_line is null
+      then format('lines %s on', v_use.first_line)
+    when v_use.first_line is not null then format('lines %s–%s', v_use.first_line, v_use.last_line)
+    else (select format(case when n = 1 then '%s line' else '%s lines' end, n)
+      from (select octet_length(p_found.body) - octet_length(replace(p_found.body, E'\n', ''))
+        + (_memoir.tail(p_found.body, 1) <> E'\n')::integer as n) x) end;
   v_memory := _memoir.new_object(p_session, v_use.type, v_use.key, v_use.tool, p_found.sensitivity, v_hash,
-    _memoir.stub_line(v_use.type, p_at, v_use.key, _memoir.size_said(p_found.body, v_use), p_found.tokens),
-    p_tokenizer, p_login, p_at);
+    _memoir.stub_line(v_use.type, p_at, v_use.key, v_size, p_found.tokens), p_tokenizer, p_login, p_at);
   v_memory.metadata := jsonb_strip_nulls(jsonb_build_object('does', v_use.does, 'lines', case
     when v_use.first_line is not null then jsonb_build_array(v_use.first_line, v_use.last_line) end));
   if not _memoir.admit(v_user, v_use.type, case when v_use.does in ('routine', 'list') then 0 else 1 end,
@@ -203,7 +192,7 @@ end $$;
 
 create or replace function _memoir.place_object(p_user_id uuid, p_session_id uuid, p_memory uuid,
   p_found _memoir.found_object, p_reading integer, p_part integer, p_link text)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 begin
   insert into _memoir.object_places (user_id, session_id, turn_index, call_no, argument, memory_id, reading, part_no,
     tokens)
@@ -223,7 +212,7 @@ end $$;
 -- an edit depends on the file it changes, an error was caused by files that it names, a result or plan refers to them.
 create or replace function _memoir.relate_object(p_memory _memoir.memory_store, p_use _memoir.tool_use, p_text text,
   p_login text)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_user uuid := p_memory.user_id; v_id uuid := p_memory.memory_id; v_old uuid[]; v_ends text;
 begin
@@ -266,7 +255,7 @@ end $$;
 -- A file was changed by a call: what was read of it before says how it was.
 create or replace function _memoir.mark_stale(p_user_id uuid, p_session_id uuid, p_keys text[], p_turn integer,
   p_call_turn integer)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 begin
   update _memoir.session_objects o set stale_turn = p_turn from _memoir.memory_store m
   where o.user_id = p_user_id and o.session_id = p_session_id and m.user_id = p_user_id
@@ -279,16 +268,17 @@ begin
 end $$;
 
 -- A result below the minimum: together with its neighbours of the same kind, which are no objects yet, it may be one.
+-- Routine is left out, because it tells nothing: the usual words of success, listings, states.
 create or replace function _memoir.merge_small_results(p_session _memoir.sessions, p_found _memoir.found_object,
   p_least integer, p_tokenizer text, p_config jsonb, p_login text, p_at timestamptz)
-returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns uuid language plpgsql as $$
 declare
   v_user uuid := p_session.user_id; v_session uuid := p_session.session_id; v_counters _memoir.session_counters;
   v_rows _memoir.conversation_history[]; v_row _memoir.conversation_history; v_calls jsonb := '{}';
   v_parts _memoir.found_object[] := array[p_found]; v_part _memoir.found_object; v_call jsonb;
   v_sum integer := p_found.tokens; v_memory _memoir.memory_store; v_keys text[]; v_n integer := 0;
 begin
-  if _memoir.is_routine(p_found) then return null; end if;
+  if (p_found.use).does in ('routine', 'list', 'plan') or coalesce(p_found.tokens, 0) < 20 then return null; end if;
   select * into v_counters from _memoir.session_counters where user_id = v_user and session_id = v_session;
   select array_agg(h order by h.turn_index desc) into v_rows from (
     select * from _memoir.conversation_history c where c.user_id = v_user and c.session_id = v_session
@@ -314,9 +304,8 @@ begin
     v_part.call_turn := (v_call ->> 'turn')::integer;
     v_part.call_message := (v_call ->> 'message_id')::uuid;
     v_part.tokens := v_row.token_count;
-    v_part.body := v_row.content;
     v_part.sensitivity := greatest(v_row.sensitivity, (v_call ->> 'sensitivity')::_memoir.sensitivity);
-    continue when _memoir.is_routine(v_part);
+    continue when (v_part.use).does in ('routine', 'list', 'plan') or coalesce(v_part.tokens, 0) < 20;
     exit when (v_part.use).type <> (p_found.use).type or v_part.sensitivity <> p_found.sensitivity;
     v_parts := v_part || v_parts;
     v_sum := v_sum + v_part.tokens;
@@ -341,19 +330,13 @@ begin
   return v_memory.memory_id;
 end $$;
 
--- Returns what tells nothing: the usual words of success, listings, states.
-create or replace function _memoir.is_routine(p_found _memoir.found_object)
-returns boolean language sql immutable as $$
-  select (p_found.use).does in ('routine', 'list', 'plan') or coalesce(p_found.tokens, 0) < 20
-$$;
-
 -- Objects in turns of a session (without those it branched from, which are sessions of their own), by their places.
 create or replace function _memoir.objects_at(p_user_id uuid, p_session_id uuid, p_from integer, p_to integer)
 returns table (turn_index integer, call_no smallint, argument text[], memory_id uuid, reading smallint,
   part_no smallint, tokens integer, object_tokens integer, last_reading smallint, type text, source_tool text,
   source_key text, state _memoir.item_state, superseded_by uuid, stale_turn integer, fidelity_ceiling smallint,
   pinned_until_turn integer, sensitivity _memoir.sensitivity, importance text, recorded_at timestamptz)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 begin
   return query
   select p.turn_index, p.call_no, p.argument, p.memory_id, p.reading, p.part_no, p.tokens, o.tokens,
@@ -368,10 +351,9 @@ begin
   order by p.turn_index, p.call_no, p.argument;
 end $$;
 comment on function _memoir.objects_at(uuid, uuid, integer, integer) is
-  'One row per place of an object in turns p_from to p_to of a session: turn_index; call_no 0 and argument {} where the
-content of the turn is the object, else which of its tool calls (from 1) and the path of the argument. tokens: of this
-place; object_tokens: of one reading. reading counts how often the same text was read (0, 1, …); the newest within the
-range is last_reading: of the others a line that names it is enough.
-part_no: several turns may make one object; its forms stand
-for all of them, in part 0. state superseded: superseded_by is the newer text of the same thing. stale_turn: the edit
-since which the text is not what the file says.';
+  'One row per place of an object in turns p_from to p_to of a session: turn_index; call_no 0 and argument {} where
+the content of the turn is the object, else which of its tool calls (from 1) and the path of the argument. tokens: of
+this place; object_tokens: of one reading. reading counts how often the same text was read (0, 1, …); the newest
+within the range is last_reading: of the others a line that names it is enough. part_no: several turns may make one
+object; its forms stand for all of them, in part 0. state superseded: superseded_by is the newer text of the same
+thing. stale_turn: the edit since which the text is not what the file says.';

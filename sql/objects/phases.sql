@@ -5,7 +5,7 @@
 -- An object of turns of a session as they stand. p_about: what its stub says of it. p_turns: its sources.
 create or replace function _memoir.add_turns_object(p_session _memoir.sessions, p_type text, p_about text,
   p_turns _memoir.conversation_history[], p_metadata jsonb, p_tokenizer text, p_login text, p_at timestamptz)
-returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns uuid language plpgsql as $$
 declare
   v_user uuid := p_session.user_id; v_tokens integer := (select sum(t.token_count) from unnest(p_turns) t);
   v_memory _memoir.memory_store; v_marks jsonb := _memoir.marks(v_user, p_session.session_id);
@@ -31,7 +31,7 @@ end $$;
 -- A plan or a decision in an assistant's words. A plan depends on the decisions of its session.
 create or replace function _memoir.add_text_object(p_session _memoir.sessions, p_turn integer, p_tokenizer text,
   p_login text, p_at timestamptz)
-returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns uuid language plpgsql as $$
 declare
   v_turn _memoir.conversation_history; v_type text; v_id uuid;
 begin
@@ -54,7 +54,7 @@ end $$;
 -- Where phases of a session end, from a turn on: the first turns of the next ones. A user's words open a phase where
 -- they are far from the last (cosine below 0.7), from turn 50 on from the mean of the last three of the phase.
 create or replace function _memoir.phase_starts(p_user_id uuid, p_session_id uuid, p_from integer)
-returns integer[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns integer[] language plpgsql stable as $$
 declare
   v_row record; v_last vector[] := '{}'; v_mean vector; v_starts integer[] := '{}';
   v_model smallint := (select m.model_id from _memoir.embedding_models m where m.status = 'active');
@@ -81,7 +81,7 @@ end $$;
 
 -- The phases of a session that are over and have no object yet. Those below the minimum go with the next.
 create or replace function _memoir.add_phases(p_session _memoir.sessions)
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql as $$
 declare
   v_user uuid := p_session.user_id; v_session uuid := p_session.session_id; v_counters _memoir.session_counters;
   v_least integer := (_memoir.config(v_user, p_session.settings) ->> 'object_tokens_min')::integer;
@@ -126,7 +126,7 @@ end $$;
 
 -- One batch of the job phases: sessions that have grown.
 create or replace function _memoir.step_phases(p_limit integer)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_work _memoir.work_items; v_session _memoir.sessions; v_seen integer := 0; v_made integer := 0; v_done integer := 0;
 begin

@@ -4,7 +4,7 @@
 
 -- The object as it is now; none that is not to be sent out, was rendered by a model already or has no text any more.
 create or replace function _memoir.rendered_object(p_work _memoir.work_items)
-returns _memoir.memory_store language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.memory_store language plpgsql stable as $$
 declare
   v_memory _memoir.memory_store;
 begin
@@ -24,7 +24,7 @@ returns integer language sql immutable as $$
 $$;
 
 create or replace function _memoir.render_input(p_work _memoir.work_items)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_memory _memoir.memory_store := _memoir.rendered_object(p_work); v_text text; v_tokens integer;
 begin
@@ -56,7 +56,7 @@ begin
 end $$;
 
 create or replace function _memoir.render_store(p_work _memoir.work_items, p_output jsonb, p_made_by text)
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql as $$
 declare
   v_memory _memoir.memory_store; v_text text; v_form _memoir.memory_renditions; v_body text; v_problem text;
   v_tokens integer; v_now timestamptz := memoir.now();
@@ -84,13 +84,13 @@ begin
 end $$;
 
 -- Declared losses, checked on samples: what a form can answer stands in it, what it lost does not, and both stand
--- in the text. A model's form that fails goes, so that the rule's counts again; one of rules is made anew when it
--- is needed.
+-- in the text. Ten of each list are looked at. A model's form that fails goes, so that the rule's counts again; one of
+-- rules is made anew when it is needed.
 create or replace function _memoir.step_renditions(p_limit integer)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_users uuid[]; v_after uuid; v_user uuid; v_form _memoir.memory_renditions; v_checked integer := 0;
-  v_wrong integer := 0; v_more boolean;
+  v_wrong integer := 0; v_more boolean; v_text text;
 begin
   select after_user into v_after from _memoir.job_cursors where job = 'renditions';
   v_users := array(select u.user_id from _memoir.users u where v_after is null or u.user_id > v_after
@@ -100,7 +100,11 @@ begin
       order by r.recorded_at desc, r.memory_id, r.fidelity limit 10
     loop
       v_checked := v_checked + 1;
-      if _memoir.is_true_form(v_form) then continue; end if;
+      v_text := _memoir.object_text(v_user, v_form.memory_id);
+      continue when not exists (select from (select e from jsonb_array_elements_text(v_form.can_answer) e
+          order by md5(e) limit 10) k where strpos(v_form.content, k.e) = 0)
+        and not exists (select from (select e from jsonb_array_elements_text(v_form.losses) e
+          order by md5(e) limit 10) k where strpos(v_form.content, k.e) > 0 or strpos(v_text, k.e) = 0);
       v_wrong := v_wrong + 1;
       delete from _memoir.memory_renditions r where r.user_id = v_user and r.memory_id = v_form.memory_id
         and r.fidelity = v_form.fidelity and r.recorded_at = v_form.recorded_at;
@@ -113,14 +117,3 @@ begin
   return jsonb_build_object('more', v_more, 'users', cardinality(v_users), 'checked', v_checked, 'wrong', v_wrong);
 end $$;
 
--- Ten of each list are looked at.
-create or replace function _memoir.is_true_form(p_form _memoir.memory_renditions)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_text text := _memoir.object_text(p_form.user_id, p_form.memory_id);
-begin
-  return not exists (select from (select e from jsonb_array_elements_text(p_form.can_answer) e
-      order by md5(e) limit 10) k where strpos(p_form.content, k.e) = 0)
-    and not exists (select from (select e from jsonb_array_elements_text(p_form.losses) e
-      order by md5(e) limit 10) k where strpos(p_form.content, k.e) > 0 or strpos(v_text, k.e) = 0);
-end $$;

@@ -3,7 +3,7 @@
 
 -- The text of an object in full: of its newest reading, all parts. Null where it is no longer there.
 create or replace function _memoir.object_text(p_user_id uuid, p_memory uuid)
-returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns text language plpgsql stable as $$
 declare
   v_text text; v_place _memoir.object_places; v_turn _memoir.conversation_history; v_found text;
 begin
@@ -24,42 +24,9 @@ end $$;
 create or replace function _memoir.object_name(p_memory uuid)
 returns text language sql immutable as $$ select left(p_memory::text, 8) $$;
 
--- Returns what is said with a form of an object that no longer is how things are.
-create or replace function _memoir.object_state(p_user_id uuid, p_memory _memoir.memory_store)
-returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_stale integer; v_turn integer;
-begin
-  if p_memory.state = 'superseded' then
-    select max(p.turn_index) into v_turn from _memoir.object_places p where p.user_id = p_user_id
-      and p.memory_id = p_memory.superseded_by;
-    return format('read again since: object %s, turn %s.', _memoir.object_name(p_memory.superseded_by), v_turn);
-  end if;
-  select o.stale_turn into v_stale from _memoir.session_objects o where o.user_id = p_user_id
-    and o.session_id = p_memory.session_id and o.memory_id = p_memory.memory_id;
-  return format('edited since, in turn %s.', v_stale) where v_stale is not null;
-end $$;
-
--- Returns what of an object was used since: lines of the call that edited it.
-create or replace function _memoir.used_lines(p_user_id uuid, p_memory _memoir.memory_store, p_stale integer)
-returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_turn _memoir.conversation_history; v_step integer := p_stale;
-begin
-  loop
-    v_step := v_step - 1;
-    v_turn := _memoir.turn(p_user_id, p_memory.session_id, v_step);
-    exit when v_turn.role is distinct from 'tool';
-  end loop;
-  return array(select distinct btrim(l) from jsonb_array_elements(v_turn.tool_calls) c,
-      _memoir.argument_texts(_memoir.try_json(c #>> '{function,arguments}'), 8) a,
-      string_to_table(left(a.body, 4000), E'\n') l
-    where length(btrim(l)) between 8 and 300 limit 40);
-end $$;
-
 -- The text of an object without what is out of recall; null where that can't be told apart.
 create or replace function _memoir.known_text(p_user_id uuid, p_memory uuid)
-returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns text language plpgsql stable as $$
 declare
   v_spans int4range[];
 begin
@@ -79,7 +46,7 @@ end $$;
 -- The text that forms of an object are made of: of what nobody has looked through yet the ends, and so of what is too
 -- long to be read whole.
 create or replace function _memoir.form_text(p_user_id uuid, p_memory _memoir.memory_store)
-returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns text language plpgsql stable as $$
 declare
   v_text text := _memoir.known_text(p_user_id, p_memory.memory_id); v_half integer := _memoir.read_limit() / 2;
 begin
@@ -124,10 +91,16 @@ create or replace function _memoir.finished_form(p_user_id uuid, p_memory _memoi
 returns _memoir.memory_renditions language plpgsql stable as $$
 declare
   v_form _memoir.memory_renditions; v_name text := _memoir.object_name(p_memory.memory_id); v_full integer;
-  v_kinds text[]; v_all text[]; v_lost boolean[]; v_said text; v_lines text; v_known text;
+  v_kinds text[]; v_all text[]; v_lost boolean[]; v_said text; v_lines text; v_known text; v_state text;
 begin
-  select o.tokens into v_full from _memoir.session_objects o where o.user_id = p_user_id
-    and o.session_id = p_memory.session_id and o.memory_id = p_memory.memory_id;
+  select o.tokens, 'edited since, in turn ' || o.stale_turn || '.' into v_full, v_state
+  from _memoir.session_objects o where o.user_id = p_user_id and o.session_id = p_memory.session_id
+    and o.memory_id = p_memory.memory_id;
+  if p_memory.state = 'superseded' then
+    v_state := format('read again since: object %s, turn %s.', _memoir.object_name(p_memory.superseded_by), (
+      select max(p.turn_index) from _memoir.object_places p where p.user_id = p_user_id
+        and p.memory_id = p_memory.superseded_by));
+  end if;
   v_form.user_id := p_user_id;
   v_form.memory_id := p_memory.memory_id;
   v_form.fidelity := p_fidelity;
@@ -153,7 +126,7 @@ begin
       case when p_fidelity < 3 then '000' end, btrim(to_char(v_full, '999,999,999')), v_name,
       _memoir.stub_subject(p_memory.content)),
     nullif(p_body, ''),
-    concat_ws(' ', _memoir.object_state(p_user_id, p_memory),
+    concat_ws(' ', v_state,
       'Left out: ' || case when p_fidelity < 3 then nullif(concat_ws(', ', v_said, v_lines), '')
         when p_body <> '' then 'all but these files' else 'all' end || '.',
       format('memory_query("…") answers from it, memory_query("%s") shows it whole.', v_name)));
@@ -182,7 +155,7 @@ create or replace function _memoir.make_form(p_user_id uuid, p_memory _memoir.me
 returns _memoir.memory_renditions language plpgsql stable as $$
 declare
   v_text text := _memoir.form_text(p_user_id, p_memory); v_object _memoir.session_objects; v_tokens integer;
-  v_body text := ''; v_target integer; v_kind text;
+  v_body text := ''; v_target integer; v_kind text; v_turn _memoir.conversation_history; v_step integer; v_used text[];
 begin
   if p_fidelity < 3 and v_text is not null then
     v_kind := _memoir.text_kind(v_text, p_memory.source_key);
@@ -194,9 +167,20 @@ begin
       -- Which files there are is what a search is for.
       greatest(case v_kind when 'search' then 150 else 60 end,
         (v_tokens * (array[0.3, 0.05])[p_fidelity])::integer - 80));
-    v_body := _memoir.reduced_body(v_text, v_kind, v_tokens, v_target,
-      case when v_object.stale_turn is not null
-        then _memoir.used_lines(p_user_id, p_memory, v_object.stale_turn) end, p_memory.tokenizer);
+    -- What of it was used since: lines of the call that edited it.
+    if v_object.stale_turn is not null then
+      v_step := v_object.stale_turn;
+      loop
+        v_step := v_step - 1;
+        v_turn := _memoir.turn(p_user_id, p_memory.session_id, v_step);
+        exit when v_turn.role is distinct from 'tool';
+      end loop;
+      v_used := array(select distinct btrim(l) from jsonb_array_elements(v_turn.tool_calls) c,
+          _memoir.argument_texts(_memoir.try_json(c #>> '{function,arguments}'), 8) a,
+          string_to_table(left(a.body, 4000), E'\n') l
+        where length(btrim(l)) between 8 and 300 limit 40);
+    end if;
+    v_body := _memoir.reduced_body(v_text, v_kind, v_tokens, v_target, v_used, p_memory.tokenizer);
   elsif p_memory.state = 'active' then
     -- Where things are is used long after what stands there was read.
     v_body := _memoir.files_line(v_text, 240);
@@ -208,7 +192,7 @@ end $$;
 -- unless something of it was taken out of recall since.
 create or replace function _memoir.stored_forms(p_user_id uuid, p_ids uuid[], p_fidelities smallint[],
   p_at timestamptz)
-returns setof _memoir.memory_renditions language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns setof _memoir.memory_renditions language plpgsql stable as $$
 begin
   return query
   select r.* from rows from (unnest(p_ids), unnest(p_fidelities)) a(id, fidelity)
@@ -252,21 +236,11 @@ row). The newest stored by p_at, the moment since which the list may not change;
 text every time as long as the object stays as it is: so a moment stores what it shows with keep_forms. Nothing for
 what is secret, archived or gone. Reads only.';
 
--- Asks a language model for forms, where one is configured (objects/render.sql): of what may be sent out.
-create or replace function _memoir.ask_for_forms(p_user_id uuid, p_memory _memoir.memory_store)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
-begin
-  if p_memory.sensitivity <> 'normal'
-    or (select config ->> 'llm_provider' from _memoir.settings_merged) = 'none' then return; end if;
-  perform _memoir.enqueue('render', p_user_id, p_memory.memory_id::text,
-    jsonb_build_object('session_id', p_memory.session_id));
-end $$;
-
 -- Stores forms as they are made now, where they differ from what is stored: called at a moment, when what is shown may
 -- change. Returns their tokens, in the order of p_ids; null where there is no such form.
 create or replace function _memoir.keep_forms(p_user_id uuid, p_ids uuid[], p_fidelities smallint[],
   p_at timestamptz default null)
-returns integer[] language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer[] language plpgsql as $$
 declare
   v_memory _memoir.memory_store; v_form _memoir.memory_renditions; v_old _memoir.memory_renditions;
   v_tokens integer[] := '{}'; v_at timestamptz := coalesce(p_at, memoir.now());
@@ -284,7 +258,11 @@ begin
       v_form.recorded_at := v_at;
       if v_form.content is distinct from v_old.content then
         if v_old.memory_id is null and p_fidelities[i] < 3 then
-          perform _memoir.ask_for_forms(p_user_id, v_memory);
+          -- In a language model's words, where one is configured (objects/render.sql): of what may be sent out.
+          perform _memoir.enqueue('render', p_user_id, v_memory.memory_id::text,
+            jsonb_build_object('session_id', v_memory.session_id))
+          where v_memory.sensitivity = 'normal'
+            and (select config ->> 'llm_provider' from _memoir.settings_merged) is distinct from 'none';
         end if;
         -- Of the older forms nothing is shown from this moment on.
         delete from _memoir.memory_renditions r where r.user_id = p_user_id and r.memory_id = p_ids[i]

@@ -37,7 +37,7 @@ end $$;
 -- Turns of a leaf for which no summary stands, by session.
 create or replace function _memoir.uncovered(p_leaf regclass)
 returns table (user_id uuid, session_id uuid, status _memoir.session_status, turns bigint)
-  language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  language plpgsql stable as $$
 declare
   v_part record; v_done int4multirange;
 begin
@@ -54,31 +54,47 @@ begin
   end loop;
 end $$;
 
--- The stretch of an ended session that its archiving asks for: as compaction_range, its last exchange included.
-create or replace function _memoir.final_range(p_session _memoir.sessions, p_most bigint, out from_turn integer,
-  out to_turn integer)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+-- Compacts the ended sessions of a leaf where no summary stands for their turns yet, up to p_limit stretches.
+-- p_waiting: the turns without one that were seen before the limit was reached.
+create or replace function _memoir.compact_leaf(p_leaf regclass, p_limit integer, out p_waiting bigint,
+  out p_compacted integer)
+language plpgsql as $$
 declare
-  v_counters _memoir.session_counters; v_turns integer;
+  v_open record; v_session _memoir.sessions; v_settings jsonb; v_counters _memoir.session_counters; v_range record;
+  v_row _memoir.compactions;
 begin
-  select * into v_counters from _memoir.session_counters c where c.user_id = p_session.user_id
-    and c.session_id = p_session.session_id;
-  v_turns := v_counters.turn_count;
-  select r.from_turn, r.to_turn into from_turn, to_turn from _memoir.compaction_range(p_session, v_counters, 0,
-    p_most, true) r;
-  if from_turn is null then
-    select coalesce(max(c.to_turn) + 1, coalesce(p_session.parent_turn, 0)) into from_turn
-    from _memoir.live_compactions(p_session) c;
-    to_turn := v_turns - 1;
-    if from_turn > to_turn or _memoir.kept_exchanges(p_session) && int4multirange(int4range(from_turn, to_turn + 1))
-      then from_turn := null; to_turn := null; end if;
-  end if;
+  p_waiting := 0;
+  p_compacted := 0;
+  for v_open in select * from _memoir.uncovered(p_leaf) loop
+    p_waiting := p_waiting + v_open.turns;
+    continue when v_open.status not in ('closed', 'expired');
+    select * into v_session from _memoir.sessions where user_id = v_open.user_id and session_id = v_open.session_id;
+    v_settings := _memoir.config(v_open.user_id, v_session.settings);
+    select * into v_counters from _memoir.session_counters c where c.user_id = v_open.user_id
+      and c.session_id = v_open.session_id;
+    select r.from_turn, r.to_turn into v_range from _memoir.compaction_range(v_session, v_counters, 0,
+      (v_settings ->> 'compaction_tokens')::bigint, true) r;
+    if v_range.from_turn is null then
+      -- Less is left than compaction would take, so its last exchange is included.
+      select coalesce(max(c.to_turn) + 1, coalesce(v_session.parent_turn, 0)) as from_turn,
+        v_counters.turn_count - 1 as to_turn into v_range from _memoir.live_compactions(v_session) c;
+      continue when v_range.from_turn > v_range.to_turn or _memoir.kept_exchanges(v_session)
+        && int4multirange(int4range(v_range.from_turn, v_range.to_turn + 1));
+    end if;
+    v_row := _memoir.compact_range(v_session, v_range.from_turn, v_range.to_turn, v_settings, 'archive');
+    continue when v_row.compaction_id is null;
+    perform _memoir.refresh_summary(v_session.user_id, v_session.session_id);
+    if _memoir.raise_summaries(v_session, v_settings) > 0 then perform _memoir.refresh_summary(v_session.user_id,
+      v_session.session_id); end if;
+    p_compacted := p_compacted + 1;
+    exit when p_compacted >= p_limit;
+  end loop;
 end $$;
 
 -- Takes the turns of a leaf out of what their users' recall knows, up to p_limit users at a time. Returns how many
 -- users it were; less than none: so many are busy.
 create or replace function _memoir.unlist_leaf(p_leaf regclass, p_month date, p_limit integer)
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql as $$
 declare
   v_from timestamptz := p_month::timestamp at time zone 'UTC';
   v_to timestamptz := (p_month + interval '1 month')::timestamp at time zone 'UTC';
@@ -109,7 +125,7 @@ end $$;
 -- Takes one leaf out, or finishes it where it is detached. False: somebody has locked its parent, the next run
 -- tries again.
 create or replace function _memoir.archive_leaf(p_leaf regclass, p_part integer, p_month date, p_destination text)
-returns boolean language plpgsql set lock_timeout = '200ms' set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql set lock_timeout = '200ms' as $$
 declare
   v_archive bigint; v_rows bigint; v_name name := (select relname from pg_class where oid = p_leaf);
   v_now timestamptz := memoir.now();
@@ -150,37 +166,23 @@ exception when lock_not_available or deadlock_detected then
   return false;
 end $$;
 
--- Leaves that are detached and wait for the rest: the statement was sent from outside.
-create or replace function _memoir.detached_leaves()
-returns table (leaf regclass, part integer, month date) language sql stable as $$
-  select c.oid::regclass, a.part, a.month from _memoir.archives a join pg_class c on c.relname = a.leaf
-    and c.relnamespace = '_memoir'::regnamespace
-  where a.state = 'detaching' and not exists (select from pg_inherits i where i.inhrelid = c.oid)
-  order by 3, 2
-$$;
-
 -- Memories that expired long ago, of the next p_limit users: their rows go, what they led to and what they came from
 -- stays known.
 create or replace function _memoir.archive_memories(p_config jsonb, p_limit integer)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
-  v_after uuid := _memoir.job_cursor('archive'); v_users uuid[]; v_hit record; v_ids uuid[]; v_count integer := 0;
-  v_more boolean; v_now timestamptz := memoir.now();
+  v_users uuid[]; v_hit record; v_ids uuid[]; v_count integer := 0; v_now timestamptz := memoir.now();
   v_before timestamptz := v_now - make_interval(days => (p_config ->> 'expired_memory_days')::integer);
   v_whole boolean := p_config ->> 'archive_destination' <> 'drop';
 begin
   if (p_config ->> 'expired_memory_days')::integer = 0 then return '{}'; end if;
-  v_users := array(select c.user_id from _memoir.user_counters c where v_after is null or c.user_id > v_after
-    order by c.user_id limit p_limit);
-  v_more := cardinality(v_users) = p_limit;
-  perform _memoir.put_job_cursor('archive', case when v_more then v_users[p_limit] end);
+  v_users := _memoir.next_users('archive', p_limit);
   for v_hit in
     select m.user_id, array_agg(m.memory_id order by m.memory_id) as ids from _memoir.memory_store m
     where m.user_id = any (v_users) and m.state = 'expired' and m.state_at < v_before group by m.user_id
     order by m.user_id
   loop
-    perform from _memoir.user_counters where user_id = v_hit.user_id for update skip locked;
-    continue when not found;
+    continue when not _memoir.try_lock(v_hit.user_id);
     -- What another memory was superseded by, stays beside it.
     v_ids := array(select m.memory_id from _memoir.memory_store m
       where m.user_id = v_hit.user_id and m.memory_id = any (v_hit.ids) and m.state = 'expired'
@@ -217,20 +219,25 @@ begin
     values (_memoir.login(), 'archive', jsonb_build_object('memories', v_count, 'destination',
       p_config ->> 'archive_destination'));
   end if;
-  return jsonb_build_object('memories', v_count, 'more', v_more);
+  return jsonb_build_object('memories', v_count, 'more', cardinality(v_users) = p_limit);
 end $$;
 
 -- Some stretches of compaction, one leaf, or the memories of some users.
 create or replace function _memoir.step_archive(p_limit integer)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_config jsonb := (select config from _memoir.settings_merged);
-  v_destination text := v_config ->> 'archive_destination'; v_leaf record; v_open record; v_session _memoir.sessions;
-  v_range record; v_row _memoir.compactions; v_waiting bigint; v_blocked integer := 0; v_locked integer := 0;
-  v_asked integer := 0; v_done integer := 0; v_settings jsonb; v_name name;
+  v_destination text := v_config ->> 'archive_destination'; v_leaf record; v_waiting bigint; v_done integer;
+  v_blocked integer := 0; v_locked integer := 0; v_asked integer := 0; v_name name;
 begin
   if v_destination = '' then return '{}'; end if;
-  for v_leaf in select * from _memoir.detached_leaves() loop
+  -- Leaves that are detached and wait for the rest: the statement was sent from outside.
+  for v_leaf in
+    select c.oid::regclass as leaf, a.part, a.month from _memoir.archives a join pg_class c on c.relname = a.leaf
+      and c.relnamespace = '_memoir'::regnamespace
+    where a.state = 'detaching' and not exists (select from pg_inherits i where i.inhrelid = c.oid)
+    order by a.month, a.part
+  loop
     if _memoir.archive_leaf(v_leaf.leaf, v_leaf.part, v_leaf.month, v_destination)
       then return '{"months": 1, "more": true}'; end if;
     v_locked := v_locked + 1;
@@ -238,21 +245,7 @@ begin
   for v_leaf in select * from _memoir.old_leaves() loop
     v_waiting := 0; v_name := (select relname from pg_class where oid = v_leaf.leaf);
     if v_config ->> 'archive_requires' = 'compacted' then
-      for v_open in select * from _memoir.uncovered(v_leaf.leaf) loop
-        v_waiting := v_waiting + v_open.turns;
-        continue when v_open.status not in ('closed', 'expired');
-        select * into v_session from _memoir.sessions where user_id = v_open.user_id and session_id = v_open.session_id;
-        v_settings := _memoir.config(v_open.user_id, v_session.settings);
-        select * into v_range from _memoir.final_range(v_session, (v_settings ->> 'compaction_tokens')::bigint);
-        continue when v_range.from_turn is null;
-        v_row := _memoir.compact_range(v_session, v_range.from_turn, v_range.to_turn, v_settings, 'archive');
-        continue when v_row.compaction_id is null;
-        perform _memoir.refresh_summary(v_session.user_id, v_session.session_id);
-        if _memoir.raise_summaries(v_session, v_settings) > 0 then perform _memoir.refresh_summary(v_session.user_id,
-          v_session.session_id); end if;
-        v_done := v_done + 1;
-        exit when v_done >= p_limit;
-      end loop;
+      select * into v_waiting, v_done from _memoir.compact_leaf(v_leaf.leaf, p_limit);
       -- Of one leaf, whose users are in order: those who lock more than one user do it in that order.
       if v_done > 0 then return jsonb_build_object('compacted', v_done, 'more', true); end if;
     end if;
@@ -330,8 +323,7 @@ begin
 end $$;
 comment on function memoir.export_month(integer, date, text, integer) is
   'The turns of a leaf as JSON, p_limit at a time behind the key p_after, secret ones too: what a client writes away
-before the month is
-dropped. Admin only. Raises PM001, PM014.';
+before the month is dropped. Admin only. Raises PM001, PM014.';
 
 create or replace function memoir.confirm_export(p_part integer, p_month date, p_turns bigint, p_destination text)
 returns boolean language plpgsql security definer set search_path from current as $$
@@ -355,12 +347,11 @@ begin
 end $$;
 comment on function memoir.confirm_export(integer, date, bigint, text) is
   'Says that a leaf''s turns are written away, all p_turns of them, and where; the archive job then drops it. False
-where none is waiting
-for that. Admin only. Raises PM001, PM014.';
+where none is waiting for that. Admin only. Raises PM001, PM014.';
 
 -- Puts archived turns back: of those that were given or are kept, the ones that nobody has erased since. Returns them.
 create or replace function _memoir.put_turns_back(p_archive _memoir.archives, p_turns jsonb)
-returns _memoir.conversation_history[] language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns _memoir.conversation_history[] language plpgsql as $$
 declare
   v_kept regclass := to_regclass(format('_memoir.%I', 'archived_' || p_archive.leaf));
   v_turns _memoir.conversation_history[];
@@ -452,8 +443,7 @@ begin
 end $$;
 comment on function memoir.export_memories(integer) is
   'Archived memories whose text is still here, as JSON with their states, secret ones too: what a client writes away
-before it confirms
-(confirm_memories). Admin only. Raises PM001, PM014.';
+before it confirms (confirm_memories). Admin only. Raises PM001, PM014.';
 
 create or replace function memoir.confirm_memories(p_user_ids uuid[], p_memory_ids uuid[])
 returns integer language plpgsql security definer set search_path from current as $$
@@ -472,6 +462,5 @@ begin
   return v_count;
 end $$;
 comment on function memoir.confirm_memories(uuid[], uuid[]) is
-  'Says that archived memories are written away: their text goes, that they were is kept. Parallel arrays; returns how
-many. Admin only.
-Raises PM001, PM014.';
+  'Says that archived memories are written away: their text goes, that they were is kept. Parallel arrays; returns
+how many. Admin only. Raises PM001, PM014.';

@@ -13,10 +13,9 @@ declare
   v_metadata jsonb := coalesce(nullif(p_metadata, 'null'), '{}');
 begin
   perform _memoir.check_session_project(v_caller, p_session);
-  perform _memoir.check_headers('request_headers', p_request_headers), _memoir.check_headers('response_headers',
-    p_response_headers),
-    _memoir.check_headers('metadata', v_metadata), _memoir.check_short('provider', p_provider, 200),
-      _memoir.check_short('model', p_model, 200);
+  perform _memoir.check_object('request_headers', p_request_headers),
+    _memoir.check_object('response_headers', p_response_headers), _memoir.check_object('metadata', v_metadata),
+    _memoir.check_short('provider', p_provider, 200), _memoir.check_short('model', p_model, 200);
   if p_request is null then perform _memoir.fail('PM014', 'request must not be null'); end if;
   if p_latency_ms < 0 then perform _memoir.fail('PM014', format('latency_ms must not be negative, it is %s',
     p_latency_ms)); end if;
@@ -31,12 +30,15 @@ begin
       cardinality(p_event_times)));
   end if;
   v_limit := (select (config ->> 'text_bytes_max')::integer from _memoir.settings_merged);
-  perform _memoir.too_large('request', p_request, v_limit), _memoir.too_large('response', p_response, v_limit);
-  perform _memoir.too_large(format('events[%s]', o - 1), e, v_limit) from unnest(p_events) with ordinality t(e, o);
+  perform _memoir.fail('PM012', format('%s is %s bytes, more than text_bytes_max = %s', f.name, octet_length(f.bytes),
+    v_limit))
+  from (values (1, 'request', p_request), (2, 'response', p_response)
+        union all select o + 2, format('events[%s]', o - 1), e from unnest(p_events) with ordinality t(e, o)
+        order by 1) f(place, name, bytes)
+  where octet_length(f.bytes) > v_limit;
   perform _memoir.touch_user(v_caller, p_user);
   perform _memoir.ensure_month(v_caller.user_id, v_now);
-  -- Who is bound to projects leaves nothing outside them: a session that is not there yet is opened in the caller's
-  -- own.
+  -- A caller bound to projects leaves nothing outside them: a new session is opened in the caller's own.
   if v_caller.projects is not null then
     perform _memoir.open_session(v_caller, p_user, p_session, null, null, null, null, null, '{}', '{}')
     where not exists (select from _memoir.sessions where user_id = v_caller.user_id
@@ -58,23 +60,6 @@ comment on function memoir.capture_call(text, text, bytea, bytea, text, text, in
   'Keeps an upstream call as it was sent and answered, with the events of a stream in order. Of the headers those
 are kept that are known to hold no credentials, such as user-agent and content-type.
 Returns the call''s id. Writes api_calls, stream_events. Raises PM001, PM012, PM014.';
-
-create or replace function _memoir.check_headers(p_field text, p_headers jsonb)
-returns void language plpgsql immutable as $$
-begin
-  if coalesce(jsonb_typeof(p_headers), 'null') not in ('object', 'null') then
-    perform _memoir.fail('PM014', format('%s must be a JSON object, not %s', p_field, _memoir.shown(p_headers::text)));
-  end if;
-end $$;
-
-create or replace function _memoir.too_large(p_field text, p_bytes bytea, p_limit integer)
-returns void language plpgsql immutable as $$
-begin
-  if octet_length(p_bytes) > p_limit then
-    perform _memoir.fail('PM012', format('%s is %s bytes, more than text_bytes_max = %s', p_field,
-      octet_length(p_bytes), p_limit));
-  end if;
-end $$;
 
 -- The session need not be there yet; where it is, its project must be the caller's.
 create or replace function _memoir.check_session_project(p_caller _memoir.caller, p_session text)
@@ -123,21 +108,33 @@ begin
   order by c.seq;
 end $$;
 comment on function memoir.read_call(text, uuid) is
-  'A captured call for replay: its request (seq -1), response (0) and stream events (from 1), byte for byte.
-A call that holds a secret, or whose session does, is unknown to callers without clearance for it. Raises PM001,
-PM004.';
+  'A captured call for replay: its request (seq -1), response (0) and stream events (from 1), byte for byte. A call
+that holds a secret, or whose session does, is unknown to callers without clearance for it. Raises PM001, PM004.';
 
 -- A call carries the messages of its session. That of one that was never opened belongs to no project.
 create or replace function _memoir.may_read_calls(p_caller _memoir.caller, p_session_id uuid)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql stable as $$
 declare
-  v_session _memoir.sessions;
+  v_session _memoir.sessions; v_part record; v_marks jsonb; v_from timestamptz; v_to timestamptz;
 begin
   select * into v_session from _memoir.sessions s where s.user_id = p_caller.user_id and s.session_id = p_session_id;
   if p_caller.projects is not null and coalesce(v_session.project <> all (p_caller.projects), true) then
     return false;
   end if;
-  return v_session.session_id is null or not _memoir.has_above(v_session, p_caller.clearance);
+  if v_session.session_id is null or p_caller.clearance = 'secret' then return true; end if;
+  -- Neither the session nor what it branched from may hold a turn above the clearance.
+  for v_part in select * from _memoir.lineage(v_session) loop
+    select first_recorded_at, last_recorded_at into v_from, v_to from _memoir.session_counters
+    where user_id = v_session.user_id and session_id = v_part.session_id;
+    v_marks := _memoir.marks(v_session.user_id, v_part.session_id);
+    if exists (select from _memoir.conversation_history h
+      where h.user_id = v_session.user_id and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
+        and h.turn_index between v_part.from_turn and v_part.to_turn
+        and _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) > p_caller.clearance) then
+      return false;
+    end if;
+  end loop;
+  return true;
 end $$;
 
 create or replace function memoir.list_calls(p_user text, p_session text default null, p_limit integer default 100,
@@ -145,7 +142,7 @@ create or replace function memoir.list_calls(p_user text, p_session text default
 returns table (call_id uuid, session text, recorded_at timestamptz, started_at timestamptz, provider text, model text,
   status integer, latency_ms integer, request_headers jsonb, response_headers jsonb, metadata jsonb,
   request_bytes integer, response_bytes integer, events integer)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_user uuid := v_caller.user_id; v_call record; v_at timestamptz; v_seen jsonb := '{}'; v_key text;

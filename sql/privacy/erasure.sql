@@ -16,7 +16,7 @@ $$;
 -- Deletes rows of a user and remembers which leaves they were in. The condition is ours, its values are $2 and $3.
 create or replace function _memoir.erase_from(p_table name, p_user_id uuid, p_condition text default 'true',
   p_ids uuid[] default null, p_numbers integer[] default null)
-returns bigint language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns bigint language plpgsql as $$
 declare
   v_count bigint;
 begin
@@ -28,12 +28,6 @@ begin
   into v_count using p_user_id, p_ids, p_numbers;
   return v_count;
 end $$;
-
--- Leaves whose rows an erase has rewritten rather than deleted.
-create or replace function _memoir.queue_leaves(p_user_id uuid, variadic p_tables name[])
-returns void language sql as $$
-  insert into _memoir.erase_queue (leaf) select _memoir.leaf_name(t, _memoir.part_of(p_user_id)) from unnest(p_tables) t
-$$;
 
 -- Erasing is for people and for services that speak for them: never for a login that is an agent or a tool.
 create or replace function _memoir.begin_erase(p_user text, p_what text, out caller _memoir.caller, out audit_id bigint)
@@ -81,15 +75,13 @@ begin
   return _memoir.end_erase(v_begun.audit_id, 'user', v_rows);
 end $$;
 comment on function memoir.erase_user(text) is
-  'Erases a user: every row in every table, logins'' bindings to it and the key of its tombstones, so that nothing says
-it was there.
-Returns {"erased", "rows": {table: count}, "total"}; nothing to erase is no error. The job erase then takes the bytes
-out of the files.
-Not for logins of class agent or tool, nor for those bound to projects. Raises PM001, PM014.';
+  'Erases a user: every row in every table, logins'' bindings to it and the key of its tombstones, so that nothing
+says it was there. Returns {"erased", "rows": {table: count}, "total"}; nothing to erase is no error. The job erase
+then takes the bytes out of the files. Not for logins of class agent or tool, nor for those bound to projects. Raises
+PM001, PM014.';
 
 create or replace function memoir.erase_session(p_user text, p_session text)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_begun record; v_user uuid; v_session _memoir.sessions; v_id uuid; v_rows jsonb; v_from timestamptz; v_table name;
   v_ids uuid[]; v_turns integer[]; v_extra uuid[];
@@ -138,8 +130,7 @@ summaries and captured calls. Branches keep what is their own. Returns {"erased"
 Not for logins of class agent or tool, nor for those bound to projects. Raises PM001, PM003, PM014.';
 
 create or replace function memoir.erase_turn(p_user text, p_session text, p_turn integer)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_begun record; v_user uuid; v_session _memoir.sessions; v_turn _memoir.conversation_history;
   v_other _memoir.conversation_history;
@@ -198,19 +189,16 @@ begin
   return _memoir.end_erase(v_begun.audit_id, 'turn', v_rows) || jsonb_build_object('turns', to_jsonb(v_turns));
 end $$;
 comment on function memoir.erase_turn(text, text, integer) is
-  'Erases one turn, and with a tool call its results or with a result its call: the turn itself, the words and vectors
-that hold it, memories that
-stem from it (those that something else states too stay), summaries and profiles that may hold it, renditions, work
-items, receipts, kept
-recalls, ledger rows, and the captured calls that may carry it: those of its sessions and all of the user since. What is
-left of a
-memory is its id in state erased. Returns {"erased", "turns", "rows": {table: count}, "total"}. Not for logins of class
-agent or tool, nor for those bound to projects.
-Raises PM001, PM003, PM014.';
+  'Erases one turn, and with a tool call its results or with a result its call: the turn itself, the words and
+vectors that hold it, memories that stem from it (those that something else states too stay), summaries and profiles
+that may hold it, renditions, work items, receipts, kept recalls, ledger rows, and the captured calls that may carry
+it: those of its sessions and all of the user since. What is left of a memory is its id in state erased. Returns
+{"erased", "turns", "rows": {table: count}, "total"}. Not for logins of class agent or tool, nor for those bound to
+projects. Raises PM001, PM003, PM014.';
 
 -- A session whose last turns were erased goes on behind what is left.
 create or replace function _memoir.mend_end(p_user_id uuid, p_session_id uuid)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_session _memoir.sessions; v_counters _memoir.session_counters; v_last _memoir.conversation_history; v_part record;
   v_asked boolean := false;
@@ -246,10 +234,10 @@ end $$;
 -- was recorded.
 create or replace function _memoir.erase_derived(p_caller _memoir.caller, p_session_id uuid, p_turns integer[],
   p_ids uuid[], p_more uuid[], p_from timestamptz)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_user uuid := p_caller.user_id; v_sharing uuid[]; v_summaries uuid[]; v_emptied uuid[]; v_gone uuid[]; v_all uuid[];
-  v_items integer[]; v_rows jsonb;
+  v_items integer[]; v_rows jsonb; v_table name; v_condition text; v_ids uuid[]; v_numbers integer[];
 begin
   v_sharing := _memoir.sharing(v_user, p_session_id, coalesce((select min(t) from unnest(p_turns) t), 0));
   v_summaries := array(select compaction_id from _memoir.compactions c where c.user_id = v_user
@@ -267,7 +255,6 @@ begin
 
   update _memoir.client_messages set added = _memoir.without_texts(added)
   where user_id = v_user and items ?| v_all::text[];
-  perform _memoir.queue_leaves(v_user, 'client_messages');
   v_rows := _memoir.erase_items(v_user, v_items, p_ids);
   v_rows := v_rows || _memoir.erase_memories(p_caller, v_gone);
   perform _memoir.erase_reasons(v_user, v_gone, v_all);
@@ -276,32 +263,40 @@ begin
     v_rows := _memoir.add_counts(v_rows, jsonb_build_object('profiles', _memoir.erase_from('profiles', v_user)));
     update _memoir.users set profile_version = 0 where user_id = v_user and profile_version <> 0;
   end if;
-  return _memoir.add_counts(_memoir.add_counts(v_rows, jsonb_build_object(
-      'conversation_history', _memoir.erase_from('conversation_history', v_user,
-        'session_id = any ($2) and turn_index = any ($3)', array[p_session_id], p_turns),
-      'compactions', _memoir.erase_from('compactions', v_user, 'compaction_id = any ($2)', v_summaries),
-      'memory_sources', _memoir.erase_from('memory_sources', v_user, 'item_id = any ($2) or source_id = any ($2)',
-        v_all),
-      'memory_relationships', _memoir.erase_from('memory_relationships', v_user,
-        'source_id = any ($2) or target_id = any ($2)', v_gone),
-      'kept_recalls', _memoir.erase_from('kept_recalls', v_user),
-      'query_answers', _memoir.erase_from('query_answers', v_user),
-      'session_windows', _memoir.erase_from('session_windows', v_user, 'session_id = any ($2)', v_sharing),
-      'shown_forms', _memoir.erase_from('shown_forms', v_user, 'session_id = any ($2)', v_sharing),
-      'fault_history', _memoir.erase_from('fault_history', v_user, 'session_id = any ($2)', v_sharing),
-      'fidelity_transitions', _memoir.erase_from('fidelity_transitions', v_user, 'memory_id = any ($2)', v_gone),
-      'receipts', _memoir.erase_from('receipts', v_user,
-        'result -> ''message_ids'' ?| $2::text[] or result ->> ''memory_id'' = any ($2::text[])', p_ids || v_gone),
-      'work_items', _memoir.erase_from('work_items', v_user,
-        'exists (select from unnest($2::text[]) i where strpos(payload::text || dedup_key, i) > 0)',
-        v_all || p_session_id))),
-    _memoir.erase_calls(v_user, v_sharing, v_items, p_from));
+  -- $2 is ids, $3 numbers. A list that held it has a hash; which captured calls carried it on, nobody can say, so all
+  -- of its sessions, and all since it was there.
+  for v_table, v_condition, v_ids, v_numbers in values
+    ('conversation_history'::name, 'session_id = any ($2) and turn_index = any ($3)', array[p_session_id], p_turns),
+    ('compactions', 'compaction_id = any ($2)', v_summaries, null),
+    ('memory_sources', 'item_id = any ($2) or source_id = any ($2)', v_all, null),
+    ('memory_relationships', 'source_id = any ($2) or target_id = any ($2)', v_gone, null),
+    ('kept_recalls', 'true', null, null),
+    ('query_answers', 'true', null, null),
+    ('session_windows', 'session_id = any ($2)', v_sharing, null),
+    ('shown_forms', 'session_id = any ($2)', v_sharing, null),
+    ('fault_history', 'session_id = any ($2)', v_sharing, null),
+    ('fidelity_transitions', 'memory_id = any ($2)', v_gone, null),
+    ('receipts', 'result -> ''message_ids'' ?| $2::text[] or result ->> ''memory_id'' = any ($2::text[])',
+      p_ids || v_gone, null),
+    ('work_items', 'exists (select from unnest($2::text[]) i where strpos(payload::text || dedup_key, i) > 0)',
+      v_all || p_session_id, null),
+    ('compile_ledger', format('recorded_at >= %L and (session_id = any ($2) or items && $3)', p_from), v_sharing,
+      v_items),
+    ('compile_buffer', 'session_id = any ($2) or items && $3', v_sharing, v_items),
+    ('stream_events', format('recorded_at >= %L or call_id in (select call_id from _memoir.api_calls c '
+      'where c.user_id = $1 and c.session_id = any ($2))', p_from), v_sharing, null),
+    ('api_calls', format('recorded_at >= %L or session_id = any ($2)', p_from), v_sharing, null)
+  loop
+    v_rows := _memoir.add_counts(v_rows, jsonb_build_object(v_table, _memoir.erase_from(v_table, v_user, v_condition,
+      v_ids, v_numbers)));
+  end loop;
+  return v_rows;
 end $$;
 
 -- Items of what is erased leave search, with their words and vectors. p_turns: turns, which their neighbours in
 -- search no longer follow.
 create or replace function _memoir.erase_items(p_user_id uuid, p_items integer[], p_turns uuid[])
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_rows jsonb;
 begin
@@ -310,16 +305,17 @@ begin
   v_rows := jsonb_build_object('search_items', cardinality(p_items),
     'embeddings', (select count(*) from _memoir.embeddings where user_id = p_user_id and item_no = any (p_items)));
   perform _memoir.drop_items(p_user_id, p_items);
-  perform _memoir.queue_leaves(p_user_id, 'search_items', 'search_tail', 'search_postings', 'search_aliases',
-    'embeddings', 'sessions',
-    'memory_store', 'memory_states', 'recall_exclusions', 'tombstones', 'session_counters', 'users', 'user_counters');
+  -- Leaves whose rows an erase rewrites rather than deletes.
+  insert into _memoir.erase_queue (leaf) select _memoir.leaf_name(x, _memoir.part_of(p_user_id))
+  from unnest('{search_items,search_tail,search_postings,search_aliases,embeddings,sessions,memory_store,memory_states,
+    recall_exclusions,tombstones,session_counters,users,user_counters,client_messages}'::name[]) x;
   return v_rows;
 end $$;
 
 -- Keeps the ids of erased memories, in state erased, and nothing else: not their states, nor what other tables note
 -- of them.
 create or replace function _memoir.erase_memories(p_caller _memoir.caller, p_ids uuid[])
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_user uuid := p_caller.user_id; v_now timestamptz := memoir.now(); v_rows jsonb; v_table name;
   v_counted integer;
@@ -355,7 +351,7 @@ end $$;
 
 -- Why somebody wanted a memory gone is no reason to keep it, nor is what was said of work in hand.
 create or replace function _memoir.erase_reasons(p_user_id uuid, p_memories uuid[], p_ids uuid[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_texts text[] := p_ids::text[]; v_count bigint;
 begin
@@ -370,51 +366,13 @@ begin
   if v_count > 0 then insert into _memoir.erase_queue (leaf) values ('work_items'); end if;
 end $$;
 
--- Hashes of lists that held it, and numbers of what no longer is; captured calls: which of them carried it on, nobody
--- can say, so all of its sessions, and all since it was there.
-create or replace function _memoir.erase_calls(p_user_id uuid, p_sessions uuid[], p_items integer[], p_from timestamptz)
-returns jsonb language plpgsql as $$
-begin
-  return jsonb_build_object(
-    'compile_ledger', _memoir.erase_from('compile_ledger', p_user_id,
-      format('recorded_at >= %L and (session_id = any ($2) or items && $3)', p_from), p_sessions, p_items),
-    'compile_buffer', _memoir.erase_from('compile_buffer', p_user_id, 'session_id = any ($2) or items && $3',
-      p_sessions, p_items),
-    'stream_events', _memoir.erase_from('stream_events', p_user_id,
-      format('recorded_at >= %L or call_id in (select call_id from _memoir.api_calls c where c.user_id = $1 and '
-        'c.session_id = any ($2))', p_from), p_sessions),
-    'api_calls', _memoir.erase_from('api_calls', p_user_id, format('recorded_at >= %L or session_id = any ($2)',
-      p_from), p_sessions));
-end $$;
-
 -- The job
-
--- Returns whether nobody can see any more what that transaction erased: only then does rewriting a leaf leave
--- it behind.
-create or replace function _memoir.is_past(p_xact xid8)
-returns boolean language sql stable as $$
-  select p_xact < pg_snapshot_xmin(pg_current_snapshot())
-    and not exists (select from pg_stat_activity where backend_xmin is not null
-    and age(backend_xmin) >= age(p_xact::xid))
-    and not exists (select from pg_replication_slots where xmin is not null and age(xmin) >= age(p_xact::xid))
-$$;
-
--- One leaf: written anew by its key, with its TOAST and indexes; the old files are gone when this commits.
-create or replace function _memoir.rewrite_leaf(p_leaf regclass)
-returns void language plpgsql as $$
-declare
-  v_key regclass := (select indexrelid::regclass from pg_index where indrelid = p_leaf and indisprimary);
-begin
-  perform _memoir.run_ddl(format('cluster %s using %I', p_leaf, (select relname from pg_class where oid = v_key)));
-  perform _memoir.run_ddl(format('alter table %s set without cluster', p_leaf));
-  perform _memoir.run_ddl(format('analyze %s', p_leaf));
-end $$;
 
 create or replace function _memoir.step_erase(p_limit integer)
 returns jsonb language plpgsql as $$
 declare
-  v_prompt bytea; v_prompts integer := 0; v_leaf name; v_leaves integer := 0; v_failed integer := 0; v_error text;
-  v_done bigint[];
+  v_prompt bytea; v_prompts integer := 0; v_leaf name; v_table regclass; v_leaves integer := 0; v_failed integer := 0;
+  v_error text; v_done bigint[];
 begin
   -- Prompts that no session has any more. Openers of sessions hold the row they use, so none is taken from under them.
   for v_prompt in select distinct prompt_hash from _memoir.erase_queue where prompt_hash is not null limit p_limit loop
@@ -428,15 +386,25 @@ begin
     end if;
     delete from _memoir.erase_queue where prompt_hash = v_prompt;
   end loop;
-  -- One by one: each is locked while it is written anew, and whoever can't be had soon is passed over until the next
-  -- run.
+  -- One by one: each is locked while it is written anew. One that can't be had soon waits for the next run.
   for v_leaf in select q.leaf from _memoir.erase_queue q where q.leaf is not null group by q.leaf
     order by min(q.queue_id) limit 1000 loop
-    v_done := array(select queue_id from _memoir.erase_queue q where q.leaf = v_leaf and _memoir.is_past(q.xact_id));
+    -- Only when nobody can see any more what a transaction erased does rewriting a leaf leave it behind.
+    v_done := array(select q.queue_id from _memoir.erase_queue q where q.leaf = v_leaf
+      and q.xact_id < pg_snapshot_xmin(pg_current_snapshot())
+      and not exists (select from pg_stat_activity where backend_xmin is not null
+        and age(backend_xmin) >= age(q.xact_id::xid))
+      and not exists (select from pg_replication_slots where xmin is not null and age(xmin) >= age(q.xact_id::xid)));
     continue when v_done = '{}';
+    v_table := to_regclass('_memoir.' || quote_ident(v_leaf));
     begin
-      if to_regclass('_memoir.' || quote_ident(v_leaf)) is not null
-        then perform _memoir.rewrite_leaf(to_regclass('_memoir.' || quote_ident(v_leaf))); end if;
+      if v_table is not null then
+        -- Written anew by its key, with its TOAST and indexes; the old files are gone when this commits.
+        perform _memoir.run_ddl(format('cluster %s using %I', v_table, (select c.relname from pg_index i
+          join pg_class c on c.oid = i.indexrelid where i.indrelid = v_table and i.indisprimary)));
+        perform _memoir.run_ddl(format('alter table %s set without cluster', v_table));
+        perform _memoir.run_ddl(format('analyze %s', v_table));
+      end if;
       delete from _memoir.erase_queue where queue_id = any (v_done);
       v_leaves := v_leaves + 1;
     exception when lock_not_available then

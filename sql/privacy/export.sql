@@ -105,8 +105,7 @@ begin
   return next jsonb_build_object('kind', 'end');
 end $$;
 comment on function memoir.export_user(text, boolean) is
-  'All that is kept of a user, one JSON line each: {"kind": "header" ...}, {"kind": table, "row": {...}} ..., {"kind":
-"end"}. Rows carry where they
-come from: times, actor, provenance, trust, sources, states. With p_embeddings also the vectors.
-From psql: \copy (select memoir.export_user(''alice'')) to file. For admins and services with clearance secret. Raises
-PM001, PM002, PM014.';
+  'All that is kept of a user, one JSON line each: {"kind": "header" ...}, {"kind": table, "row": {...}} ...,
+{"kind": "end"}. Rows carry where they come from: times, actor, provenance, trust, sources, states. With p_embeddings
+also the vectors. From psql: \copy (select memoir.export_user(''alice'')) to file. For admins and services with
+clearance secret. Raises PM001, PM002, PM014.';

@@ -10,18 +10,42 @@ returns jsonb language sql immutable as $$
     where jsonb_typeof(p_row -> c) = 'object'), '{}')
 $$;
 
--- Puts rows of one kind; {"imported", "refused"} of them. p_keep: a condition on t, a row of the table.
-create or replace function _memoir.import_rows(p_user_id uuid, p_table name, p_rows jsonb, p_keep text default 'true')
-returns integer[] language plpgsql set plan_cache_mode = force_custom_plan as $$
+-- Puts rows of one kind; {"imported", "refused"} of them. Some tables take (v_keep, on t, a row of the table) only the
+-- rows whose memory is there, and what was not erased since.
+create or replace function _memoir.import_rows(p_user_id uuid, p_table name, p_rows jsonb)
+returns integer[] language plpgsql as $$
 declare
-  v_counts integer[];
+  v_counts integer[]; v_keep text := 'true';
+  v_memory constant text := 'exists (select from _memoir.memory_store m where m.user_id = $1 and m.memory_id = ';
 begin
+  if p_table = 'memory_states' then
+    v_keep := v_memory || 't.memory_id and (m.state <> ''erased'' or t.state = ''erased''))';
+  elsif p_table = 'memory_sources' then
+    v_keep := 't.item_kind <> ''memory'' or not ' || v_memory || 't.item_id and m.state = ''erased'')';
+  elsif p_table = 'memory_relationships' then
+    v_keep := '2 = (select count(*) from _memoir.memory_store m where m.user_id = $1 and m.memory_id in (t.source_id, '
+      't.target_id) and m.state <> ''erased'')';
+  elsif p_table = 'profiles' then
+    v_keep := 'not exists (select from _memoir.memory_store m where m.user_id = $1 and m.state = ''erased''
+      and m.state_at >= t.recorded_at)';
+  elsif p_table = 'api_calls' then
+    v_keep := 'not exists (select from _memoir.turn_marks m where m.user_id = $1 and m.mark = ''erased''
+      and m.recorded_at >= t.recorded_at
+      and (t.recorded_at >= m.since or t.session_id = any (_memoir.sharing($1, m.session_id, m.turn_index))))';
+  elsif p_table = 'stream_events' then
+    v_keep := 'exists (select from _memoir.api_calls c where c.user_id = $1 and c.call_id = t.call_id
+      and c.recorded_at = t.recorded_at)';
+  elsif p_table not in ('tombstones', 'recall_exclusions') and _memoir.has_column(p_table, 'memory_id') then
+    v_keep := 't.memory_id is null or ' || v_memory || 't.memory_id and m.state <> ''erased'')'
+      || case when _memoir.has_column(p_table, 'other_id')
+        then ' and ' || v_memory || 't.other_id and m.state <> ''erased'')' else '' end;
+  end if;
   execute format('with given as materialized (select t.* from jsonb_array_elements($2) r,
         jsonb_populate_record(null::_memoir.%1$I, _memoir.import_row($1, r, $3)) t),
       kept as materialized (select t.* from given t where %2$s),
       put as (insert into _memoir.%1$I select * from kept on conflict do nothing returning 1)
     select array[(select count(*) from put), (select count(*) from given) - (select count(*) from kept)]::integer[]',
-      p_table, p_keep)
+      p_table, v_keep)
   into v_counts using p_user_id, p_rows, _memoir.uuid_columns(p_table);
   return v_counts;
 end $$;
@@ -29,12 +53,11 @@ end $$;
 create or replace function memoir.import_user(p_user text, p_lines jsonb[])
 returns jsonb language plpgsql security definer set search_path from current set timezone = 'UTC' as $$
 declare
-  v_caller _memoir.caller; v_user uuid; v_admin name := _memoir.authorise_admin();
+  v_admin name := _memoir.authorise_admin(); v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_user uuid := v_caller.user_id;
   v_batch record; v_counts integer[]; v_answer jsonb := '{"imported": {}, "present": {}, "refused": {}}';
   v_message text; v_code text; v_tables name[];
 begin
-  v_caller := _memoir.authorise(p_user, 'write');
-  v_user := v_caller.user_id;
   v_tables := array(select name from _memoir.export_tables()) || '{header,end,system_prompts,user_counters,embeddings}';
   -- Partitions before the locks, sessions before the user.
   perform _memoir.ensure_month(v_user, month) from (
@@ -47,19 +70,22 @@ begin
   -- Lines of a kind that follow each other go together.
   for v_batch in
     select min(n) as n, kind, jsonb_agg(coalesce(line -> 'row', line) order by n) as rows, count(*)::integer as size
-    from (select line, n, line ->> 'kind' as kind, n - row_number() over (partition by line ->> 'kind' order by n)
-      as run
-          from unnest(p_lines) with ordinality l(line, n)) x
+    from (select line, n, kind, n - row_number() over (partition by kind order by n) as run
+      from (select line, n, line ->> 'kind' as kind from unnest(p_lines) with ordinality l(line, n)) y) x
     group by kind, run order by 1
   loop
     if v_batch.kind is null or v_batch.kind <> all (v_tables) then
       perform _memoir.fail('PM014', format('line %s of the batch has no kind that can be imported: %s', v_batch.n,
         _memoir.shown(v_batch.kind)));
     end if;
+    if v_batch.kind = 'header' and row(v_batch.rows #>> '{0,format}', v_batch.rows #>> '{0,version}')
+      is distinct from row('pg_memoir.export', '1') then
+      perform _memoir.fail('PM014', format('this is no export of a version that can be read: %s',
+        _memoir.shown((v_batch.rows -> 0)::text)));
+    end if;
+    continue when v_batch.kind in ('header', 'end');
     begin
       v_counts := case v_batch.kind
-        when 'header' then _memoir.import_header(v_batch.rows -> 0)
-        when 'end' then '{0,0}'
         when 'users' then _memoir.import_users(v_caller, p_user, v_batch.rows)
         when 'user_keys' then _memoir.import_keys(v_user, v_batch.rows -> 0)
         when 'system_prompts' then _memoir.import_prompts(v_batch.rows)
@@ -69,18 +95,15 @@ begin
         when 'memory_store' then _memoir.import_memories(v_user, v_batch.rows)
         when 'user_counters' then _memoir.import_costs(v_user, v_batch.rows -> 0)
         when 'embeddings' then _memoir.import_embeddings(v_user, v_batch.rows)
-        else _memoir.import_rows(v_user, v_batch.kind, v_batch.rows, _memoir.import_condition(v_batch.kind)) end;
+        else _memoir.import_rows(v_user, v_batch.kind, v_batch.rows) end;
     exception when data_exception or integrity_constraint_violation then
       get stacked diagnostics v_message = message_text, v_code = returned_sqlstate;
       perform _memoir.fail('PM014', format('lines %s to %s of the batch (%s) can''t be imported: %s', v_batch.n,
         v_batch.n + v_batch.size - 1, v_batch.kind, v_message), null, v_code);
     end;
-    continue when v_batch.kind in ('header', 'end');
-    v_answer := jsonb_build_object(
-      'imported', _memoir.add_counts(v_answer -> 'imported', jsonb_build_object(v_batch.kind, v_counts[1])),
-      'present', _memoir.add_counts(v_answer -> 'present',
-        jsonb_build_object(v_batch.kind, v_batch.size - v_counts[1] - v_counts[2])),
-      'refused', _memoir.add_counts(v_answer -> 'refused', jsonb_build_object(v_batch.kind, v_counts[2])));
+    v_counts := array[v_counts[1], v_batch.size - v_counts[1] - v_counts[2], v_counts[2]];
+    v_answer := (select jsonb_object_agg(k, _memoir.add_counts(v_answer -> k, jsonb_build_object(v_batch.kind,
+      v_counts[o]))) from unnest('{imported,present,refused}'::text[]) with ordinality x(k, o));
   end loop;
   insert into _memoir.audit_log (login, action, user_id, detail)
     values (v_admin, 'import', v_user, v_answer -> 'imported');
@@ -88,21 +111,9 @@ begin
 end $$;
 comment on function memoir.import_user(text, jsonb[]) is
   'Puts back lines of export_user, a batch of them at a time in their order, for a user of any name. Returns how many
-rows of each table were
-{"imported", "present" already, "refused"}: refused is what a tombstone or an erase forbids, and what belongs to it.
-Repeating a batch is
-harmless. Vectors that the lines do not bring are asked for. Times and provenance are taken from the lines. Admin only.
-Writes every table of the user, audit_log. Raises PM001, PM014.';
-
-create or replace function _memoir.import_header(p_line jsonb)
-returns integer[] language plpgsql as $$
-begin
-  if p_line ->> 'format' is distinct from 'pg_memoir.export' or p_line ->> 'version' is distinct from '1' then
-    perform _memoir.fail('PM014', format('this is no export of a version that can be read: %s',
-      _memoir.shown(p_line::text)));
-  end if;
-  return '{0,0}';
-end $$;
+rows of each table were {"imported", "present" already, "refused"}: refused is what a tombstone or an erase forbids,
+and what belongs to it. Repeating a batch is harmless. Vectors that the lines do not bring are asked for. Times and
+provenance are taken from the lines. Admin only. Writes every table of the user, audit_log. Raises PM001, PM014.';
 
 create or replace function _memoir.import_users(p_caller _memoir.caller, p_user text, p_rows jsonb)
 returns integer[] language plpgsql as $$
@@ -152,40 +163,35 @@ end $$;
 
 -- Turns in order, with their words. Counters follow, so that a session is whole after every batch.
 create or replace function _memoir.import_turns(p_user_id uuid, p_rows jsonb)
-returns integer[] language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer[] language plpgsql as $$
 declare
-  v_turns _memoir.conversation_history[]; v_turn _memoir.conversation_history; v_session _memoir.sessions;
-  v_message _memoir.message; v_config jsonb; v_marks jsonb;
-  v_there uuid; v_imported integer := 0; v_refused integer := 0;
-  v_columns name[] := _memoir.uuid_columns('conversation_history'); v_open text[]; v_overhead integer;
-begin
-  v_turns := array(select t from jsonb_array_elements(p_rows) with ordinality r(line, n),
+  v_columns name[] := _memoir.uuid_columns('conversation_history');
+  v_turns _memoir.conversation_history[] := array(select t from jsonb_array_elements(p_rows) with ordinality r(line, n),
     jsonb_populate_record(null::_memoir.conversation_history, _memoir.import_row(p_user_id, r.line, v_columns)) t
-      order by n);
+    order by n);
+  v_turn _memoir.conversation_history; v_session _memoir.sessions; v_message _memoir.message; v_config jsonb;
+  v_marks jsonb; v_there uuid; v_imported integer := 0; v_refused integer := 0; v_open text[]; v_overhead integer;
+begin
   foreach v_turn in array v_turns loop
     if exists (select from _memoir.turn_marks m where m.user_id = p_user_id and m.session_id = v_turn.session_id
-      and m.turn_index = v_turn.turn_index
-               and m.mark = 'erased' and m.recorded_at >= v_turn.recorded_at) then
+      and m.turn_index = v_turn.turn_index and m.mark = 'erased' and m.recorded_at >= v_turn.recorded_at) then
       v_refused := v_refused + 1;
       continue;
     end if;
     if v_session.session_id is distinct from v_turn.session_id then
       select * into v_session from _memoir.sessions where user_id = p_user_id and session_id = v_turn.session_id;
-      if not found then perform _memoir.fail('PM014', format('turn %s comes before its session', v_turn.turn_index));
-      end if;
+      perform _memoir.fail('PM014', format('turn %s comes before its session', v_turn.turn_index)) where not found;
       v_config := _memoir.config(p_user_id, v_session.settings);
       v_marks := _memoir.marks(p_user_id, v_turn.session_id);
       v_overhead := coalesce((select message_overhead from _memoir.models where model = v_session.model), 4);
     end if;
     select message_id into v_there from _memoir.conversation_history h
     where h.user_id = p_user_id and h.session_id = v_turn.session_id and h.turn_index = v_turn.turn_index;
-    if found then
-      if v_there <> v_turn.message_id then
-        perform _memoir.fail('PM014', format('session %s has another turn %s', _memoir.shown(v_session.external_id),
-          v_turn.turn_index), 'import under another name');
-      end if;
-      continue;
+    if v_there <> v_turn.message_id then
+      perform _memoir.fail('PM014', format('session %s has another turn %s', _memoir.shown(v_session.external_id),
+        v_turn.turn_index), 'import under another name');
     end if;
+    continue when v_there is not null;
     insert into _memoir.conversation_history select v_turn.*;
     v_imported := v_imported + 1;
     v_message := row(v_turn.role, v_turn.content, v_turn.content_parts, v_turn.name, v_turn.tool_calls,
@@ -193,28 +199,24 @@ begin
       _memoir.sensitivity_now(v_turn.sensitivity, v_turn.turn_index, v_marks), null)::_memoir.message;
     v_message.embeddable := v_message.sensitivity <> 'secret' and (v_turn.embeddable or v_turn.sensitivity = 'secret');
     perform _memoir.index_turns(p_user_id, v_session, array[v_message], array[v_turn.message_id],
-      array[v_turn.token_count], v_turn.turn_index, v_turn.recorded_at, v_config,
-      v_turn.exchange_start);
+      array[v_turn.token_count], v_turn.turn_index, v_turn.recorded_at, v_config, v_turn.exchange_start);
     update _memoir.search_items i set dead = true where i.user_id = p_user_id and i.ref_id = v_turn.message_id
       and exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id
-      and x.session_id = v_turn.session_id and x.turn_index = v_turn.turn_index
-                  and x.lifted_at is null and not x.changed and (x.span_start is null
-                    or i.span_start < x.span_start + x.span_length
-                  and x.span_start < i.span_start + i.span_length));
-    select open_calls into v_open from _memoir.session_counters where user_id = p_user_id
-      and session_id = v_turn.session_id;
+        and x.session_id = v_turn.session_id and x.turn_index = v_turn.turn_index and x.lifted_at is null
+        and not x.changed and (x.span_start is null or i.span_start < x.span_start + x.span_length
+          and x.span_start < i.span_start + i.span_length));
+    select open_calls into v_open from _memoir.session_counters
+    where user_id = p_user_id and session_id = v_turn.session_id;
     v_open := case when v_turn.tool_calls is not null then array(select c ->> 'id'
-      from jsonb_array_elements(v_turn.tool_calls) with ordinality t(c, o) order by o)
+        from jsonb_array_elements(v_turn.tool_calls) with ordinality t(c, o) order by o)
       when v_turn.role = 'tool' then array_remove(v_open, v_turn.tool_call_id) else '{}' end;
     insert into _memoir.session_counters as c (user_id, session_id, turn_count, tokens, exchange_start, last_role,
       open_calls, first_recorded_at, last_recorded_at)
     values (p_user_id, v_turn.session_id, v_turn.turn_index + 1, v_turn.tokens_before + v_turn.token_count + v_overhead,
-      v_turn.exchange_start, v_turn.role,
-      coalesce(v_open, '{}'), v_turn.recorded_at, v_turn.recorded_at)
+      v_turn.exchange_start, v_turn.role, coalesce(v_open, '{}'), v_turn.recorded_at, v_turn.recorded_at)
     on conflict (user_id, session_id) do update set turn_count = excluded.turn_count, tokens = excluded.tokens,
-      exchange_start = excluded.exchange_start,
-      last_role = excluded.last_role, open_calls = excluded.open_calls, last_recorded_at = greatest(c.last_recorded_at,
-        excluded.last_recorded_at),
+      exchange_start = excluded.exchange_start, last_role = excluded.last_role, open_calls = excluded.open_calls,
+      last_recorded_at = greatest(c.last_recorded_at, excluded.last_recorded_at),
       first_recorded_at = least(c.first_recorded_at, excluded.first_recorded_at)
     where excluded.turn_count > c.turn_count;
   end loop;
@@ -249,7 +251,7 @@ end $$;
 
 -- Summaries, unless a turn that they cover was erased after they were made.
 create or replace function _memoir.import_compactions(p_user_id uuid, p_rows jsonb)
-returns integer[] language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer[] language plpgsql as $$
 declare
   v_all _memoir.compactions[] := array(select t from jsonb_array_elements(p_rows) with ordinality r(line, n),
     jsonb_populate_record(null::_memoir.compactions, _memoir.import_row(p_user_id, r.line, '{session_id}')) t
@@ -277,7 +279,7 @@ end $$;
 
 -- Memories, unless a tombstone forbids what they say or a turn they stem from was erased.
 create or replace function _memoir.import_memories(p_user_id uuid, p_rows jsonb)
-returns integer[] language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer[] language plpgsql as $$
 declare
   v_all _memoir.memory_store[] := array(select t from jsonb_array_elements(p_rows) with ordinality r(line, n),
     jsonb_populate_record(null::_memoir.memory_store,
@@ -324,39 +326,6 @@ begin
   return array[v_imported, v_refused];
 end $$;
 
--- Which rows of the other tables come in: those whose memory is there, and what was not erased since.
-create or replace function _memoir.import_condition(p_table name)
-returns text language sql stable as $$
-  select case
-    when p_table = 'memory_states' then
-      'exists (select from _memoir.memory_store m where m.user_id = $1 and m.memory_id = t.memory_id and (m.state '
-        '<> ''erased'' or t.state = ''erased''))'
-    when p_table = 'memory_sources' then
-      't.item_kind <> ''memory'' or not exists (select from _memoir.memory_store m where m.user_id = $1 and '
-        'm.memory_id = t.item_id and m.state = ''erased'')'
-    when p_table = 'memory_relationships' then
-      '2 = (select count(*) from _memoir.memory_store m where m.user_id = $1 and m.memory_id in (t.source_id, '
-        't.target_id) and m.state <> ''erased'')'
-    when p_table in ('tombstones', 'recall_exclusions') then 'true'
-    when p_table = 'profiles' then
-      'not exists (select from _memoir.memory_store m where m.user_id = $1 and m.state = ''erased'' and m.state_at >= '
-        't.recorded_at)'
-    when p_table = 'api_calls' then
-      'not exists (select from _memoir.turn_marks m where m.user_id = $1 and m.mark = ''erased''
-         and m.recorded_at >= t.recorded_at
-         and (t.recorded_at >= m.since or t.session_id = any (_memoir.sharing($1, m.session_id, m.turn_index))))'
-    when p_table = 'stream_events'
-      then 'exists (select from _memoir.api_calls c where c.user_id = $1 and c.call_id = t.call_id and c.recorded_at = '
-        't.recorded_at)'
-    when _memoir.has_column(p_table, 'memory_id') then
-      't.memory_id is null or exists (select from _memoir.memory_store m where m.user_id = $1 and m.memory_id = '
-        't.memory_id and m.state <> ''erased'')'
-      || case when _memoir.has_column(p_table, 'other_id') then
-        ' and exists (select from _memoir.memory_store m where m.user_id = $1 and m.memory_id = t.other_id and m.state '
-          '<> ''erased'')' else '' end
-    else 'true' end
-$$;
-
 create or replace function _memoir.import_costs(p_user_id uuid, p_row jsonb)
 returns integer[] language plpgsql as $$
 begin
@@ -369,7 +338,7 @@ end $$;
 
 -- Vectors of models that are registered here under the same name, for the same stretch of the same text.
 create or replace function _memoir.import_embeddings(p_user_id uuid, p_rows jsonb)
-returns integer[] language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer[] language plpgsql as $$
 declare
   v_counts integer[];
 begin

@@ -18,31 +18,9 @@ begin
     = '{}' then 'normal' else 'secret' end;
 end $$;
 
--- Returns whether a session, or what it branched from, holds a turn above the clearance.
-create or replace function _memoir.has_above(p_session _memoir.sessions, p_clearance _memoir.sensitivity)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_part record; v_marks jsonb; v_from timestamptz; v_to timestamptz;
-begin
-  if p_clearance = 'secret' then return false; end if;
-  for v_part in select * from _memoir.lineage(p_session) loop
-    select first_recorded_at, last_recorded_at into v_from, v_to
-    from _memoir.session_counters where user_id = p_session.user_id and session_id = v_part.session_id;
-    v_marks := _memoir.marks(p_session.user_id, v_part.session_id);
-    if exists (select from _memoir.conversation_history h
-        where h.user_id = p_session.user_id and h.session_id = v_part.session_id and h.recorded_at between v_from
-          and v_to
-          and h.turn_index between v_part.from_turn and v_part.to_turn and _memoir.sensitivity_now(h.sensitivity,
-            h.turn_index, v_marks) > p_clearance) then
-      return true;
-    end if;
-  end loop;
-  return false;
-end $$;
-
 -- The sessions that see a turn: its own, and those that branched off behind it.
 create or replace function _memoir.sharing(p_user_id uuid, p_session_id uuid, p_turn integer)
-returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns uuid[] language plpgsql stable as $$
 begin
   return array(
     with recursive tree as (
@@ -56,7 +34,7 @@ end $$;
 -- Everything that was derived from these turns or memories, directly or through other derived items. A memory that is
 -- restated by something else does not stem from them alone: p_all says whether it counts all the same.
 create or replace function _memoir.derived(p_user_id uuid, p_refs uuid[], p_all boolean)
-returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns uuid[] language plpgsql stable as $$
 declare
   v_all uuid[] := p_refs; v_new uuid[];
 begin
@@ -75,7 +53,7 @@ end $$;
 
 -- Gives a turn new items, with numbers that no worker knows yet: vectors made of what it was stay outside.
 create or replace function _memoir.reindex_turn(p_turn _memoir.conversation_history, p_sensitivity _memoir.sensitivity)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_session _memoir.sessions; v_message _memoir.message; v_user uuid := p_turn.user_id;
   v_old integer[] := array(select item_no from _memoir.search_items where user_id = v_user
@@ -107,7 +85,7 @@ end $$;
 
 -- Renews the vector of the next turn, which was embedded behind this one's last words.
 create or replace function _memoir.reindex_after(p_user_id uuid, p_items integer[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_next record; v_turn _memoir.conversation_history;
 begin
@@ -118,69 +96,65 @@ begin
   end loop;
 end $$;
 
--- A turn counts as v_to from now on, and with it what came of it: which memories, and summaries that were undone. Under
+-- A turn counts as p_to from now on, and with it what came of it: which memories, and summaries that were undone. Under
 -- the user's lock.
 create or replace function _memoir.set_mark(p_turn _memoir.conversation_history, p_was _memoir.sensitivity,
   p_to _memoir.sensitivity, p_actor _memoir.actor, p_reason text, p_by text, out memories uuid[], out undone uuid[])
-language plpgsql set plan_cache_mode = force_custom_plan as $$
+language plpgsql as $$
 declare
-  v_turn _memoir.conversation_history := p_turn; v_user uuid := p_turn.user_id; v_to _memoir.sensitivity := p_to;
-  v_was _memoir.sensitivity := p_was; v_now timestamptz; v_items integer[]; v_memories uuid[] := '{}';
-  v_sharing uuid[]; v_undone uuid[] := '{}';
+  v_user uuid := p_turn.user_id; v_now timestamptz; v_items integer[]; v_sharing uuid[];
 begin
+  memories := '{}';
+  undone := '{}';
   select greatest(memoir.now(), max(recorded_at) + interval '1 microsecond') into v_now
-  from _memoir.turn_marks where user_id = v_user and session_id = v_turn.session_id and turn_index = v_turn.turn_index;
+  from _memoir.turn_marks where user_id = v_user and session_id = p_turn.session_id and turn_index = p_turn.turn_index;
   insert into _memoir.turn_marks (user_id, session_id, turn_index, recorded_at, mark, actor, reason, set_by)
-  values (v_user, v_turn.session_id, v_turn.turn_index, v_now, v_to::text, p_actor, p_reason, p_by);
-  v_items := array(select item_no from _memoir.search_items where user_id = v_user and ref_id = v_turn.message_id);
-  if v_to < v_was then
-    perform _memoir.reindex_turn(v_turn, v_to);
+  values (v_user, p_turn.session_id, p_turn.turn_index, v_now, p_to::text, p_actor, p_reason, p_by);
+  v_items := array(select item_no from _memoir.search_items where user_id = v_user and ref_id = p_turn.message_id);
+  if p_to < p_was then
+    perform _memoir.reindex_turn(p_turn, p_to);
   else
-    update _memoir.search_items set sensitivity = v_to, embeddable = embeddable and v_to <> 'secret'
+    update _memoir.search_items set sensitivity = p_to, embeddable = embeddable and p_to <> 'secret'
     where user_id = v_user and item_no = any (v_items);
     -- What came of it is no less secret.
-    v_memories := _memoir.derived(v_user, array[v_turn.message_id], true);
-    update _memoir.memory_store set sensitivity = greatest(sensitivity, v_to), embeddable = embeddable
-      and v_to <> 'secret'
-    where user_id = v_user and memory_id = any (v_memories);
-    update _memoir.search_items set sensitivity = greatest(sensitivity, v_to), embeddable = embeddable
-      and v_to <> 'secret'
-    where user_id = v_user and ref_id = any (v_memories);
-    if v_to = 'secret' then
-      delete from _memoir.memory_renditions where user_id = v_user and memory_id = any (v_memories);
+    memories := _memoir.derived(v_user, array[p_turn.message_id], true);
+    update _memoir.memory_store set sensitivity = greatest(sensitivity, p_to), embeddable = embeddable
+      and p_to <> 'secret'
+    where user_id = v_user and memory_id = any (memories);
+    update _memoir.search_items set sensitivity = greatest(sensitivity, p_to), embeddable = embeddable
+      and p_to <> 'secret'
+    where user_id = v_user and ref_id = any (memories);
+    if p_to = 'secret' then
+      delete from _memoir.memory_renditions where user_id = v_user and memory_id = any (memories);
       delete from _memoir.embeddings where user_id = v_user and item_no = any (v_items || array(
-        select item_no from _memoir.search_items where user_id = v_user and ref_id = any (v_memories)));
+        select item_no from _memoir.search_items where user_id = v_user and ref_id = any (memories)));
       perform _memoir.reindex_after(v_user, v_items);
     end if;
-    v_sharing := _memoir.sharing(v_user, v_turn.session_id, v_turn.turn_index);
-    with undone as (
+    v_sharing := _memoir.sharing(v_user, p_turn.session_id, p_turn.turn_index);
+    with taken_out as (
       update _memoir.compactions set undone_at = memoir.now()
-      where user_id = v_user and session_id = any (v_sharing) and v_turn.turn_index between from_turn and to_turn
+      where user_id = v_user and session_id = any (v_sharing) and p_turn.turn_index between from_turn and to_turn
         and undone_at is null returning compaction_id),
     emptied as (
       update _memoir.sessions set summary_text = null, summary_through = null
-      where user_id = v_user and session_id = any (v_sharing) and v_turn.turn_index <= summary_through
+      where user_id = v_user and session_id = any (v_sharing) and p_turn.turn_index <= summary_through
       returning session_id)
-    select array(select compaction_id from undone union select session_id from emptied) into v_undone;
-    if v_undone <> '{}' then perform _memoir.refresh_summary(v_user, v_turn.session_id); end if;
-    update _memoir.search_items set dead = true where user_id = v_user and ref_id = any (v_undone || v_memories)
+    select array(select compaction_id from taken_out union select session_id from emptied) into undone;
+    perform _memoir.refresh_summary(v_user, p_turn.session_id) where undone <> '{}';
+    update _memoir.search_items set dead = true where user_id = v_user and ref_id = any (undone || memories)
       and kind = 's' and not dead;
     perform _memoir.refresh_summary(v_user, s) from unnest(v_sharing) s;
-    if v_memories <> '{}' then
-      perform _memoir.leave_profile(v_user, v_memories);
-    end if;
+    perform _memoir.leave_profile(v_user, memories) where memories <> '{}';
     -- Which calls carried it on, nobody can say: all of its sessions, and all since it was there.
-    update _memoir.api_calls set sensitivity = v_to
-    where user_id = v_user and (recorded_at >= v_turn.recorded_at or session_id = any (v_sharing))
-      and sensitivity < v_to;
+    update _memoir.api_calls set sensitivity = p_to
+    where user_id = v_user and (recorded_at >= p_turn.recorded_at or session_id = any (v_sharing))
+      and sensitivity < p_to;
   end if;
   perform _memoir.drop_recalled(v_user, null);
   update _memoir.session_windows set lines = null where user_id = v_user and lines <> '{}';
   insert into _memoir.audit_log (login, action, user_id, detail)
-  values (p_by, 'mark_turn', v_user, jsonb_build_object('session_id', v_turn.session_id, 'turn',
-    v_turn.turn_index, 'from', v_was, 'to', v_to));
-  memories := v_memories;
-  undone := v_undone;
+  values (p_by, 'mark_turn', v_user, jsonb_build_object('session_id', p_turn.session_id, 'turn',
+    p_turn.turn_index, 'from', p_was, 'to', p_to));
 end $$;
 
 create or replace function memoir.mark_turn(p_user text, p_session text, p_turn integer,
@@ -216,17 +190,16 @@ begin
     'invalidated_summaries', cardinality(v_done.undone));
 end $$;
 comment on function memoir.mark_turn(text, text, integer, text, text) is
-  'Says how secret a stored turn is from now on: normal, private or secret. Beside the turn, which stays as it is. Made
-stricter, so do
-the memories that came of it and the calls that may carry it; secret also takes its vectors, and the summaries, profile
-and kept recalls that may hold it. Lowering
-takes a person and the clearance to see it. Returns {"turn_index", "sensitivity", "memories", "invalidated_summaries"}.
-Writes turn_marks and what is named above. Raises PM001, PM003, PM014.';
+  'Says how secret a stored turn is from now on: normal, private or secret. Beside the turn, which stays as it is.
+Made stricter, so do the memories that came of it and the calls that may carry it; secret also takes its vectors, and
+the summaries, profile and kept recalls that may hold it. Lowering takes a person and the clearance to see it.
+Returns {"turn_index", "sensitivity", "memories", "invalidated_summaries"}. Writes turn_marks and what is named
+above. Raises PM001, PM003, PM014.';
 
 -- Takes turns back: they are neither shown nor recalled, learnt from or summarised; history has them, marked.
 create or replace function _memoir.retract_turns(p_caller _memoir.caller, p_session _memoir.sessions, p_from integer,
   p_to integer, p_reason text)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_user uuid := p_caller.user_id; v_now timestamptz := memoir.now(); v_turns _memoir.conversation_history[];
   v_units _memoir.said_unit[]; v_memories uuid[]; v_marks jsonb;

@@ -1,29 +1,14 @@
 -- Large outputs of tools: what stands between their ends is looked through by a job, first for secrets, then for the
 -- parts that are searched. Until then it is shown in its own session only.
 
--- The kinds of secrets in the middle of a text, in stretches that overlap.
-create or replace function _memoir.middle_secrets(p_text text, p_config jsonb)
-returns text[] language plpgsql stable as $$
-declare
-  v_size constant integer := 60000; v_overlap constant integer := 500;
-  v_at integer := _memoir.end_size() - v_overlap; v_end integer := length(p_text) - _memoir.end_size() + v_overlap;
-  v_kinds text[] := '{}';
-begin
-  while v_at < v_end loop
-    v_kinds := v_kinds || _memoir.secret_kinds(substr(p_text, v_at, least(v_size, v_end - v_at)), p_config);
-    exit when v_kinds <> '{}';
-    v_at := v_at + v_size - v_overlap;
-  end loop;
-  return v_kinds;
-end $$;
-
 -- One batch of the job scan.
 create or replace function _memoir.step_scan(p_limit integer)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_work _memoir.work_items; v_turn _memoir.conversation_history; v_session _memoir.sessions; v_config jsonb;
   v_was _memoir.sensitivity; v_marks jsonb; v_scanned integer := 0; v_secret integer := 0; v_parts integer := 0;
-  v_seen integer := 0;
+  v_seen integer := 0; v_at integer; v_end integer; v_size constant integer := 60000;
+  v_overlap constant integer := 500;
 begin
   for v_work in select * from _memoir.work_items w where w.kind = 'scan' and w.state = 'ready'
     order by w.run_after, w.work_id limit p_limit for update skip locked
@@ -40,11 +25,19 @@ begin
       v_was := _memoir.sensitivity_now(v_turn.sensitivity, v_turn.turn_index, v_marks);
       -- What somebody has marked is as they say.
       if v_was < 'secret' and (v_marks ? v_turn.turn_index::text) is not true
-        and (v_work.payload ->> 'scan')::boolean and (v_config ->> 'detect_secrets')::boolean
-        and _memoir.middle_secrets(v_turn.content, v_config) <> '{}' then
-        perform _memoir.set_mark(v_turn, v_was, 'secret', 'system', 'looks like it holds a secret', _memoir.login());
-        v_secret := v_secret + 1;
-        v_was := 'secret';
+        and (v_work.payload ->> 'scan')::boolean and (v_config ->> 'detect_secrets')::boolean then
+        -- Its middle, in stretches that overlap.
+        v_at := _memoir.end_size() - v_overlap;
+        v_end := length(v_turn.content) - _memoir.end_size() + v_overlap;
+        while v_at < v_end and v_was < 'secret' loop
+          if _memoir.secret_kinds(substr(v_turn.content, v_at, least(v_size, v_end - v_at)), v_config) <> '{}' then
+            perform _memoir.set_mark(v_turn, v_was, 'secret', 'system', 'looks like it holds a secret',
+              _memoir.login());
+            v_secret := v_secret + 1;
+            v_was := 'secret';
+          end if;
+          v_at := v_at + v_size - v_overlap;
+        end loop;
       end if;
       v_parts := v_parts + _memoir.index_middle(v_turn, v_was, v_config);
     end if;
@@ -92,7 +85,7 @@ lease_id) keeps one. Service, jobs and admin logins only. Raises PM001, PM014.';
 -- Ends a piece of this work: items up to p_through are read. What came in since is queued, and so are vectors. Under
 -- the user's lock.
 create or replace function _memoir.end_unread(p_work _memoir.work_items, p_through integer)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_next integer := (select min(i.item_no) from _memoir.user_counters c
     join _memoir.search_items i on i.user_id = c.user_id and i.item_no >= greatest(c.unread_from, p_through + 1)

@@ -275,7 +275,7 @@ language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
   -- The queue is told once, not with every turn: while the cursor lags, the session waits there already.
   if (p_state.counters).extracted_through >= p_state.first_turn then
-    perform _memoir.queue_extraction(p_state.user_id, p_state.session_id, p_state.recorded_at);
+    perform _memoir.enqueue_unlocked('turns', p_state.user_id, p_state.session_id::text, p_state.recorded_at);
   end if;
   perform _memoir.index_turns(p_state.user_id, p_state.session, p_state.messages, p_state.message_ids,
     p_state.costs, p_state.first_turn, p_state.recorded_at, p_state.config,

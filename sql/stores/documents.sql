@@ -3,7 +3,7 @@
 -- text, by words as search keeps them and by the vector that the application gave with it.
 
 create or replace function _memoir.check_namespace(p_field text, p_namespace text[])
-returns text[] language plpgsql immutable as $$
+returns text[] language plpgsql as $$
 begin
   if array_ndims(p_namespace) > 1 or array_position(p_namespace, null) is not null or '' = any (p_namespace)
     or octet_length(array_to_string(p_namespace, '')) > 1000 then
@@ -12,24 +12,6 @@ begin
   end if;
   return coalesce(p_namespace, '{}');
 end $$;
-
-create or replace function _memoir.check_document_key(p_field text, p_key text)
-returns text language plpgsql immutable as $$
-begin
-  if p_key is null or octet_length(p_key) not between 1 and 1000 then
-    perform _memoir.fail('PM014', format('%s must be a text of 1 to 1000 bytes, not %s', p_field,
-      _memoir.shown(p_key)));
-  end if;
-  return p_key;
-end $$;
-
--- Returns the strings of a JSON value, one a line: what is searched unless a text is given. The client writes what
--- jsonb can't hold as U+FDD0 and its name (NUL as U+FDD0 and 0000). Searched is U+FFFD in its place.
-create or replace function _memoir.strings_of(p_value jsonb)
-returns text language sql immutable as $$
-  select regexp_replace(string_agg(x #>> '{}', E'\n'), U&'\FDD0([0-9A-F]{4}|NaN|-?Infinity)', U&'\FFFD', 'g')
-  from jsonb_path_query(p_value, 'strict $.** ? (@.type() == "string")') x
-$$;
 
 -- Returns whether a value is what a filter asks: {"field": value}, {"field": {"$gt": 5}}, fields within fields.
 create or replace function _memoir.document_fits(p_value jsonb, p_filter jsonb)
@@ -66,17 +48,21 @@ end $$;
 -- Returns where an entry of put_documents stands: user, project, namespace and key. An append gets the key that
 -- follows the namespace's last number, so its caller holds the user's lock.
 create or replace function _memoir.document_place(p_caller _memoir.caller, p_entry jsonb, p_where text)
-returns _memoir.documents language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.documents language plpgsql stable as $$
 declare
-  v_document _memoir.documents;
+  v_document _memoir.documents; v_flag text;
 begin
   if jsonb_typeof(p_entry) is distinct from 'object' or jsonb_typeof(p_entry -> 'namespace') is distinct from 'array'
   then
     perform _memoir.fail('PM014', format('%s must be an object with namespace (a list), key and value, not %s', p_where,
       _memoir.shown(p_entry::text)));
   end if;
-  perform _memoir.check_flag(p_where || '.append', p_entry -> 'append'),
-    _memoir.check_flag(p_where || '.exists', p_entry -> 'exists');
+  foreach v_flag in array '{append,exists}'::text[] loop
+    if coalesce(jsonb_typeof(p_entry -> v_flag), 'null') not in ('null', 'boolean') then
+      perform _memoir.fail('PM014', format('%s.%s must be true or false, not %s', p_where, v_flag,
+        _memoir.shown((p_entry -> v_flag)::text)));
+    end if;
+  end loop;
   v_document.user_id := p_caller.user_id;
   v_document.project := _memoir.default_project(p_caller);
   v_document.namespace := _memoir.check_namespace(p_where || '.namespace',
@@ -89,37 +75,20 @@ begin
       where d.user_id = v_document.user_id and d.project = v_document.project and d.namespace = v_document.namespace
         and d.key ~ '^[0-9]{12}$' order by d.key desc limit 1), -1) + 1)::text, 12, '0');
   elsif not p_entry ? 'where' then
-    v_document.key := _memoir.check_document_key(p_where || '.key', p_entry ->> 'key');
+    v_document.key := p_entry ->> 'key';
+    if v_document.key is null or octet_length(v_document.key) not between 1 and 1000 then
+      perform _memoir.fail('PM014', format('%s.key must be a text of 1 to 1000 bytes, not %s', p_where,
+        _memoir.shown(v_document.key)));
+    end if;
   end if;
   return v_document;
-end $$;
-
--- Deletes the documents of an entry's namespace that fit its "where"; returns how many.
-create or replace function _memoir.delete_fitting(p_caller _memoir.caller, p_entry jsonb, p_where text)
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
-declare
-  v_place _memoir.documents := _memoir.document_place(p_caller, p_entry, p_where); v_found integer;
-begin
-  perform _memoir.check_object(p_where || '.where', p_entry -> 'where');
-  delete from _memoir.documents d where d.user_id = v_place.user_id and d.project = v_place.project
-    and d.namespace = v_place.namespace and _memoir.document_fits(d.value, p_entry -> 'where');
-  get diagnostics v_found = row_count;
-  return v_found;
-end $$;
-
-create or replace function _memoir.check_flag(p_field text, p_value jsonb)
-returns void language plpgsql immutable as $$
-begin
-  if coalesce(jsonb_typeof(p_value), 'null') not in ('null', 'boolean') then
-    perform _memoir.fail('PM014', format('%s must be true or false, not %s', p_field, _memoir.shown(p_value::text)));
-  end if;
 end $$;
 
 -- Returns the value that an entry gives its document, null where it deletes it. Checks what the entry says of the
 -- document as it is ("exists", "was") and merges into it. The caller holds the user's lock.
 create or replace function _memoir.document_value(p_caller _memoir.caller, p_place _memoir.documents, p_entry jsonb,
   p_where text)
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql stable as $$
 declare
   v_merge jsonb := nullif(p_entry -> 'merge', 'null'); v_was jsonb := nullif(p_entry -> 'was', 'null');
   v_at text := p_entry ->> 'at'; v_now _memoir.documents; v_into jsonb;
@@ -166,8 +135,11 @@ begin
   v_document.created_at := v_document.updated_at;
   v_document.expires_at := v_document.updated_at + v_document.minutes * interval '1 minute';
   v_document.written_by := p_caller.login;
-  v_text := left(case when p_entry ? 'text' then p_entry ->> 'text' else _memoir.strings_of(v_document.value) end,
-    100000);
+  -- Searched is the text that is given, else the strings of the value, one a line. The client writes what jsonb can't
+  -- hold as U+FDD0 and its name (NUL as U+FDD0 and 0000). Searched is U+FFFD in its place.
+  v_text := left(case when p_entry ? 'text' then p_entry ->> 'text' else (
+    select regexp_replace(string_agg(x #>> '{}', E'\n'), U&'\FDD0([0-9A-F]{4}|NaN|-?Infinity)', U&'\FFFD', 'g')
+    from jsonb_path_query(v_document.value, 'strict $.** ? (@.type() == "string")') x) end, 100000);
   v_document.sensitivity := case when _memoir.detected(p_config, v_document.value::text, v_text) = '{}' then 'normal'
     else 'secret' end;
   v_document.language := 0;
@@ -199,10 +171,11 @@ end $$;
 
 -- Writes the entries of put_documents, in order, for put_documents and append_items.
 create or replace function _memoir.write_documents(p_caller _memoir.caller, p_documents jsonb)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_document _memoir.documents; v_config jsonb := _memoir.config(p_caller.user_id, null); v_entry record;
-  v_stored integer := 0; v_deleted integer := 0; v_found integer; v_secret jsonb := '[]'; v_appended jsonb := '[]';
+  v_where text; v_stored integer := 0; v_deleted integer := 0; v_found integer; v_secret jsonb := '[]';
+  v_appended jsonb := '[]';
 begin
   if jsonb_typeof(p_documents) is distinct from 'array' then
     perform _memoir.fail('PM014', format('documents must be a list, not %s', _memoir.shown(p_documents::text)));
@@ -212,12 +185,17 @@ begin
   perform from _memoir.user_counters where user_id = p_caller.user_id for update;
   for v_entry in select d as document, o - 1 as place from jsonb_array_elements(p_documents) with ordinality x(d, o)
     order by o loop
-    if v_entry.document ? 'where' then
-      v_deleted := v_deleted + _memoir.delete_fitting(p_caller, v_entry.document, format('documents[%s]',
-        v_entry.place));
+    v_where := format('documents[%s]', v_entry.place);
+    if v_entry.document ? 'where' then  -- all of its namespace that fit
+      v_document := _memoir.document_place(p_caller, v_entry.document, v_where);
+      perform _memoir.check_object(v_where || '.where', v_entry.document -> 'where');
+      delete from _memoir.documents d where d.user_id = v_document.user_id and d.project = v_document.project
+        and d.namespace = v_document.namespace and _memoir.document_fits(d.value, v_entry.document -> 'where');
+      get diagnostics v_found = row_count;
+      v_deleted := v_deleted + v_found;
       continue;
     end if;
-    v_document := _memoir.document(p_caller, v_entry.document, format('documents[%s]', v_entry.place), v_config);
+    v_document := _memoir.document(p_caller, v_entry.document, v_where, v_config);
     if v_document.value is null then
       delete from _memoir.documents d where d.user_id = v_document.user_id and d.project = v_document.project
         and d.namespace = v_document.namespace and d.key = v_document.key;
@@ -260,7 +238,7 @@ Raises PM001, PM007, PM012, PM014.';
 
 -- The documents of a namespace and those below it that the caller may see.
 create or replace function _memoir.documents_under(p_caller _memoir.caller, p_namespace text[], p_filter jsonb)
-returns setof _memoir.documents language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns setof _memoir.documents language plpgsql stable as $$
 declare
   v_project text := _memoir.default_project(p_caller); v_now timestamptz := memoir.now();
 begin
@@ -273,7 +251,7 @@ end $$;
 
 -- Lets documents live on from now, as they were put with.
 create or replace function _memoir.refresh_documents(p_caller _memoir.caller, p_namespace text[], p_keys text[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_project text := _memoir.default_project(p_caller); v_now timestamptz := memoir.now();
 begin
@@ -287,7 +265,7 @@ create or replace function memoir.get_documents(p_user text, p_namespace text[],
   p_refresh boolean default true)
 returns table (namespace text[], key text, value jsonb, created_at timestamptz, updated_at timestamptz,
   expires_at timestamptz)
-language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_project text := _memoir.default_project(v_caller);
@@ -307,8 +285,7 @@ on from now. Writes documents then. Raises PM001, PM014.';
 -- half and half where both are asked.
 create or replace function _memoir.documents_ranked(p_documents _memoir.documents[], p_query text, p_vector halfvec,
   p_config regconfig)
-returns table (namespace text[], key text, score real) language plpgsql stable
-set plan_cache_mode = force_custom_plan as $$
+returns table (namespace text[], key text, score real) language plpgsql stable as $$
 declare
   v_languages bigint := (select bit_or(1::bigint << d.language) from unnest(p_documents) d where d.words is not null);
   v_terms text[] := (select q.terms || q.forms
@@ -341,7 +318,7 @@ create or replace function memoir.search_documents(p_user text, p_namespace text
   p_refresh boolean default true, p_query_embedding real[] default null)
 returns table (namespace text[], key text, value jsonb, created_at timestamptz, updated_at timestamptz,
   expires_at timestamptz, score real)
-language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read'); v_found _memoir.documents[]; v_vector halfvec;
   v_asked boolean := coalesce(p_query, '') ~ '[^[:space:]]' or p_query_embedding is not null; v_group record;
@@ -373,22 +350,9 @@ words, by vector (the cosine), or with both half and half; without, those writte
 value}, {"field": {"$gt": 5}} ($eq, $ne, $gt, $gte, $lt, $lte), fields within fields. p_refresh: those found that end
 by themselves live on from now. Writes documents then. Raises PM001, PM014.';
 
--- Returns whether a namespace is what conditions ask, "*" being any one label.
-create or replace function _memoir.namespace_fits(p_namespace text[], p_conditions jsonb)
-returns boolean language sql immutable as $$
-  select not exists (
-    select from jsonb_array_elements(p_conditions) c, lateral (
-      select count(*) as n, coalesce(bool_and(x = '*' or x is not distinct from p_namespace[o
-        + case when c ->> 'match' = 'suffix' then cardinality(p_namespace) - jsonb_array_length(c -> 'path') else 0
-          end]), true) as fits
-      from jsonb_array_elements_text(c -> 'path') with ordinality p(x, o)) f
-    where f.n > cardinality(p_namespace) or not f.fits)
-$$;
-
 create or replace function memoir.list_document_namespaces(p_user text, p_conditions jsonb default '[]',
   p_depth integer default null, p_limit integer default 100, p_offset integer default 0)
-returns setof text[] language plpgsql stable security definer set search_path from current
-set plan_cache_mode = force_custom_plan as $$
+returns setof text[] language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin
@@ -404,7 +368,14 @@ begin
       coalesce(p_depth::text, 'null')));
   end if;
   return query select distinct d.namespace[1 : coalesce(p_depth, cardinality(d.namespace))] as labels
-  from _memoir.documents_under(v_caller, '{}', null) d where _memoir.namespace_fits(d.namespace, p_conditions)
+  from _memoir.documents_under(v_caller, '{}', null) d
+  where not exists (  -- a condition that the namespace does not meet, "*" being any one label
+    select from jsonb_array_elements(p_conditions) c, lateral (
+      select count(*) as n, coalesce(bool_and(x = '*' or x is not distinct from d.namespace[o
+        + case when c ->> 'match' = 'suffix' then cardinality(d.namespace) - jsonb_array_length(c -> 'path') else 0
+          end]), true) as fits
+      from jsonb_array_elements_text(c -> 'path') with ordinality p(x, o)) f
+    where f.n > cardinality(d.namespace) or not f.fits)
   order by labels limit p_limit offset p_offset;
 end $$;
 comment on function memoir.list_document_namespaces(text, jsonb, integer, integer, integer) is

@@ -4,7 +4,7 @@
 
 -- The session, opened where it is new, and its counters locked: one writer of a session at a time.
 create or replace function _memoir.items_of(p_caller _memoir.caller, p_user text, p_session text)
-returns _memoir.sessions language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns _memoir.sessions language plpgsql as $$
 declare
   v_id uuid := _memoir.session_id(p_caller.user_id, p_session); v_session _memoir.sessions;
 begin
@@ -19,8 +19,7 @@ end $$;
 
 create or replace function memoir.append_items(p_user text, p_session text, p_items jsonb,
   p_documents jsonb default null, p_after_item integer default null)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_session _memoir.sessions; v_config jsonb;
   v_entry record; v_first integer; v_messages jsonb; v_turn integer; v_at timestamptz := memoir.now(); v_where text;
@@ -87,7 +86,7 @@ create or replace function memoir.list_items(p_user text, p_session text, p_limi
   p_with_retracted boolean default false)
 returns table (item_no integer, item jsonb, part_of text, turn_index integer, recorded_at timestamptz,
   retracted_at timestamptz)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_id uuid := _memoir.session_id(v_caller.user_id, p_session); v_marks jsonb;
@@ -112,8 +111,7 @@ newest so many. "turn_index": the first of the turns that tell the same. What is
 out. None for a session that is not there. Raises PM001, PM014.';
 
 create or replace function memoir.retract_items(p_user text, p_session text, p_count integer default null)
-returns setof jsonb language plpgsql security definer set search_path from current
-set plan_cache_mode = force_custom_plan as $$
+returns setof jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_session _memoir.sessions; v_items integer[];
   v_turns integer[]; v_id uuid := _memoir.session_id(v_caller.user_id, p_session);

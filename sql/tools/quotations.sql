@@ -1,27 +1,6 @@
 -- Quotations of the user, by which a tool acts in the user's name. A quotation lends no more authority than the clause
 -- says in which it stands. The package pg_memoir_language reads them (quotations.py); where nothing can, none has any.
 
--- Returns the user's own turns of a session that may hold a quotation, the newest first: {"index", "text"} each.
-create or replace function _memoir.turns_quoted(p_session _memoir.sessions, p_said text)
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_word text := lower(normalize((select m[1] from regexp_matches(left(p_said, 1000), '([[:alnum:]]+)', 'g') m
-    order by length(m[1]) desc limit 1), nfkc));
-begin
-  return (
-    select coalesce(jsonb_agg(jsonb_build_object('index', t.turn_index, 'text', t.content) order by t.turn_index desc),
-      '[]')
-    from (
-      select h.turn_index, left(h.content, 20000) as content
-      from _memoir.session_counters c
-      join _memoir.conversation_history h on h.user_id = c.user_id and h.session_id = c.session_id
-        and h.recorded_at between c.first_recorded_at and c.last_recorded_at
-      where c.user_id = p_session.user_id and c.session_id = p_session.session_id and h.role = 'user'
-        and h.actor = 'person' and nullif(btrim(h.name), '') is null
-      order by h.turn_index desc limit 200) t
-    where strpos(lower(normalize(t.content, nfkc)), v_word) > 0);
-end $$;
-
 -- Finds the newest turn in which a quotation stands that asks to forget what one of some texts says (p_kind request),
 -- or that says p_content, beside one of some older texts where it corrects (statement); matched: which of them.
 -- p_whole: a turn, of which the clauses are the texts; parts: the spans that match. is_narrower: a request names less
@@ -29,13 +8,27 @@ end $$;
 create or replace function _memoir.quoted(p_session _memoir.sessions, p_kind text, p_said text, p_texts text[],
   p_whole text, p_content text, p_slot text, out turn_index integer, out names text, out is_all boolean,
   out span_start integer, out span_length integer, out matched integer[], out parts jsonb, out is_narrower boolean)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
-  v_read jsonb;
+  v_read jsonb; v_turns jsonb;
+  v_word text := lower(normalize((select m[1] from regexp_matches(left(p_said, 1000), '([[:alnum:]]+)', 'g') m
+    order by length(m[1]) desc limit 1), nfkc));
 begin
   if _memoir.is_blank(p_said) or not _memoir.reads_language() then return; end if;
+  -- The user's own turns that may hold the quotation, the newest first.
+  select coalesce(jsonb_agg(jsonb_build_object('index', t.turn_index, 'text', t.content) order by t.turn_index desc),
+    '[]') into v_turns
+  from (
+    select h.turn_index, left(h.content, 20000) as content
+    from _memoir.session_counters c
+    join _memoir.conversation_history h on h.user_id = c.user_id and h.session_id = c.session_id
+      and h.recorded_at between c.first_recorded_at and c.last_recorded_at
+    where c.user_id = p_session.user_id and c.session_id = p_session.session_id and h.role = 'user'
+      and h.actor = 'person' and nullif(btrim(h.name), '') is null
+    order by h.turn_index desc limit 200) t
+  where strpos(lower(normalize(t.content, nfkc)), v_word) > 0;
   v_read := _memoir.py_read('quoted', jsonb_build_object('kind', p_kind, 'said', p_said, 'texts', p_texts,
-    'whole', p_whole, 'content', p_content, 'slot', p_slot, 'turns', _memoir.turns_quoted(p_session, p_said))::text,
+    'whole', p_whole, 'content', p_content, 'slot', p_slot, 'turns', v_turns)::text,
     _memoir.config(p_session.user_id, p_session.settings) ->> 'embedder_socket');
   if jsonb_typeof(v_read) is distinct from 'object' then return; end if;
   turn_index := (v_read ->> 'turn_index')::integer;
@@ -50,7 +43,7 @@ end $$;
 
 -- Returns what a memory says, and the words of the turns that it was made of.
 create or replace function _memoir.memory_words(p_memory _memoir.memory_store)
-returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns text language plpgsql stable as $$
 begin
   return concat_ws(' ', p_memory.content, (
     select string_agg(substr(h.content, s.span_start, s.span_length), ' ' order by h.recorded_at)

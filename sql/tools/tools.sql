@@ -8,14 +8,6 @@ create or replace function _memoir.session_tools()
 returns text[] language sql immutable
 return '{memory_query,memory_pin,memory_objects,memory_restore,memory_release}'::text[];
 
--- Returns what narrows a search, as memory_index has it.
-create or replace function _memoir.tool_filters()
-returns jsonb language sql immutable
-return jsonb '{"kind": {"type": "string", "enum": ["memory", "turn", "summary"]}, "type": {"type": "string"},
-  "tags": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 20}, "project": {"type": "string"},
-  "session": {"type": "string"}, "after": {"type": "string", "format": "date-time"},
-  "before": {"type": "string", "format": "date-time"}, "limit": {"type": "integer", "minimum": 1, "maximum": 50}}';
-
 -- name, description, JSON schemas of the arguments, whether it only reads, and where it is offered: to models, whose
 -- tools are paid for with every request and so are few and short, by MCP, by both (null), or only where it is named.
 -- offered: without what few calls need, for models. Every tool takes all of its parameters whoever calls it.
@@ -26,16 +18,20 @@ language sql immutable as $$
       t.required, 'additionalProperties', false),
     jsonb_strip_nulls(jsonb_build_object('type', 'object', 'properties', t.properties, 'required',
       nullif(t.required, '[]'))), t.reads, t.door
-  from (values
+  from (select jsonb '{"kind": {"type": "string", "enum": ["memory", "turn", "summary"]}, "type": {"type": "string"},
+    "tags": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 20},
+    "project": {"type": "string"}, "session": {"type": "string"}, "after": {"type": "string", "format": "date-time"},
+    "before": {"type": "string", "format": "date-time"}, "limit": {"type": "integer", "minimum": 1, "maximum": 50}}'
+    as filters) f cross join lateral (values
     (1, 'memory_search', 'Search what is known about the user and what was said before: ids and short lines.',
      '{"query": {"type": "string"}}'::jsonb, '{"kind": {"type": "string", "enum": ["memory", "turn", "summary"]},
        "limit": {"type": "integer", "minimum": 1, "maximum": 50}}'::jsonb, '["query"]'::jsonb, true, 'model'),
     (2, 'memory_index', 'Search what is known about the user and what was said before: ids and short lines, the cheap '
      || 'first look. Then memory_timeline for what stands around a hit, memory_get for the whole text.',
-     '{"query": {"type": "string"}}', _memoir.tool_filters(), '["query"]', true, 'mcp'),
+     '{"query": {"type": "string"}}', f.filters, '["query"]', true, 'mcp'),
     (3, 'memory_recall', 'The passages that fit a query best, whole, up to max_tokens of them.',
      '{"query": {"type": "string"}}', '{"max_tokens": {"type": "integer", "minimum": 50, "maximum": 16000}}'::jsonb
-       || _memoir.tool_filters(), '["query"]', true, 'mcp'),
+       || f.filters, '["query"]', true, 'mcp'),
     (4, 'memory_timeline', 'What was said around the id of a hit.',
      '{"id": {"type": "string"}}', '{}', '["id"]', true, null),
     (5, 'memory_get', 'The whole text behind ids.',
@@ -58,16 +54,13 @@ language sql immutable as $$
     (11, 'memory_stats', 'How much is known about the user, in numbers: sessions, turns, memories by state and type.',
      '{}', '{}', '[]', true, 'mcp'),
     (12, 'memory_objects', 'The objects of this session, newest first: tool results, files, plans; the name of each, '
-      'how '
-     || 'it is shown, what it is. query: those whose line has it.', '{}', '{"query": {"type": "string"},
+     'how it is shown, what it is. query: those whose line has it.', '{}', '{"query": {"type": "string"},
        "limit": {"type": "integer", "minimum": 1, "maximum": 200}}', '[]', true, 'mcp'),
     (13, 'memory_sync', 'Have vectors made for what has none yet, so that it is found by meaning. dry_run: only say '
-      'how '
-     || 'much that is and what it costs.', '{}', '{"dry_run": {"type": "boolean"}}', '[]', false, 'mcp'),
+     'how much that is and what it costs.', '{}', '{"dry_run": {"type": "boolean"}}', '[]', false, 'mcp'),
     (14, 'memory_restore', 'The full text of an object that is shown shortened, by its name, or only lines of it '
-      '(40-80).',
-     '{"id": {"type": "string"}, "lines": {"type": "string"}}', '{"reason": {"type": "string"}}', '["id"]', false,
-     null),
+     '(40-80).', '{"id": {"type": "string"}, "lines": {"type": "string"}}', '{"reason": {"type": "string"}}', '["id"]',
+     false, null),
     (15, 'memory_release', 'Objects that need not be shown any more, by their names.',
      '{"ids": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 100}}',
      '{"reason": {"type": "string"}}', '["ids"]', false, null),
@@ -246,7 +239,8 @@ begin
 end $$;
 
 -- The tools that read.
-create or replace function _memoir.read_with_tool(p_caller _memoir.caller, p_user text, p_name text, p_arguments jsonb)
+create or replace function _memoir.read_with_tool(p_caller _memoir.caller, p_user text, p_session text, p_name text,
+  p_arguments jsonb)
 returns text language plpgsql stable as $$
 declare
   v_user uuid := p_caller.user_id; v_out text;
@@ -274,24 +268,16 @@ begin
     from memoir.memory_get(p_user, _memoir.tool_ids(p_arguments -> 'ids')) with ordinality x(g, o)
     where not _memoir.is_secret(v_user, (g ->> 'id')::uuid);
     return coalesce(v_out, 'No such ids. A search gives ids.');
+  when 'memory_objects' then
+    select string_agg(format('%s (%s, turn %s, %s%s) %s', o.object, o.fidelity, o.turn_index, o.state,
+      case when o.pinned then ', pinned' else '' end, _memoir.on_one_line(o.content)), E'\n' order by o.turn_index desc,
+      o.memory_id) into v_out
+    from memoir.list_objects(p_user, p_session, p_arguments ->> 'query',
+      coalesce((p_arguments ->> 'limit')::integer, 50)) o
+    where not _memoir.is_secret(v_user, o.memory_id);
   else  -- memory_stats
     return memoir.memory_stats(p_user);
   end case;
-  return coalesce(v_out, 'Nothing found.');
-end $$;
-
--- The objects of a session, a line each.
-create or replace function _memoir.objects_told(p_caller _memoir.caller, p_user text, p_session text, p_arguments jsonb)
-returns text language plpgsql stable as $$
-declare
-  v_out text;
-begin
-  select string_agg(format('%s (%s, turn %s, %s%s) %s', o.object, o.fidelity, o.turn_index, o.state,
-    case when o.pinned then ', pinned' else '' end, _memoir.on_one_line(o.content)), E'\n' order by o.turn_index desc,
-    o.memory_id) into v_out
-  from memoir.list_objects(p_user, p_session, p_arguments ->> 'query',
-    coalesce((p_arguments ->> 'limit')::integer, 50)) o
-  where not _memoir.is_secret(p_caller.user_id, o.memory_id);
   return coalesce(v_out, 'Nothing found.');
 end $$;
 
@@ -319,15 +305,6 @@ begin
     return format('Released: %s.', memoir.memory_release(p_user, p_session,
       array(select jsonb_array_elements_text(p_arguments -> 'ids')), p_arguments ->> 'reason'));
   end case;
-end $$;
-
--- Is that a memory which an agent inferred, and nobody has stood by since?
-create or replace function _memoir.is_agents_own(p_caller _memoir.caller, p_id uuid)
-returns boolean language plpgsql stable as $$
-begin
-  return exists (select from _memoir.memory_store m where m.user_id = p_caller.user_id and m.memory_id = p_id
-    and m.actor = 'agent' and m.provenance = 'system_inferred' and m.state = 'active' and m.validated_at is null
-    and _memoir.may_see(p_caller, m));
 end $$;
 
 -- Keeps what a model was told. Where the user is not quoted as saying it, it is the agent's word.
@@ -396,7 +373,8 @@ begin
   if v_found.turn_index is null or v_found.is_narrower and p_id is not null then
     v_found.turn_index := null;
     if p_caller.actor is distinct from 'person' or v_is_turn then
-      if _memoir.is_agents_own(p_caller, p_id) then
+      if v_memory.actor = 'agent' and v_memory.provenance = 'system_inferred' and v_memory.state = 'active'
+        and v_memory.validated_at is null then
         perform memoir.retract(p_user, p_id, 'taken back by the agent', p_actor => p_actor);
         return 'Taken back.';
       end if;
@@ -470,7 +448,7 @@ end $$;
 create or replace function memoir.call_memory_tool(p_user text, p_session text, p_name text,
   p_arguments jsonb default '{}')
 returns text language plpgsql security definer
-  set search_path from current set plan_cache_mode = force_custom_plan as $$
+  set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_session _memoir.sessions; v_message text; v_hint text; v_state text;
@@ -489,11 +467,8 @@ begin
     if p_name in ('memory_query', 'memory_restore', 'memory_release') then
       return _memoir.ask_with_tool(p_user, p_session, p_name, p_arguments);
     end if;
-    if p_name = 'memory_objects' then
-      return _memoir.objects_told(v_caller, p_user, p_session, p_arguments);
-    end if;
     if (select t.reads from _memoir.memory_tool_list() t where t.name = p_name) then
-      return _memoir.read_with_tool(v_caller, p_user, p_name, p_arguments);
+      return _memoir.read_with_tool(v_caller, p_user, p_session, p_name, p_arguments);
     end if;
     return _memoir.write_with_tool(v_caller, p_user, v_session, p_name, p_arguments);
   exception when others then

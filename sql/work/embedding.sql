@@ -38,9 +38,7 @@ declare
   v_left integer := p_limit; v_through integer; v_unread integer;
 begin
   perform _memoir.authorise_worker();
-  if p_limit is null or p_limit not between 1 and 10000 then
-    perform _memoir.fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
-  end if;
+  perform _memoir.check_count('limit', p_limit, 10000);
   if p_model is not null then perform _memoir.embedding_model(p_model); end if;
   v_models := array(select m.model_id::text from _memoir.embedding_models m
                     where case when p_model is null then m.provider <> 'none' or m.status = 'retired'
@@ -69,8 +67,7 @@ begin
         and not _memoir.is_expired(i)
       order by i.item_no limit v_left) x;
     if v_items is null then
-      -- The cursor moves under the user's lock only: items of a writer that has not committed would be skipped for
-      -- ever.
+      -- The cursor moves under the user's lock only, else it would skip items of a writer that has not committed.
       perform from _memoir.user_counters c where c.user_id = v_work.user_id for update skip locked;
       if found then perform _memoir.advance_cursor(v_work.user_id, v_model.model_id); end if;
       delete from _memoir.work_items j where j.work_id = v_work.work_id;
@@ -91,7 +88,7 @@ PM014, PM031.';
 
 -- Moves the cursor over everything that has its vector or needs none.
 create or replace function _memoir.advance_cursor(p_user_id uuid, p_model_id smallint)
-returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql as $$
 declare
   v_through integer; v_missing integer;
 begin
@@ -108,14 +105,69 @@ begin
   return v_missing is null;
 end $$;
 
+-- Stores vectors of a user's items: that of p_items[i] is the p_places[i]th of p_numbers. Returns how many are new.
+create or replace function _memoir.store_vectors(p_user_id uuid, p_model _memoir.embedding_models, p_items integer[],
+  p_places bigint[], p_numbers real[])
+returns integer language plpgsql as $$
+declare
+  v_added integer; v_memory uuid; v_done boolean; v_asked jsonb; v_key text := p_model.model_id::text;
+begin
+  -- The per-user lock that remember takes: memories are reconciled one at a time.
+  -- A user in an open transaction must not keep all others' vectors waiting: his are claimed again.
+  if not _memoir.lock_shortly(p_user_id) then
+    update _memoir.work_items set leased_until = clock_timestamp(), attempts = attempts - 1 where work_id in (
+      select j.work_id from _memoir.work_items j where j.kind = 'embed' and j.user_id = p_user_id
+        and j.dedup_key = v_key and j.state = 'leased' for update skip locked);
+    return 0;
+  end if;
+  -- Not "on conflict": nobody else stores them under the lock, and a row on trial costs the log a second record.
+  insert into _memoir.embeddings (user_id, item_no, model_id, embedding)
+  select p_user_id, g.item_no, p_model.model_id,
+    _memoir.to_vector(p_numbers[(g.n - 1) * p_model.dimension + 1 : g.n * p_model.dimension], p_model)
+  from (select item_no, min(n)::integer as n from unnest(p_items, p_places) x(item_no, n) group by 1) g
+  where exists (select from _memoir.search_items s where s.user_id = p_user_id and s.item_no = g.item_no
+    and s.embeddable)
+    and g.item_no <> all (array(select e.item_no from _memoir.embeddings e where e.user_id = p_user_id
+      and e.model_id = p_model.model_id and e.item_no = any (p_items)))
+  order by g.item_no;
+  get diagnostics v_added = row_count;
+  v_done := _memoir.advance_cursor(p_user_id, p_model.model_id);
+  with done as (
+    delete from _memoir.work_items j where j.kind = 'embed' and j.user_id = p_user_id and j.dedup_key = v_key
+      and j.state = 'leased' returning j.payload)
+  select d.payload into v_asked from done d order by d.payload ? 'sync' desc limit 1;
+  -- Each batch of a sync leaves a row: which sync, how many texts, how far the cursor is.
+  insert into _memoir.audit_log (login, action, user_id, detail)
+  select _memoir.login(), 'sync_batch', p_user_id, jsonb_build_object('sync', v_asked -> 'sync', 'model', p_model.name,
+    'texts', v_added, 'tokens', (select coalesce(sum(i.token_count), 0) from _memoir.search_items i
+      where i.user_id = p_user_id and i.item_no = any (p_items)),
+    'cursor', (select c.through_item from _memoir.embedding_cursors c where c.user_id = p_user_id
+      and c.model_id = p_model.model_id))
+  where v_asked ? 'sync';
+  if not v_done then
+    insert into _memoir.work_items (kind, user_id, dedup_key, payload, run_after, created_at)
+    values ('embed', p_user_id, v_key, coalesce(v_asked, '{}'), memoir.now(), memoir.now())
+    on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing;
+  end if;
+  if p_model.status = 'active' then
+    for v_memory in select s.ref_id from _memoir.search_items s
+      where s.user_id = p_user_id and s.item_no = any (p_items) and s.kind = 'm' and s.chunk = 0 and not s.dead
+      order by s.item_no
+    loop
+      perform _memoir.reconcile_memory(p_user_id, v_memory, 'near duplicate');
+      perform _memoir.review_admission(p_user_id, v_memory, 'admission');
+    end loop;
+  end if;
+  return v_added;
+end $$;
+
 create or replace function memoir.store_embeddings(p_user_ids uuid[], p_item_nos integer[], p_embeddings real[],
   p_model text default null)
 returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
   as $$
 declare
-  v_model _memoir.embedding_models;
-  v_count integer := coalesce(cardinality(p_item_nos), 0);
-  v_user uuid; v_stored integer := 0; v_added integer; v_memory uuid; v_done boolean; v_asked jsonb;
+  v_model _memoir.embedding_models; v_count integer := coalesce(cardinality(p_item_nos), 0); v_user record;
+  v_numbers real[] := p_embeddings; v_stored integer := 0;
 begin
   perform _memoir.authorise_worker();
   v_model := _memoir.embedding_model(p_model);
@@ -129,52 +181,12 @@ begin
   end if;
   -- Retired while the worker was at it: its vectors would only have to be dropped.
   if v_model.status = 'retired' then return 0; end if;
-  for v_user in select distinct u from unnest(p_user_ids) u order by u loop
-    -- The per-user lock that remember takes: memories are reconciled one at a time.
-    -- A user in an open transaction must not keep all others' vectors waiting: his are claimed again.
-    if not _memoir.lock_shortly(v_user) then
-      update _memoir.work_items set leased_until = clock_timestamp(), attempts = attempts - 1 where work_id in (
-        select j.work_id from _memoir.work_items j where j.kind = 'embed' and j.user_id = v_user
-          and j.dedup_key = v_model.model_id::text and j.state = 'leased' for update skip locked);
-      continue;
-    end if;
-    -- Not "on conflict": under the lock nobody else stores them, and a row put in on trial costs the log a second
-    -- record.
-    insert into _memoir.embeddings (user_id, item_no, model_id, embedding)
-    select v_user, g.item_no, v_model.model_id,
-      _memoir.to_vector(_memoir.slice(p_embeddings, (g.n - 1) * v_model.dimension + 1, g.n * v_model.dimension),
-      v_model)
-    from (select p_item_nos[i] as item_no, min(i) as n from generate_series(1, v_count) i where p_user_ids[i] = v_user
-    group by 1) g
-    where exists (select from _memoir.search_items s where s.user_id = v_user and s.item_no = g.item_no
-      and s.embeddable)
-      and g.item_no <> all (array(select e.item_no from _memoir.embeddings e where e.user_id = v_user
-      and e.model_id = v_model.model_id and e.item_no = any (p_item_nos)))
-    order by g.item_no;
-    get diagnostics v_added = row_count;
-    v_stored := v_stored + v_added;
-    v_done := _memoir.advance_cursor(v_user, v_model.model_id);
-    with done as (
-      delete from _memoir.work_items j where j.kind = 'embed' and j.user_id = v_user
-        and j.dedup_key = v_model.model_id::text and j.state = 'leased' returning j.payload)
-    select d.payload into v_asked from done d order by d.payload ? 'sync' desc limit 1;
-    if v_asked ? 'sync' then
-      perform _memoir.note_sync(v_user, v_model, v_asked, v_added, p_item_nos, p_user_ids);
-    end if;
-    if not v_done then
-      insert into _memoir.work_items (kind, user_id, dedup_key, payload, run_after, created_at)
-      values ('embed', v_user, v_model.model_id::text, coalesce(v_asked, '{}'), memoir.now(), memoir.now())
-      on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing;
-    end if;
-    if v_model.status = 'active' then
-      for v_memory in select s.ref_id from _memoir.search_items s
-        where s.user_id = v_user and s.item_no = any (p_item_nos) and s.kind = 'm' and s.chunk = 0 and not s.dead
-        order by s.item_no
-      loop
-        perform _memoir.reconcile_memory(v_user, v_memory, 'near duplicate');
-        perform _memoir.review_admission(v_user, v_memory, 'admission');
-      end loop;
-    end if;
+  if array_ndims(p_embeddings) > 1 then v_numbers := array(select unnest(p_embeddings)); end if;
+  for v_user in
+    select u.user_id, array_agg(u.item_no order by u.n) as items, array_agg(u.n order by u.n) as places
+    from unnest(p_user_ids, p_item_nos) with ordinality u(user_id, item_no, n) group by 1 order by 1
+  loop
+    v_stored := v_stored + _memoir.store_vectors(v_user.user_id, v_model, v_user.items, v_user.places, v_numbers);
   end loop;
   return v_stored;
 end $$;
@@ -183,77 +195,51 @@ comment on function memoir.store_embeddings(uuid[], integer[], real[], text) is
 another (or as a two-dimensional array). Then reconciles memories: conflicts and near duplicates. Returns how many were
 new. Service, jobs and admin logins only. Raises PM001, PM014, PM030, PM031.';
 
--- The row that each batch of a sync leaves: which sync, how many texts, how far the cursor is.
-create or replace function _memoir.note_sync(p_user_id uuid, p_model _memoir.embedding_models, p_asked jsonb,
-  p_stored integer, p_items integer[], p_users uuid[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
-declare
-  v_items integer[] := array(select i from unnest(p_items, p_users) x(i, u) where u = p_user_id);
-begin
-  insert into _memoir.audit_log (login, action, user_id, detail)
-  select _memoir.login(), 'sync_batch', p_user_id, jsonb_build_object('sync', p_asked -> 'sync', 'model', p_model.name,
-    'texts', p_stored, 'tokens', (select coalesce(sum(i.token_count), 0) from _memoir.search_items i
-      where i.user_id = p_user_id and i.item_no = any (v_items)),
-    'cursor', (select c.through_item from _memoir.embedding_cursors c where c.user_id = p_user_id
-      and c.model_id = p_model.model_id));
-end $$;
-
--- Returns what of a user an embedding model lacks, and what it is not given.
-create or replace function _memoir.sync_state(p_user_id uuid, p_model _memoir.embedding_models, p_projects text[],
-  out items integer, out cursor integer, out texts bigint, out tokens bigint, out secret bigint, out expired bigint,
-  out not_embeddable bigint, out snapshots bigint, out last_batch_at timestamptz, out last_error text)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-begin
-  items := coalesce((select c.next_item - 1 from _memoir.user_counters c where c.user_id = p_user_id), 0);
-  cursor := least(items, coalesce((select c.through_item from _memoir.embedding_cursors c
-    where c.user_id = p_user_id and c.model_id = p_model.model_id), 0));
-  select count(*) filter (where s.sensitivity = 'secret'), count(*) filter (where s.sensitivity <> 'secret'
-    and s.is_over), count(*) filter (where s.sensitivity <> 'secret' and not s.is_over and not s.embeddable),
-    count(*) filter (where s.lacks),
-    -- What is embedded begins with the end of what was said before: fifty tokens at most.
-    coalesce(sum(s.token_count + case when s.previous_item is null then 0 else 50 end) filter (where s.lacks), 0)
-  into secret, expired, not_embeddable, texts, tokens
-  from (
-    select i.*, o.is_over, i.embeddable and not o.is_over and i.item_no > cursor and not exists (
-      select from _memoir.embeddings e where e.user_id = p_user_id and e.model_id = p_model.model_id
-        and e.item_no = i.item_no) as lacks
-    from _memoir.search_items i cross join lateral (select _memoir.is_expired(i) as is_over) o
-    where i.user_id = p_user_id and not i.dead and (p_projects is null or i.project = any (p_projects))) s;
-  select count(*) into snapshots from _memoir.search_items i
-  join _memoir.conversation_history h on h.user_id = p_user_id and h.session_id = i.session_id
-    and h.turn_index = i.turn_index and h.recorded_at = i.recorded_at and h.metadata -> 'sent' ? 'snapshot_ref'
-  where i.user_id = p_user_id and i.kind = 't' and i.chunk = 0 and i.embeddable and not i.dead and i.item_no > cursor
-    and (p_projects is null or i.project = any (p_projects))
-    and not exists (select from _memoir.embeddings e where e.user_id = p_user_id and e.model_id = p_model.model_id
-      and e.item_no = i.item_no);
-  last_batch_at := (select max(a.recorded_at) from _memoir.audit_log a where a.user_id = p_user_id
-    and a.action = 'sync_batch' and a.detail ->> 'model' = p_model.name);
-  last_error := (select j.last_error from _memoir.work_items j where j.kind = 'embed' and j.user_id = p_user_id
-    and j.dedup_key = p_model.model_id::text and j.last_error is not null order by j.work_id desc limit 1);
-end $$;
-
 create or replace function memoir.sync_semantic(p_user text, p_dry_run boolean default false,
   p_model text default null)
 returns table (model text, status text, items integer, cursor integer, texts bigint, tokens bigint, microcents bigint,
   secret bigint, expired bigint, not_embeddable bigint, snapshots bigint, queued boolean, last_batch_at timestamptz,
   last_error text)
-language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, case when p_dry_run then 'read' else 'write' end);
-  v_user uuid := v_caller.user_id; v_model _memoir.embedding_models; v_state record; v_sync bigint;
+  v_user uuid := v_caller.user_id; v_model _memoir.embedding_models; v_sync bigint;
 begin
   if p_dry_run is null then perform _memoir.fail('PM014', 'dry_run must be true or false, not null'); end if;
   if p_model is not null then perform _memoir.embedding_model(p_model); end if;
   for v_model in select * from _memoir.embedding_models m where m.status <> 'retired'
     and (p_model is null or m.name = p_model) order by m.model_id
   loop
-    v_state := _memoir.sync_state(v_user, v_model, v_caller.projects);
-    model := v_model.name; status := v_model.status; items := v_state.items; cursor := v_state.cursor;
-    texts := v_state.texts; tokens := v_state.tokens;
-    microcents := ceil(v_state.tokens * v_model.microcents_per_1k / 1000.0);
-    secret := v_state.secret; expired := v_state.expired; not_embeddable := v_state.not_embeddable;
-    snapshots := v_state.snapshots; last_batch_at := v_state.last_batch_at; last_error := v_state.last_error;
-    queued := not p_dry_run and v_state.texts > 0;
+    model := v_model.name;
+    status := v_model.status;
+    items := coalesce((select c.next_item - 1 from _memoir.user_counters c where c.user_id = v_user), 0);
+    cursor := least(items, coalesce((select c.through_item from _memoir.embedding_cursors c where c.user_id = v_user
+      and c.model_id = v_model.model_id), 0));
+    select count(*) filter (where s.sensitivity = 'secret'), count(*) filter (where s.sensitivity <> 'secret'
+      and s.is_over), count(*) filter (where s.sensitivity <> 'secret' and not s.is_over and not s.embeddable),
+      count(*) filter (where s.lacks),
+      -- A text is embedded with the end of the text before it: fifty tokens at most.
+      coalesce(sum(s.token_count + case when s.previous_item is null then 0 else 50 end) filter (where s.lacks), 0)
+    into secret, expired, not_embeddable, texts, tokens
+    from (
+      select i.*, o.is_over, i.embeddable and not o.is_over and i.item_no > cursor and not exists (
+        select from _memoir.embeddings e where e.user_id = v_user and e.model_id = v_model.model_id
+          and e.item_no = i.item_no) as lacks
+      from _memoir.search_items i cross join lateral (select _memoir.is_expired(i) as is_over) o
+      where i.user_id = v_user and not i.dead and (v_caller.projects is null or i.project = any (v_caller.projects))) s;
+    select count(*) into snapshots from _memoir.search_items i
+    join _memoir.conversation_history h on h.user_id = v_user and h.session_id = i.session_id
+      and h.turn_index = i.turn_index and h.recorded_at = i.recorded_at and h.metadata -> 'sent' ? 'snapshot_ref'
+    where i.user_id = v_user and i.kind = 't' and i.chunk = 0 and i.embeddable and not i.dead and i.item_no > cursor
+      and (v_caller.projects is null or i.project = any (v_caller.projects))
+      and not exists (select from _memoir.embeddings e where e.user_id = v_user and e.model_id = v_model.model_id
+        and e.item_no = i.item_no);
+    microcents := ceil(tokens * v_model.microcents_per_1k / 1000.0);
+    last_batch_at := (select max(a.recorded_at) from _memoir.audit_log a where a.user_id = v_user
+      and a.action = 'sync_batch' and a.detail ->> 'model' = v_model.name);
+    last_error := (select j.last_error from _memoir.work_items j where j.kind = 'embed' and j.user_id = v_user
+      and j.dedup_key = v_model.model_id::text and j.last_error is not null order by j.work_id desc limit 1);
+    queued := not p_dry_run and texts > 0;
     if queued then
       insert into _memoir.audit_log (login, action, user_id, detail)
       values (v_caller.login, 'sync_semantic', v_user, jsonb_build_object('model', v_model.name, 'texts', texts,
@@ -292,14 +278,6 @@ comment on function memoir.fail_embeddings(uuid[], text, text) is
   'Gives leased embedding work of these users back after an error: retried with exponential backoff and jitter, a dead
 letter with the error after work_attempts_max attempts. Service, jobs and admin logins only. Raises PM001, PM031.';
 
--- A vector out of a one- or two-dimensional array.
-create or replace function _memoir.slice(p_numbers real[], p_from integer, p_to integer)
-returns real[] language sql immutable as $$
-  select case when array_ndims(p_numbers) = 1 then p_numbers[p_from : p_to]
-    else array(select unnest(p_numbers[1 + (p_from - 1) / array_length(p_numbers, 2) : 1 + (p_from - 1)
-      / array_length(p_numbers, 2)])) end
-$$;
-
 create or replace function memoir.embedding_progress()
 returns table (model text, status text, users bigint, users_waiting bigint, dead_letters bigint)
 language plpgsql stable security definer set search_path from current as $$
@@ -325,9 +303,7 @@ declare
 begin
   perform _memoir.authorise_worker();
   v_model := _memoir.embedding_model(p_model);
-  if p_limit is null or p_limit not between 1 and 1000000 then
-    perform _memoir.fail('PM014', format('limit must be from 1 to 1000000, not %s', coalesce(p_limit::text, 'null')));
-  end if;
+  perform _memoir.check_count('limit', p_limit, 1000000);
   if v_model.status = 'retired' then
     perform _memoir.fail('PM014', format('embedding model %s is retired', _memoir.shown(p_model)),
       'register_embedding_model brings it back');
@@ -345,9 +321,8 @@ begin
   return v_last;
 end $$;
 comment on function memoir.queue_backfill(text, integer, uuid) is
-  'Queues embedding of everything a model has not reached, for up to p_limit users after p_after; returns the last user
-to go on
-from, null at the end. Service, jobs and admin logins only. Raises PM001, PM014, PM031.';
+  'Queues embedding of everything a model has not reached, for up to p_limit users after p_after; returns the last
+user to go on from, null at the end. Service, jobs and admin logins only. Raises PM001, PM014, PM031.';
 
 create or replace function memoir.drop_retired_embeddings(p_limit integer default 10000)
 returns integer language plpgsql security definer set search_path from current as $$
@@ -355,11 +330,8 @@ declare
   v_dropped integer;
 begin
   perform _memoir.authorise_worker();
-  if p_limit is null or p_limit not between 1 and 1000000 then
-    perform _memoir.fail('PM014', format('limit must be from 1 to 1000000, not %s', coalesce(p_limit::text, 'null')));
-  end if;
-  -- The cursors first, and no registering anew meanwhile: else a model that comes back would believe to have its
-  -- vectors.
+  perform _memoir.check_count('limit', p_limit, 1000000);
+  -- The cursors first, and no registering anew meanwhile: else a model that comes back would seem to have its vectors.
   perform from _memoir.embedding_models where status = 'retired' for share;
   delete from _memoir.embedding_cursors c using _memoir.embedding_models m where m.model_id = c.model_id
     and m.status = 'retired';

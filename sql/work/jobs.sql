@@ -7,13 +7,10 @@ returns boolean language sql stable as $$
 $$;
 
 -- Default schedules are the release's; what an admin set stays, but for jobs that are no more.
-create or replace function _memoir.define_schedules()
-returns void language sql as $$
-  delete from _memoir.schedules s where not exists (select from _memoir.job_list() l where l.job = s.job);
-  insert into _memoir.schedules as s (job, default_schedule) select job, schedule from _memoir.data_jobs()
-  on conflict (job) do update set default_schedule = excluded.default_schedule
-  where s.default_schedule <> excluded.default_schedule
-$$;
+delete from _memoir.schedules s where not exists (select from _memoir.job_list() l where l.job = s.job);
+insert into _memoir.schedules as s (job, default_schedule) select job, schedule from _memoir.data_jobs()
+on conflict (job) do update set default_schedule = excluded.default_schedule
+where s.default_schedule <> excluded.default_schedule;
 
 create or replace function memoir.set_schedule(p_job text, p_schedule text)
 returns text language plpgsql security definer set search_path from current as $$

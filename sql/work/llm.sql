@@ -1,38 +1,13 @@
--- Requests and results of each kind of model work. A kind: a name here, its prompt in
--- plpython/pg_memoir_server/prompts, a line in llm_input and llm_store. Who asks for it does so with enqueue where the
--- setting llm_provider is not none, and has stored what rules could make before: the model only makes it better.
-
-create or replace function _memoir.llm_kinds()
-returns text[] language sql immutable as $$ select '{answer,extract,judge,consolidate,summarise,render}'::text[] $$;
-
--- The input of the kind's prompt; null: nothing is left to ask.
-create or replace function _memoir.llm_input(p_work _memoir.work_items)
-returns jsonb language plpgsql as $$
-begin
-  return case p_work.kind when 'summarise' then _memoir.summarise_input(p_work)
-    when 'extract' then _memoir.extract_input(p_work)
-    when 'judge' then _memoir.judge_input(p_work) when 'consolidate' then _memoir.consolidate_input(p_work)
-    when 'render' then _memoir.render_input(p_work) when 'answer' then _memoir.answer_input(p_work) end;
-end $$;
-
--- Stores what was answered; how many rows came of it.
-create or replace function _memoir.llm_store(p_work _memoir.work_items, p_output jsonb, p_made_by text)
-returns integer language plpgsql as $$
-begin
-  return case p_work.kind when 'summarise' then _memoir.summarise_store(p_work, p_output, p_made_by)
-    when 'extract' then _memoir.extract_store(p_work, p_output, p_made_by) when 'judge' then _memoir.judge_store(p_work,
-      p_output, p_made_by)
-    when 'consolidate' then _memoir.consolidate_store(p_work, p_output, p_made_by)
-    when 'render' then _memoir.render_store(p_work, p_output, p_made_by)
-    when 'answer' then _memoir.answer_store(p_work, p_output, p_made_by) end;
-end $$;
+-- Requests and results of each kind of model work. A kind: its prompt in plpython/pg_memoir_server/prompts, a name and
+-- a line in claim_model_calls, a line in store_model_result. Who asks for it does so with enqueue where the setting
+-- llm_provider is not none, and has stored what rules could make before: the model only makes it better.
 
 -- summarise: a compaction that was made by extraction gets a row of the same range and level in the model's words,
 -- which then counts instead. It is given what the row was made of: turns, summaries, or both. dedup_key is the
 -- compaction, payload {"session_id"}.
 
 create or replace function _memoir.summarised_row(p_work _memoir.work_items)
-returns _memoir.compactions language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.compactions language plpgsql stable as $$
 declare
   v_row _memoir.compactions;
 begin
@@ -56,40 +31,32 @@ returns integer language sql immutable as $$
       else (p_config ->> 'summary_tokens')::integer / 2 end))::integer end
 $$;
 
--- Returns what a summary was made of: [{"who", "date", "text"}].
-create or replace function _memoir.summary_lines(p_row _memoir.compactions, p_session _memoir.sessions, p_config jsonb)
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_before jsonb := '[]'; v_turns jsonb; v_from integer := p_row.from_turn;
-begin
-  if p_row.level > 1 then
-    return (select jsonb_agg(jsonb_build_object('who', 'summary', 'text', c.summary_text) order by c.from_turn)
-      from jsonb_array_elements(p_row.sources) s join _memoir.compactions c on c.user_id = p_row.user_id
-        and c.session_id = p_row.session_id
-        and c.compaction_id = (s ->> 'compaction_id')::uuid and c.undone_at is null);
-  end if;
-  if p_row.level = 0 then
-    if p_session.summary_text is not null then v_before := jsonb_build_array(jsonb_build_object('who', 'summary',
-      'text', p_session.summary_text)); end if;
-    v_from := _memoir.unsummarised_from(p_session, p_row.to_turn, p_config);
-  end if;
-  select jsonb_agg(jsonb_build_object('who', t.label, 'date', _memoir.day(t.created_at), 'text', t.body)
-  order by t.turn_index) into v_turns
-  from _memoir.summary_turns(p_session, v_from, p_row.to_turn) t where t.body is not null;
-  return nullif(v_before || coalesce(v_turns, '[]'), '[]');
-end $$;
-
+-- Its lines: what the summary was made of, [{"who", "date", "text"}].
 create or replace function _memoir.summarise_input(p_work _memoir.work_items)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_row _memoir.compactions := _memoir.summarised_row(p_work); v_session _memoir.sessions; v_config jsonb;
-  v_lines jsonb; v_excluded bigint;
+  v_lines jsonb; v_excluded bigint; v_from integer := v_row.from_turn;
 begin
   if v_row.compaction_id is null then return null; end if;
   select * into v_session from _memoir.sessions where user_id = p_work.user_id and session_id = v_row.session_id;
   v_config := _memoir.config(p_work.user_id, v_session.settings);
   v_excluded := _memoir.count_excluded(v_session, v_row.from_turn, v_row.to_turn);
-  v_lines := _memoir.summary_lines(v_row, v_session, v_config);
+  if v_row.level > 1 then
+    v_lines := (select jsonb_agg(jsonb_build_object('who', 'summary', 'text', c.summary_text) order by c.from_turn)
+      from jsonb_array_elements(v_row.sources) s join _memoir.compactions c on c.user_id = v_row.user_id
+        and c.session_id = v_row.session_id and c.compaction_id = (s ->> 'compaction_id')::uuid
+        and c.undone_at is null);
+  else
+    if v_row.level = 0 then v_from := _memoir.unsummarised_from(v_session, v_row.to_turn, v_config); end if;
+    v_lines := (select jsonb_agg(jsonb_build_object('who', t.label, 'date', _memoir.day(t.created_at), 'text', t.body)
+        order by t.turn_index)
+      from _memoir.summary_turns(v_session, v_from, v_row.to_turn) t where t.body is not null);
+    if v_row.level = 0 and v_session.summary_text is not null then
+      v_lines := jsonb_build_array(jsonb_build_object('who', 'summary', 'text', v_session.summary_text))
+        || coalesce(v_lines, '[]');
+    end if;
+  end if;
   if v_lines is null then return null; end if;
   -- A summary of what is forgotten while the model is at it must not be stored.
   update _memoir.work_items set payload = payload || jsonb_build_object('excluded', v_excluded)
@@ -98,7 +65,7 @@ begin
 end $$;
 
 create or replace function _memoir.summarise_store(p_work _memoir.work_items, p_output jsonb, p_made_by text)
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql as $$
 declare
   v_row _memoir.compactions := _memoir.summarised_row(p_work); v_session _memoir.sessions; v_config jsonb;
   v_tokens integer; v_tokenizer text; v_said_at timestamptz;
@@ -156,9 +123,10 @@ comment on function memoir.llm_config() is
 
 create or replace function memoir.claim_model_calls(p_limit integer default 4)
 returns table (work_id bigint, lease_id uuid, kind text, input jsonb)
-language plpgsql security definer set search_path from current as $$
+language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_lease integer; v_work _memoir.work_items; v_kinds text[] := _memoir.llm_kinds();
+  v_lease integer; v_work _memoir.work_items; 
+  v_kinds text[] := '{answer,extract,judge,consolidate,summarise,render}';
 begin
   perform _memoir.authorise_worker();
   v_lease := (memoir.llm_config() ->> 'lease')::integer;
@@ -181,7 +149,10 @@ begin
         continue;
       end if;
       work_id := v_work.work_id;
-      input := _memoir.llm_input(v_work);
+      input := case kind when 'summarise' then _memoir.summarise_input(v_work)
+        when 'extract' then _memoir.extract_input(v_work) when 'judge' then _memoir.judge_input(v_work)
+        when 'consolidate' then _memoir.consolidate_input(v_work) when 'render' then _memoir.render_input(v_work)
+        when 'answer' then _memoir.answer_input(v_work) end;
       if input is null then  -- nothing is left to ask
         delete from _memoir.work_items j where j.work_id = v_work.work_id;
         continue;
@@ -200,7 +171,7 @@ jobs and admin logins only. Raises PM001, PM014.';
 -- Tokens and costs of a call, on the user and, where the work is about one, the session. What helpers cost is a part of
 -- all costs.
 create or replace function _memoir.account_call(p_work _memoir.work_items, p_usage jsonb)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_prompt bigint := coalesce((p_usage ->> 'prompt_tokens')::bigint, 0);
   v_completion bigint := coalesce((p_usage ->> 'completion_tokens')::bigint, 0);
@@ -223,9 +194,10 @@ end $$;
 
 create or replace function memoir.store_model_result(p_work bigint, p_lease uuid, p_output jsonb, p_made_by text,
   p_usage jsonb default '{}')
-returns jsonb language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
+returns jsonb language plpgsql security definer set search_path from current set lock_timeout = '5s'
+  set plan_cache_mode = force_custom_plan as $$
 declare
-  v_work _memoir.work_items; v_stored integer; v_refused boolean; v_state text;
+  v_work _memoir.work_items; v_stored integer; v_refused boolean; v_state text; v_made_by text := left(p_made_by, 200);
 begin
   perform _memoir.authorise_worker();
   v_work := _memoir.leased(p_work, p_lease);
@@ -234,7 +206,12 @@ begin
     perform _memoir.fail('PM014', 'output and made_by must be given');
   end if;
   begin
-    v_stored := _memoir.llm_store(v_work, p_output, left(p_made_by, 200));
+    v_stored := case v_work.kind when 'summarise' then _memoir.summarise_store(v_work, p_output, v_made_by)
+      when 'extract' then _memoir.extract_store(v_work, p_output, v_made_by)
+      when 'judge' then _memoir.judge_store(v_work, p_output, v_made_by)
+      when 'consolidate' then _memoir.consolidate_store(v_work, p_output, v_made_by)
+      when 'render' then _memoir.render_store(v_work, p_output, v_made_by)
+      when 'answer' then _memoir.answer_store(v_work, p_output, v_made_by) end;
   exception when others then
     -- Paid for all the same. An answer that can't be used is asked for once more; what stands in a lock's way comes
     -- back as often as it takes.
@@ -260,7 +237,8 @@ PM014.';
 create or replace function memoir.fail_model_call(p_work bigint, p_lease uuid, p_error text,
   p_final boolean default false,
   p_retry_seconds numeric default null, p_usage jsonb default '{}')
-returns jsonb language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
+returns jsonb language plpgsql security definer set search_path from current set lock_timeout = '5s'
+  set plan_cache_mode = force_custom_plan as $$
 declare
   v_work _memoir.work_items;
 begin

@@ -230,14 +230,14 @@ exception when lock_not_available then
 end $$;
 
 create or replace function _memoir.step_sweep(p_limit integer)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_config jsonb := (select config from _memoir.settings_merged); v_now timestamptz := clock_timestamp();
-  v_after uuid := _memoir.job_cursor('sweep'); v_users uuid[]; v_prompts bytea[]; v_log name; v_dropped boolean;
+  v_users uuid[]; v_prompts bytea[]; v_log name; v_dropped boolean;
   v_leaves integer := 0; v_locked integer := 0; v_receipts integer; v_vectors integer := 0; v_runs integer := 0;
   v_dead integer := 0; v_gone integer := 0; v_documents integer;
 begin
-  if v_after is null then  -- once a round: what is of no user
+  if _memoir.job_cursor('sweep') is null then  -- once a round: what is of no user
     foreach v_log in array '{compile_ledger,admission_scores}'::name[] loop
       v_dropped := _memoir.drop_old_leaf(v_log,
         (v_config ->> case v_log when 'compile_ledger' then 'ledger_days' else 'event_days' end)::integer);
@@ -266,28 +266,23 @@ begin
         v_runs, 'dead letters', v_dead, 'vectors', v_vectors);
     end if;
   end if;
-  v_users := array(select user_id from _memoir.user_counters where v_after is null or user_id > v_after
-    order by user_id limit p_limit);
+  v_users := _memoir.next_users('sweep', p_limit);
   delete from _memoir.receipts where user_id = any (v_users)
     and recorded_at < memoir.now() - make_interval(hours => (v_config ->> 'idempotency_hours')::integer);
   get diagnostics v_receipts = row_count;
   delete from _memoir.documents where user_id = any (v_users) and expires_at <= memoir.now();
   get diagnostics v_documents = row_count;
-  perform _memoir.put_job_cursor('sweep', case when cardinality(v_users) = p_limit then v_users[p_limit] end);
   return jsonb_build_object('more', cardinality(v_users) = p_limit, 'receipts', v_receipts, 'documents', v_documents,
-    'log months', v_leaves,
-    'locked', v_locked,
-    'prompts', v_gone, 'runs', v_runs, 'dead letters', v_dead, 'vectors', v_vectors);
+    'log months', v_leaves, 'locked', v_locked, 'prompts', v_gone, 'runs', v_runs, 'dead letters', v_dead,
+    'vectors', v_vectors);
 end $$;
 
 -- Asks for the vectors that any model lacks: those of a model registered later, and of whoever was missed.
 create or replace function _memoir.step_backfill(p_limit integer)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
-  v_after uuid := _memoir.job_cursor('backfill'); v_users uuid[]; v_queued integer;
+  v_users uuid[] := _memoir.next_users('backfill', p_limit); v_queued integer;
 begin
-  v_users := array(select user_id from _memoir.user_counters where v_after is null or user_id > v_after
-    order by user_id limit p_limit);
   insert into _memoir.work_items (kind, user_id, dedup_key, priority, run_after, created_at)
   select 'embed', c.user_id, m.model_id::text, -1, memoir.now(), memoir.now()
   from _memoir.user_counters c cross join _memoir.embedding_models m
@@ -299,13 +294,12 @@ begin
   order by c.user_id, m.model_id
   on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing;
   get diagnostics v_queued = row_count;
-  perform _memoir.put_job_cursor('backfill', case when cardinality(v_users) = p_limit then v_users[p_limit] end);
   return jsonb_build_object('more', cardinality(v_users) = p_limit, 'queued', v_queued);
 end $$;
 
 -- How good the memories are, counted over all users; the last whole round is what view hygiene shows.
 create or replace function _memoir.step_hygiene(p_limit integer)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_cursor _memoir.job_cursors; v_users uuid[]; v_found jsonb; v_more boolean;
   v_stale timestamptz := memoir.now() - make_interval(days => (select (config ->> 'stale_days')::integer

@@ -43,20 +43,6 @@ end $$;
 -- the last trouble with one user or item that the step passed over, so that a poisoned one never blocks the rest
 -- ("failed" counts them). "begun": it has but leased a unit of work, which the next batch does.
 
--- The lease of a job's one run: a row, which each batch renews as it commits. It passes on when its time is over, at
--- once when the process that had it is gone, or is this one, whose earlier run was cancelled between two batches.
-create or replace function _memoir.lease_run(p_job text, p_run bigint)
-returns boolean language plpgsql as $$
-begin
-  insert into _memoir.job_leases as l (job, run_id, backend, leased_until)
-  values (p_job, p_run, pg_backend_pid(), clock_timestamp() + _memoir.run_lease())
-  on conflict (job) do update set run_id = excluded.run_id, backend = excluded.backend,
-    leased_until = excluded.leased_until
-  where l.leased_until < clock_timestamp() or l.backend = excluded.backend
-    or not exists (select from pg_stat_activity a where a.pid = l.backend);
-  return found;
-end $$;
-
 -- Longer than any batch may take: a batch that outlives it ends without a trace, since somebody else may be at it.
 create or replace function _memoir.run_lease()
 returns interval language sql immutable as $$ select interval '10 minutes' $$;
@@ -106,7 +92,15 @@ begin
               where r.job = p_job and r.batch is not null order by r.run_id desc limit 1),
              case when not l.in_python then greatest(l.batch_least, (l.batch + 7) / 8) end)
   from _memoir.job_list() l where l.job = p_job returning run_id into v_run;
-  if not _memoir.lease_run(p_job, v_run) then
+  -- The lease of a job's one run is a row, which each batch renews as it commits. It passes on when its time is over,
+  -- at once when the process that had it is gone, or is this one, whose earlier run was cancelled between two batches.
+  insert into _memoir.job_leases as l (job, run_id, backend, leased_until)
+  values (p_job, v_run, pg_backend_pid(), clock_timestamp() + _memoir.run_lease())
+  on conflict (job) do update set run_id = excluded.run_id, backend = excluded.backend,
+    leased_until = excluded.leased_until
+  where l.leased_until < clock_timestamp() or l.backend = excluded.backend
+    or not exists (select from pg_stat_activity a where a.pid = l.backend);
+  if not found then
     update _memoir.job_runs set finished_at = v_now, outcome = 'still running', batch = null where run_id = v_run;
     return null;
   end if;
@@ -180,15 +174,14 @@ begin
 end $$;
 comment on function memoir.cancel_overdue() is
   'Cancels what runs of jobs have been at for longer than job_unit_seconds: one session''s extraction, which is tried
-again later, with
-fewer turns, and is a dead letter in the end, while the run goes on with the next. Returns how many. Every run_job
-begins with it; call it
-where jobs run one after another. Runs of other logins are left alone,
+again later, with fewer turns, and is a dead letter in the end, while the run goes on with the next. Returns how
+many. Every run_job begins with it; call it where jobs run one after another. Runs of other logins are left alone,
 with a warning. Jobs and admin logins only. Raises PM001.';
 
 -- One batch. Its errors are recorded, and a cancel ends it at once; what it did is undone in both cases.
 create or replace function _memoir.job_step(p_run bigint)
-returns boolean language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
+returns boolean language plpgsql security definer set search_path from current set lock_timeout = '5s'
+  set plan_cache_mode = force_custom_plan as $$
 declare
   v_job text; v_batch integer; v_least integer; v_most integer; v_result jsonb;
   v_began timestamptz := clock_timestamp();
@@ -315,12 +308,10 @@ begin
 end $$;
 comment on procedure memoir.run_job(text, integer, integer) is
   'Runs a job (select * from memoir.list_jobs()) until nothing is left to do, for at most p_seconds (setting
-job_seconds_max), with a
-commit per batch. Leaves a row in job_runs. If the job is already running, it waits up to p_wait seconds (0 to 3600) for
-that run and then does its own. With p_wait => 0, as schedules call it, it returns at once with a notice. A standby
-skips it. Call outside a
-transaction, with statement_timeout 0. Jobs and admin logins only. Raises PM001, PM014, PM051 (the job failed), PM052
-(still running after the wait), 57014 (cancelled).';
+job_seconds_max), with a commit per batch. Leaves a row in job_runs. If the job is already running, it waits up to
+p_wait seconds (0 to 3600) for that run and then does its own. With p_wait => 0, as schedules call it, it returns at
+once with a notice. A standby skips it. Call outside a transaction, with statement_timeout 0. Jobs and admin logins
+only. Raises PM001, PM014, PM051 (the job failed), PM052 (still running after the wait), 57014 (cancelled).';
 
 -- Returns what a function can't do: statements that only somebody who owns the tables (an owner of the database, a
 -- superuser) can send, one by one. Nothing waits for them: they finish what was interrupted, and help where autovacuum
@@ -349,6 +340,5 @@ begin
 end $$;
 comment on function memoir.bare_statements() is
   'Lists maintenance that no function can do, as statements to send outside a transaction by an owner of the
-database, each with its
-reason: months to detach for the job archive, detaches to finish, tables where autovacuum lags. Jobs and admin logins
-only. Raises PM001.';
+database, each with its reason: months to detach for the job archive, detaches to finish, tables where autovacuum
+lags. Jobs and admin logins only. Raises PM001.';

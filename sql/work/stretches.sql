@@ -3,7 +3,7 @@
 
 -- The turns of a stretch that may be sent: all but private and secret ones.
 create or replace function _memoir.turns_of_work(p_work _memoir.work_items)
-returns _memoir.conversation_history[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.conversation_history[] language plpgsql stable as $$
 declare
   v_counters _memoir.session_counters; v_from integer := (p_work.payload ->> 'from')::integer;
   v_user uuid := p_work.user_id; v_session uuid := (p_work.payload ->> 'session_id')::uuid;
@@ -18,7 +18,7 @@ end $$;
 
 -- A turn as the model sees it, what was forgotten or is over blanked out.
 create or replace function _memoir.turn_shown(p_turn _memoir.conversation_history, p_length integer)
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql stable as $$
 declare
   -- Whoever sends messages may name an offset of their own.
   v_zone text := substring(p_turn.metadata #>> '{sent,utc_offset}' from '^[-+](?:0\d|1[0-4]):[0-5]\d$');
@@ -36,7 +36,7 @@ end $$;
 -- are newest. What rules made of the stretch itself is not among them.
 create or replace function _memoir.memories_shown(p_user_id uuid, p_turns _memoir.conversation_history[],
   p_config jsonb)
-returns _memoir.memory_store[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.memory_store[] language plpgsql stable as $$
 declare
   v_config regconfig := (p_config ->> 'text_search_config')::regconfig;
   v_words text[] := tsvector_to_array(to_tsvector(v_config, (select string_agg(left(t.content, 4000), ' ')
@@ -56,7 +56,7 @@ begin
 end $$;
 
 create or replace function _memoir.extract_input(p_work _memoir.work_items)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_turns _memoir.conversation_history[] := _memoir.turns_of_work(p_work); v_memories _memoir.memory_store[];
   v_session uuid := (p_work.payload ->> 'session_id')::uuid; v_marks jsonb; v_settings jsonb;
@@ -138,7 +138,7 @@ $$;
 
 -- The spans of turns that a memory was made of.
 create or replace function _memoir.units_of(p_user_id uuid, p_memory uuid)
-returns _memoir.said_unit[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.said_unit[] language plpgsql stable as $$
 begin
   return array(
     select (h.message_id, h.session_id, h.turn_index, h.recorded_at, h.created_at, h.role, coalesce(s.span_start, 1),
@@ -155,7 +155,7 @@ end $$;
 -- it goes on. False where it had given way already.
 create or replace function _memoir.change_memory(p_session _memoir.sessions, p_turn _memoir.conversation_history,
   p_item jsonb, p_memory uuid, p_by text, p_config jsonb)
-returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql as $$
 declare
   v_user uuid := p_turn.user_id; v_old _memoir.memory_store; v_unit _memoir.said_unit; v_change _memoir.found_change;
   v_new uuid; v_rest _memoir.memory_store; v_done boolean := false;
@@ -194,22 +194,9 @@ begin
   return true;
 end $$;
 
--- Forgets memories, with the words that they came from, as a turn asks.
-create or replace function _memoir.forget_shown(p_turn _memoir.conversation_history, p_item jsonb, p_memories uuid[],
-  p_by text)
-returns boolean language plpgsql as $$
-declare
-  v_units jsonb := (select coalesce(jsonb_agg(jsonb_build_object('unit', to_jsonb(u), 'start', 1, 'length',
-    u.span_length, 'text', null)), '[]') from unnest(p_memories) m, unnest(_memoir.units_of(p_turn.user_id, m)) u);
-begin
-  return (_memoir.carry_out(p_turn, jsonb_build_object('span_start', p_item -> 'start', 'span_length', p_item
-    -> 'length'), jsonb_build_object('outcome', 'clear', 'units', v_units, 'memories', to_jsonb(p_memories), 'values',
-    '[]'::jsonb), p_by)) ? 'forgotten';
-end $$;
-
 -- What rules made of a stretch was provisional: what the model did not say as well (p_said) goes.
 create or replace function _memoir.drop_provisional(p_turns _memoir.conversation_history[], p_said text[], p_by text)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_messages uuid[] := array(select t.message_id from unnest(p_turns) t); v_user uuid := p_turns[1].user_id;
   v_ids uuid[] := array(
@@ -228,7 +215,7 @@ end $$;
 
 -- Stores what the model said of a stretch: an item that cannot be stored is left out, the others stand.
 create or replace function _memoir.extract_store(p_work _memoir.work_items, p_output jsonb, p_made_by text)
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql as $$
 declare
   v_user uuid := p_work.user_id; v_session _memoir.sessions; v_turns _memoir.conversation_history[]; v_one record;
   v_found _memoir.extracted[] := '{}'; v_shown jsonb := coalesce(p_work.payload -> 'shown', '[]');
@@ -264,7 +251,12 @@ begin
       v_stored := v_stored + _memoir.change_memory(v_session, v_turns[v_place], v_one.item, v_ids[1], v_by,
         v_config)::integer;
     else
-      v_stored := v_stored + _memoir.forget_shown(v_turns[v_place], v_one.item, v_ids, v_by)::integer;
+      -- With the words that they came from, as the turn asks.
+      v_stored := v_stored + (_memoir.carry_out(v_turns[v_place], jsonb_build_object('span_start',
+        v_one.item -> 'start', 'span_length', v_one.item -> 'length'), jsonb_build_object('outcome', 'clear', 'units',
+        (select coalesce(jsonb_agg(jsonb_build_object('unit', to_jsonb(u), 'start', 1, 'length', u.span_length,
+          'text', null)), '[]') from unnest(v_ids) m, unnest(_memoir.units_of(v_user, m)) u),
+        'memories', to_jsonb(v_ids), 'values', '[]'::jsonb), v_by) ? 'forgotten')::integer;
     end if;
   end loop;
   perform _memoir.drop_provisional(v_turns, array(select _memoir.normalise(f.content) from unnest(v_found) f), v_by);

@@ -12,36 +12,21 @@ returns setof regprocedure language sql stable as $$
     and d.deptype = 'e')
 $$;
 
--- Returns what is not as it should be. red: data may be lost or memory stands still; yellow: look at it today.
-create or replace function _memoir.stored_problems()
-returns table (severity text, problem text, remedy text) language plpgsql stable security definer
-  set search_path from current as $$
-declare
-  v_now timestamptz := clock_timestamp(); v_missing integer; v_buffer bigint; v_socket text;
+-- Jobs that do not run, or run and fail.
+create or replace function _memoir.job_problems(p_now timestamptz)
+returns table (severity text, problem text, remedy text) language plpgsql stable as $$
 begin
-  perform _memoir.authorise_admin();
-  select count(*) into v_missing from _memoir.partition_plan(0) p
-  where exists (select from _memoir.partitioned_tables t
-                where to_regclass('_memoir.' || _memoir.leaf_name(t.table_name, p.part, case
-                  when t.by_month then p.month end)) is null);
-  if v_missing > 0 then
-    return query select 'red', format('%s of this month''s partitions lack', v_missing),
-      'call memoir.run_job(''partitions'')';
-  end if;
   return query
-  select 'red', format('everybody may execute %s routines of ours, such as %s', count(*), min(r::text)),
-    'call setup() as a superuser' from _memoir.open_routines() r having count(*) > 0
-  union all
   select case when l.overdue > interval '6 hours' or l.job in ('flush', 'embed', 'extract', 'expiry') then 'red'
     else 'yellow' end,
     format('job %s has not run for %s', l.job, case when l.last_started is null then 'as long as it is scheduled'
-      else date_trunc('second', v_now - l.last_started)::text end),
+      else date_trunc('second', p_now - l.last_started)::text end),
     'is pg_cron running (cron.job_run_details), or the worker with --jobs?'
-  from (select j.*, v_now - j.due as overdue from memoir.list_jobs() j where j.due is not null
+  from (select j.*, p_now - j.due as overdue from memoir.list_jobs() j where j.due is not null
     and coalesce(j.last_started, '-infinity') < j.due) l
   -- The time it came due last may be a moment ago: how long has it been due without starting?
-  where coalesce(l.last_started, (select installed_at from _memoir.installation)) < v_now - interval '10 minutes'
-    and coalesce(_memoir.cron_last(l.schedule, v_now - interval '10 minutes'), '-infinity') > coalesce(l.last_started,
+  where coalesce(l.last_started, (select installed_at from _memoir.installation)) < p_now - interval '10 minutes'
+    and coalesce(_memoir.cron_last(l.schedule, p_now - interval '10 minutes'), '-infinity') > coalesce(l.last_started,
       (select installed_at from _memoir.installation))
   union all
   select 'yellow', format('job %s %s: %s', j.job, r.outcome, coalesce(r.error, 'no reason recorded')),
@@ -49,14 +34,32 @@ begin
   from memoir.list_jobs() j
   join lateral (select * from _memoir.job_runs r where r.job = j.job and r.finished_at is not null
     and r.outcome <> 'still running' order by r.run_id desc limit 1) r on true
-  where r.outcome in ('failed', 'errors', 'lost', 'cost cap') and r.started_at > v_now - interval '2 days'
+  where r.outcome in ('failed', 'errors', 'lost', 'cost cap') and r.started_at > p_now - interval '2 days'
   union all
   select 'red', format('job %s has failed %s times in a row', f.job, f.times), 'select * from memoir.job_status'
   from (select r.job, count(*) as times, bool_and(r.outcome = 'failed') as all_failed
         from _memoir.job_list() l join lateral (select * from _memoir.job_runs x where x.job = l.job
           and x.finished_at is not null and x.outcome <> 'still running'
           order by x.run_id desc limit 3) r on true group by r.job) f
-  where f.all_failed and f.times = 3
+  where f.all_failed and f.times = 3;
+end $$;
+
+-- Returns what is not as it should be. red: data may be lost or memory stands still; yellow: look at it today.
+create or replace function _memoir.stored_problems()
+returns table (severity text, problem text, remedy text) language plpgsql stable security definer
+  set search_path from current as $$
+declare
+  v_now timestamptz := clock_timestamp(); v_buffer bigint; v_socket text;
+begin
+  perform _memoir.authorise_admin();
+  return query
+  select 'red', format('%s of this month''s partitions lack', count(*)), 'call memoir.run_job(''partitions'')'
+  from _memoir.partition_plan(0) having count(*) > 0
+  union all
+  select 'red', format('everybody may execute %s routines of ours, such as %s', count(*), min(r::text)),
+    'call setup() as a superuser' from _memoir.open_routines() r having count(*) > 0
+  union all
+  select * from _memoir.job_problems(v_now)
   union all
   select case when max(v_now - j.run_after) > interval '6 hours' then 'red' else 'yellow' end,
     format('%s work items of kind %s wait, the oldest for %s', count(*), j.kind,

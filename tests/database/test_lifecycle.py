@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -67,14 +66,6 @@ def report(db: Db, user: str, content: str, said: str = "I like plums.", **named
 def open_session(db: Db, user: str, session: str = "s") -> str:
     call(db, "open_session", user, session)
     return session
-
-
-def test_utility_is_the_formula(db: Db) -> None:
-    for relevance, accesses, hours, discount in [(2.4, 3, 10, 0.01), (8, 10, 500, 0.001), (0.1, 1, 0, 0.01)]:
-        expected = relevance / accesses * math.log2(1 + accesses) / (1 + discount * hours)
-        found = one(db, "select _memoir.utility(%s, %s, %s, %s)", relevance, accesses, hours, discount)
-        assert found == pytest.approx(expected)
-    assert one(db, "select _memoir.utility(0, 0, 10, 0.01)") == 0
 
 
 def test_use_raises_a_memory_through_the_tiers(db: Db, user: str, clock: Clock) -> None:
