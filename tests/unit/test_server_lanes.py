@@ -59,21 +59,6 @@ def test_rows_come_back_in_order(concurrent):
     run(concurrent, story)
 
 
-def test_queries_pass_backlog_on_one_lane():
-    async def story(model, fake):
-        fake.gate.clear()
-        backlog = ask(model, ["b" * 900] * 20)
-        await asyncio.sleep(0.05)
-        query = ask(model, ["why"], query=True)
-        await asyncio.sleep(0.05)
-        fake.gate.set()
-        await query
-        assert fake.calls[1] == ["why"]  # right behind the small batch that was under way
-        assert len(await backlog) == 20
-
-    run(False, story)
-
-
 def test_queries_do_not_wait_for_backlog_on_two_lanes():
     async def story(model, fake):
         held = threading.Event()
