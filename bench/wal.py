@@ -53,11 +53,11 @@ class Written:
     operations: int = 0
     columns: float = 0
     images: int = 0
-    log: Counter[tuple[str, str]] = field(default_factory=Counter)
+    log: Counter[str] = field(default_factory=Counter)
 
     def each(self, *parts: str) -> float:
         """Bytes of log per operation, in some parts or all."""
-        return sum(size for (part, _), size in self.log.items() if part in (parts or PARTS)) / self.operations
+        return sum(size for part, size in self.log.items() if part in (parts or PARTS)) / self.operations
 
 
 def ratios(columns: float, parts: Sequence[float]) -> list[str]:
@@ -195,14 +195,13 @@ class Population:
             name = names.get(int(found[2]), "catalogue") if found else kind
             written.images += images
             if name not in APART:
-                written.log[
-                    part or ("places and words" if name in ("search_items", "search_tail") else "rows"), name
-                ] += length
+                place = "places and words" if name in ("search_items", "search_tail") else "rows"
+                written.log[part or place] += length
 
 
-def measure(dsn: str, sizes: Sequence[int], operations: int, detail: bool) -> list[tuple[str, str]]:
+def measure(dsn: str, sizes: Sequence[int], operations: int) -> list[tuple[str, str]]:
     """Prints and returns the tables."""
-    rows, details = [], []
+    rows = []
     head = [
         "column bytes",
         *(f"WAL of {part}" for part in PARTS),
@@ -237,11 +236,6 @@ def measure(dsn: str, sizes: Sequence[int], operations: int, detail: bool) -> li
                         *ratios(columns, parts),
                     ]
                 )
-                details += [
-                    [f"{size}: {name}", part, kind, f"{value / done.operations:.0f}"]
-                    for (part, kind), value in done.log.most_common()
-                    if value >= done.operations
-                ]
             columns = sum(share * found[name].columns / found[name].operations for name, share in MIX.items())
             parts = [sum(share * found[name].each(part) for name, share in MIX.items()) for part in PARTS]
             rows.append(
@@ -254,10 +248,7 @@ def measure(dsn: str, sizes: Sequence[int], operations: int, detail: bool) -> li
             )
     progress("")
     note = "Bytes per operation; ratios: log per column byte, each with what stands to its left.\n\n"
-    sections = [report("wal", note + table(["texts of", *head], rows))]
-    if detail:
-        print(table(["operation", "part", "table", "WAL bytes"], details))
-    return sections
+    return [report("wal", note + table(["texts of", *head], rows))]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -269,18 +260,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     """Measures in a database of its own. `options`: of add_arguments, and `keep`."""
     with fresh_database("wal", getattr(options, "keep", False)) as dsn:
-        return measure(
-            dsn,
-            [int(size) for size in options.wal_sizes.split(",")],
-            options.wal_operations,
-            getattr(options, "detail", False),
-        )
-
-
-def _options(parser: argparse.ArgumentParser) -> None:
-    add_arguments(parser)
-    parser.add_argument("--detail", action="store_true", help="also print the log by table")
+        return measure(dsn, [int(size) for size in options.wal_sizes.split(",")], options.wal_operations)
 
 
 if __name__ == "__main__":
-    sys.exit(run_alone("bench.wal", __doc__, _options, run, keep=True))
+    sys.exit(run_alone("bench.wal", __doc__, add_arguments, run, keep=True))
