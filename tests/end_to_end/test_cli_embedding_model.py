@@ -56,10 +56,8 @@ def test_one_command_goes_over_to_a_multilingual_model(
     assert main([*command, *options]) == 0
     assert "3 texts embedded; questions use it now" in capsys.readouterr().out
     assert all(t.startswith("passage: ") for body in endpoint.requests for t in body["input"] if "gato" in t)
-    assert one(db, "select to_jsonb(array(select name || ' ' || status from _memoir.embedding_models order by 1))") == [
-        "all-MiniLM-L6-v2 retired",
-        "tiny active",
-    ]
+    models = "select name, status::text from _memoir.embedding_models order by 1"
+    assert db.execute(models).fetchall() == [("all-MiniLM-L6-v2", "retired"), ("tiny", "active")]
     # In words these have nothing in common with what was said.
     with psycopg.connect(memoir_dsn, autocommit=True) as fresh:
         if one(fresh, "select to_regprocedure('_memoir.py_embed_http(text,text,text,integer)') is not null"):
@@ -101,25 +99,12 @@ def small_bert(folder: Path) -> Path:
 
     parts = folder.parent / "parts"
     parts.mkdir()
-    words = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        *"abcdefghijklmnopqrstuvwxyz",
-        *("##" + c for c in "abcdefghijklmnopqrstuvwxyz"),
-    ]
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *("##" + letter for letter in letters)]
     (parts / "vocab.txt").write_text("\n".join(words))
     transformers.BertTokenizerFast(vocab_file=str(parts / "vocab.txt")).save_pretrained(parts)
-    config = transformers.BertConfig(
-        vocab_size=len(words),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
-    )
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    config = transformers.BertConfig(vocab_size=len(words), max_position_embeddings=64, **sizes)
     transformers.BertModel(config).save_pretrained(parts)
     SentenceTransformer(
         modules=[word := models.Transformer(str(parts)), models.Pooling(word.get_word_embedding_dimension())]
