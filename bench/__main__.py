@@ -14,11 +14,11 @@ import re
 import sys
 from pathlib import Path
 
-from . import evidence, gateway, latency, recall, wal, writes
+from . import evidence, gateway, latency, recall, writes
 from .common import CannotRun, machine, report, server_dsn
 
-PARTS = {"recall": recall, "evidence": evidence, "latency": latency, "writes": writes, "wal": wal, "gateway": gateway}
-USUAL = "recall,evidence,latency,writes,wal"
+PARTS = {"recall": recall, "evidence": evidence, "latency": latency, "writes": writes, "gateway": gateway}
+USUAL = "recall,evidence,latency,writes"
 
 
 def replace_sections(pages: list[Path], sections: list[tuple[str, str]]) -> None:
