@@ -14,7 +14,7 @@ from pg_memoir_cli.worker import run_reader
 from routines import code
 from servers import apply, connect, fresh_server, in_database, user_of
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.extended]
+pytestmark = pytest.mark.acceptance
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,10 @@ PROVIDERS = {
 }
 
 
-@pytest.fixture(scope="module", params=PROVIDERS)
+@pytest.fixture(
+    scope="module",
+    params=["amazon", *(pytest.param(name, marks=pytest.mark.extended) for name in ("supabase", "neon"))],
+)
 def installed(request: pytest.FixtureRequest) -> Iterator[str]:
     """The customer's DSN, pg_memoir installed as docs/start/installation.md says for managed servers."""
     provider = PROVIDERS[request.param]
