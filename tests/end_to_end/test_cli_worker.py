@@ -369,13 +369,6 @@ def test_turns_are_read_before_they_are_embedded(without_python, caplog):
         memoir.store_secrets(again.work_id, again.lease_id, [1], ["", ""])
 
 
-def test_detection_off_leaves_nothing_unread(without_python):
-    memoir, db = without_python
-    set_settings(db, detect_secrets=False)
-    memoir.persist_turn("ann", "s", messages("my password is hunter2x"))
-    assert memoir.claim_unread() == [] and memoir.embed_backlog(embed) == 1
-
-
 def test_a_worker_reads_turns(without_python):
     """Memories, changes and requests to forget are found by the worker; the server itself says that it can't."""
     memoir, db = without_python

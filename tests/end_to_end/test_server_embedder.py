@@ -139,16 +139,6 @@ def test_texts_are_read(shared):
         read("eval", "1")
 
 
-def test_many_clients_at_once(shared):
-    script = f"""
-from pg_memoir_server import embed_client
-for n in range(10):
-    assert len(embed_client.embed_query({shared!r}, {MODEL!r}, f"query {{n}}", 30000)) == 384
-"""
-    clients = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(6)]
-    assert [client.wait(60) for client in clients] == [0] * 6
-
-
 def test_limits(shared):
     with pytest.raises(embed_client.EmbedderRefused):
         embed_client.embed_batch(shared, MODEL, ["x"] * (protocol.MAX_TEXTS + 1), 5000)

@@ -79,20 +79,6 @@ def test_queries_do_not_wait_for_backlog_on_two_lanes():
     run(True, story)
 
 
-def test_queries_that_arrive_together_are_one_batch():
-    async def story(model, fake):
-        fake.gate.clear()
-        first = ask(model, ["first"], query=True)
-        await asyncio.sleep(0.05)
-        rest = [ask(model, [f"query {n}"], query=True) for n in range(8)]
-        await asyncio.sleep(0.05)
-        fake.gate.set()
-        await asyncio.gather(first, *rest)
-        assert [len(call) for call in fake.calls] == [1, 8]
-
-    run(True, story)
-
-
 def test_backlog_requests_take_turns():
     async def story(model, fake):
         long, short = ask(model, ["l" * 1000] * 30), ask(model, ["s" * 1000])
