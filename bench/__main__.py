@@ -1,9 +1,10 @@
 """All benchmarks, as `make bench` runs them: the machine, the settings, then tables in Markdown.
 
-    python -m bench [--data locomo.json] [--evidence path ...] [--precision path] [--only recall,evidence,latency,writes,...] [--write docs/benchmarks.md bench/RESULTS.md]
+    python -m bench [--data locomo.json] [--evidence path ...] [--only recall,evidence,latency,writes,...] [--write docs/benchmarks.md bench/RESULTS.md]
 
-Not among the usual parts, since they take long: sizes (of users, in a store of millions of items), vectors (of one user, exact or not),
-partitions, throughput (through PgBouncer), query-embedding, cron, gateway. Other memory stores: python -m research.peers. With --write each table also replaces the one of its name in the page that has it, between its two marks.
+`python -m bench.PART` runs these and further parts (changes, extraction, life, scale, gateway, replay, tokens) alone. Other memory
+stores: python -m research.peers. With --write each table also replaces the one of its name in the page that has it, between its two
+marks.
 """
 
 from __future__ import annotations
@@ -13,39 +14,11 @@ import re
 import sys
 from pathlib import Path
 
-from . import (
-    cron,
-    evidence,
-    gateway,
-    latency,
-    partitions,
-    precision,
-    query_embedding,
-    recall,
-    sizes,
-    throughput,
-    vectors,
-    wal,
-    writes,
-)
+from . import evidence, gateway, latency, recall, writes
 from .common import CannotRun, machine, report, server_dsn
 
-PARTS = {
-    "recall": recall,
-    "evidence": evidence,
-    "precision": precision,
-    "latency": latency,
-    "writes": writes,
-    "wal": wal,
-    "sizes": sizes,
-    "vectors": vectors,
-    "partitions": partitions,
-    "throughput": throughput,
-    "query-embedding": query_embedding,
-    "cron": cron,
-    "gateway": gateway,
-}
-USUAL = "recall,evidence,precision,latency,writes,wal"
+PARTS = {"recall": recall, "evidence": evidence, "latency": latency, "writes": writes, "gateway": gateway}
+USUAL = "recall,evidence,latency,writes"
 
 
 def replace_sections(pages: list[Path], sections: list[tuple[str, str]]) -> None:
@@ -91,9 +64,6 @@ def main() -> int:
                     "evidence is left out: make bench ARGS='--evidence locomo.json --evidence realmem/ --evidence beam/'\n",
                     flush=True,
                 )
-                continue
-            if name == "precision" and options.precision is None:
-                print("precision is left out: make bench ARGS='--precision precisionmembench/'\n", flush=True)
                 continue
             sections += PARTS[name].run(options)
         if options.write:

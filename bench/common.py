@@ -78,13 +78,8 @@ def _install(dsn: str, modulus: int | None) -> None:
 
 def _psql(dsn: str, *args: str) -> None:
     environment = os.environ | {"PGOPTIONS": "-c client_min_messages=warning"}
-    done = subprocess.run(
-        ["psql", "-X", "-q", "-o", "/dev/null", "-v", "ON_ERROR_STOP=1", *args, dsn],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["psql", "-X", "-q", "-o", "/dev/null", "-v", "ON_ERROR_STOP=1", *args, dsn]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise CannotRun(f"psql {' '.join(args)}: {done.stderr[-2000:]}")
 
@@ -100,15 +95,7 @@ def _embedder_socket(dsn: str) -> str:
 
 # --- The machine -------------------------------------------------------------------------------------------------------
 
-SHOWN_SETTINGS = (
-    "shared_buffers",
-    "work_mem",
-    "jit",
-    "fsync",
-    "synchronous_commit",
-    "full_page_writes",
-    "max_wal_size",
-)
+SHOWN_SETTINGS = "shared_buffers work_mem jit fsync synchronous_commit full_page_writes max_wal_size".split()
 
 
 def machine(dsn: str) -> list[str]:
@@ -212,15 +199,6 @@ class CachedEmbedder:
                 self._kept.execute("insert or replace into vectors values (?, ?)", (key, array("f", vector).tobytes()))
             self._kept.commit()
         return [found[key] or [] for key in keys]
-
-    def all_but(self, texts: list[str]) -> list[list[float]]:
-        """The vectors of all texts embedded so far, in no particular order, except of these."""
-        known = {hashlib.sha256(text.encode()).digest() for text in texts}
-        return [
-            list(array("f", vector))
-            for key, vector in self._kept.execute("select hash, vector from vectors order by hash")
-            if key not in known
-        ]
 
     def _load(self, key: bytes) -> list[float] | None:
         row = self._kept.execute("select vector from vectors where hash = ?", (key,)).fetchone()

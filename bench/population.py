@@ -51,10 +51,6 @@ class Words:
         self._words = list(words)
         self._cumulative = list(accumulate(1 / (rank + OFFSET) for rank in range(1, count + 1)))
 
-    def reseed(self, seed: int) -> None:
-        """From here on the same sentences as after every other call with this seed."""
-        self._rng = random.Random(seed)
-
     def sentence(self, low: int, high: int) -> str:
         """From `low` to `high` words."""
         count = self._rng.randint(low, high)
@@ -83,7 +79,7 @@ def populate(connection: psycopg.Connection, size: Size, words: Words, rng: rand
         user = full_user(number) if full else f"small-{number}"
         turns, memories = (size.full_turns, size.full_memories) if full else (size.small_turns, size.small_memories)
         for session in range(0, turns, TURNS_PER_SESSION):
-            messages = list(_messages(words, min(TURNS_PER_SESSION, turns - session)))
+            messages = list(made_messages(words, min(TURNS_PER_SESSION, turns - session)))
             connection.execute(
                 "select memoir.persist_turn(%s, %s, %s)",
                 (user, f"session-{session // TURNS_PER_SESSION}", Jsonb(messages)),
@@ -97,7 +93,7 @@ def populate(connection: psycopg.Connection, size: Size, words: Words, rng: rand
     progress("")
 
 
-def _messages(words: Words, count: int) -> Iterator[dict[str, str]]:
+def made_messages(words: Words, count: int) -> Iterator[dict[str, str]]:
     for place in range(count):
         yield {"role": "assistant" if place % 2 else "user", "content": words.sentence(8, 60)}
 

@@ -3,8 +3,8 @@
     python -m bench.scale [--users 1e5,1e7,1e9] [--items 6000] [--cores 32] ...
 
 Measured: bytes on disk (tables, indexes, vectors), log and processor time of a stored message, processor time of a compile given a
-vector, private memory of a connection. Extraction and embedding run in jobs; what they take of a processor is given (`python -m
-bench.extraction`, `python -m bench query-embedding`). Everything else is an assumption, each an option, and printed. A server's share
+vector, private memory of a connection. Extraction and embedding run in jobs. What they take of a
+processor is given. Everything else is an assumption, each an option, and printed. A server's share
 of a need is what it can give; the need with the most servers is what breaks first.
 """
 

@@ -39,14 +39,7 @@ SHAPES: dict[str, tuple[int, dict[str, str]]] = {
     ),
     "jobs": (
         1,
-        {
-            "job": WORD,
-            "schedule": ANY,
-            "batch_least": NUMBER,
-            "batch": NUMBER,
-            "in_python": YES_NO,
-            "description": ANY,
-        },
+        {"job": WORD, "schedule": ANY, "batch_least": NUMBER, "batch": NUMBER, "in_python": YES_NO, "description": ANY},
     ),
     "grants": (1, {"function": r"(_memoir[.])?[a-z][a-z0-9_]*", "roles": "((reader|app|tenant|admin|jobs)( |$))+"}),
     "chat_models": (
@@ -68,12 +61,7 @@ SHAPES: dict[str, tuple[int, dict[str, str]]] = {
     ),
     "embedding_models": (
         1,
-        {
-            "name": ANY,
-            "provider": "embedder|openai|in_process|none",
-            "dimension": NUMBER,
-            "languages": ANY,
-        },
+        {"name": ANY, "provider": "embedder|openai|in_process|none", "dimension": NUMBER, "languages": ANY},
     ),
     "languages": (
         1,
@@ -119,12 +107,7 @@ SHAPES: dict[str, tuple[int, dict[str, str]]] = {
     ),
     "token_shapes": (
         1,
-        {
-            "issuer": ANY,
-            "kind": "access key|model key|private key|web token",
-            "marks": "?" + ANY,
-            "pattern": ANY,
-        },
+        {"issuer": ANY, "kind": "access key|model key|private key|web token", "marks": "?" + ANY, "pattern": ANY},
     ),
     "extraction_rules": (
         2,

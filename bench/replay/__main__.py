@@ -1,6 +1,6 @@
 """Sessions of coding agents, replayed call by call through four strategies, with what each sends and costs.
 
-    python -m bench.replay [--steps 50,200,1000] [--windows 32k,128k,200k,1M] [--seeds 1] [--recorded folder] [--plots folder]
+    python -m bench.replay [--steps 50,200,1000] [--windows 32k,128k,200k,1M] [--seeds 1] [--recorded folder]
 
 Sessions are generated (files, searches, edits, tests, errors, parallel calls; facts planted in single tool results) or recorded
 transcripts of Claude Code. Strategies: as the client sends it (whatever the window), oldest results dropped, summarised at the
@@ -23,7 +23,6 @@ import psycopg
 from pg_memoir import Memoir
 
 from ..common import CannotRun, fresh_database, percentile, progress, run_alone, table
-from ..plots import Line, chart
 from .run import Outcome, replay
 from .sessions import Session, generated, recorded
 from .strategies import AsIs, Dropped, Ours, Strategy, Summarised
@@ -77,7 +76,7 @@ def row(outcome: Outcome, plain: Outcome) -> list[str]:
 def section(session: Session, window: str, results: list[Outcome]) -> str:
     plain = results[0]
     head = ["strategy", "tokens", "in results", "kept", "moves", "faults", "asked: found", "added ms p50 / p95 / most"]
-    title = f"{session.name}, window {window}: {plain.calls} calls, {plain.line[-1][1]:,} tokens at the end"
+    title = f"{session.name}, window {window}: {plain.calls} calls, {plain.last:,} tokens at the end"
     kinds = "; ".join(
         f"{outcome.strategy}: " + ", ".join(f"{kind} {count}" for kind, count in outcome.faults.most_common())
         for outcome in results
@@ -91,25 +90,11 @@ def section(session: Session, window: str, results: list[Outcome]) -> str:
     )
 
 
-def plots(folder: Path, name: str, results: list[Outcome]) -> None:
-    """Tokens of each list, and dollars so far, over the calls."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for at, what in ((1, "tokens"), (2, "dollars")):
-        lines = []
-        for outcome in results:
-            step = max(1, len(outcome.line) // 60)
-            lines.append(Line(outcome.strategy, [(point[0], max(point[at], 1e-3)) for point in outcome.line[::step]]))
-        path = folder / f"replay-{name}-{what}.svg"
-        path.write_text(chart(f"{what.title()} over the calls, {name}", "calls", what, lines, y_log=True))
-        print(path, file=sys.stderr)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", default="50,200,1000", help="lengths of generated sessions (%(default)s)")
     parser.add_argument("--windows", default=",".join(WINDOWS), help="%(default)s")
     parser.add_argument("--seeds", type=int, default=1, help="generated sessions of each length (%(default)s)")
     parser.add_argument("--recorded", type=Path, help="a folder of transcripts of Claude Code")
-    parser.add_argument("--plots", type=Path, help="a folder for plots of tokens and cost over the calls")
     parser.add_argument("--own", action="store_true", help="only pg_memoir and the client's own list")
 
 
@@ -133,8 +118,6 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
                 results = outcomes(session, WINDOWS[window], dsn, options.own)
                 sections.append(section(session, window, results))
                 print(sections[-1], end="\n\n", flush=True)
-                if options.plots:
-                    plots(options.plots, f"{session.name.replace(', ', '-').replace(' ', '-')}-{window}", results)
     return [("replay", "\n\n".join(sections))]
 
 

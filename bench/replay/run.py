@@ -28,17 +28,15 @@ class Outcome:
     tokens: int = 0
     results: int = 0
     output: int = 0
-    largest: int = 0
     kept: int = 0
     could: int = 0
     moves: int = 0
     faults: Counter[str] = field(default_factory=Counter)
-    needed: int = 0
     asked: int = 0
     answered: int = 0
     seconds: list[float] = field(default_factory=list)
     costs: dict[str, float] = field(default_factory=dict)
-    line: list[tuple[int, int, float]] = field(default_factory=list)  # call, tokens of its list, dollars so far
+    last: int = 0  # tokens of the last list
 
 
 def text_of(message: Message) -> str:
@@ -102,15 +100,15 @@ class Needs:
             for entity in entities(text_of(message)):
                 self.first.setdefault(entity, at)
 
-    def hidden(self, message: Message, shown: str) -> tuple[int, Counter[str]]:
-        """How many known entities a message uses; and of the earlier messages from which it uses one that the list does not
-        show, what kind of entity that is (the first of several: one fault)."""
+    def hidden(self, message: Message, shown: str) -> Counter[str]:
+        """Of the earlier messages from which this one uses an entity that the list does not show: what kind of entity that
+        is (the first of several: one fault)."""
         used = {entity: kind for entity, kind in entities(text_of(message)).items() if entity in self.first}
         missing: dict[int, str] = {}
         for entity, kind in used.items():
             if entity not in shown:
                 missing.setdefault(self.first[entity], kind)
-        return len(used), Counter(missing.values())
+        return Counter(missing.values())
 
 
 def replay(session: Session, strategy: Strategy, window: int, clock: Callable[[float], None] | None = None) -> Outcome:
@@ -141,20 +139,17 @@ def replay(session: Session, strategy: Strategy, window: int, clock: Callable[[f
             needs.add(earlier, session.messages[earlier])
         seen = at
         shown = sent_text(sent.body)
-        needed, missing = needs.hidden(answer, shown)
+        missing = needs.hidden(answer, shown)
         out.calls += 1
         out.tokens += made.total
         out.results += result_tokens(made)
-        out.largest = max(out.largest, made.total)
+        out.last = made.total
         out.output += tokens(text_of(answer))
         out.kept, out.could = out.kept + same, out.could + could
-        out.needed += needed
         out.faults += missing
         out.seconds.append(sent.seconds)
         helper["in"] += sent.helper[0]
         helper["out"] += sent.helper[1]
-        first = caches[PRICES[0].model, 300.0]
-        out.line.append((out.calls, made.total, first.cost(PRICES[0], out.output)))
         for plant in [plant for plant in open_plants if plant.step < step_of.get(at, 0) and plant.answer not in shown]:
             open_plants.remove(plant)
             if asks.random() < 0.5:

@@ -94,7 +94,7 @@ class Child:
         self._embed = embed
         self._errors = Path(folder, "stderr.log").open("w")
         self._process = subprocess.Popen(
-            [str(environment_of(store)), str(Path(__file__).with_name("stores.py")), store],
+            [environment_of(store), Path(__file__).with_name("stores.py"), store],
             cwd=folder,
             env=environment,
             stdin=subprocess.PIPE,

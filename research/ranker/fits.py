@@ -124,11 +124,7 @@ def messages(data: Sequence[Indexed], weights: dict[str, float]) -> Iterator[Ask
                 for query in chosen:
                     gold = [order[unit] for unit in query.gold if unit in order]
                     yield asked(
-                        c,
-                        replace(query, gold=gold, session="", items=len(smaller.items)),
-                        size,
-                        "answered",
-                        weights,
+                        c, replace(query, gold=gold, session="", items=len(smaller.items)), size, "answered", weights
                     )
                 yield from foreign(c, size, 5)
 
@@ -191,9 +187,7 @@ def table(found: Sequence[Asked], weights: np.ndarray) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m research.ranker.fits",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="python -m research.ranker.fits", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, default=CACHE / "ranker.pickle")
     options = parser.parse_args()

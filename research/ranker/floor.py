@@ -7,7 +7,7 @@ relevance_share: candidates below this share of the second best score are left o
 is no measure, since a question that was asked before would leave no answer standing: "again" puts each question where it was. strength_weights: the log odds that the store answers a
 question at all, of its best score and its closest vector; learnt from questions that are answered and the same questions put to other
 conversations of their kind, which answer nothing, and judged on conversations that were left out. weak_below: the chance under which a
-recall is weak, and has as much less of its budget, down to weak_recall_tokens. All with the rank_weights of the release. bench/floor.py measures the same in the database.
+recall is weak, and has as much less of its budget, down to weak_recall_tokens. All with the rank_weights of the release.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Fits and judges rankings on what `corpus` read back.
-
-python -m research.ranker.study --data .local/cache/ranker.pickle
-"""
+"""Fits and judges rankings on what `corpus` read back. train.py, floor.py and fits.py use it."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from bench.common import CACHE
 
 from .corpus import read_indexed
 from .signals import NAMES
-from .study import BY_HAND, DEMOTED, KINDS, Case, Linear, by_weights, cases, crossed, pack, spread, summary
+from .study import BY_HAND, DEMOTED, KINDS, Case, Linear, by_weights, cases, crossed, summary
 
 CLASSES = ("", "memory.", "unnamed.", "long.")
 # A match far back counts less where people go on with what they left, with an assistant; friends ask of any time. What was remembered
@@ -99,63 +99,6 @@ def scores(weights: dict[str, float], case: Case) -> np.ndarray:
     return 1 / (1 + np.exp(-z))
 
 
-def floors(weights: dict[str, float], found: Sequence[Case], budget: int = 2000) -> str:
-    """What floors on the score keep: evidence within the budget, and how full the recall is."""
-    lines = [
-        "floor: share kept of the evidence of the full budget by kind; tokens recalled: questions, unanswerable ones, small talk"
-    ]
-    scored = [(case, scores(weights, case)) for case in found]
-
-    def kept(case: Case, score: np.ndarray, floor: float) -> tuple[float, float]:
-        order = np.argsort(-spread(case.unit, score, 0.01), kind="stable")
-        order = order[score[order] >= floor]
-        shown = pack(case, order, budget)
-        return float(np.mean([g in shown for g in case.gold])) if case.gold else 0.0, min(
-            budget, float(case.cost[order].sum())
-        )
-
-    full = {
-        kind: np.mean([kept(case, s, 0)[0] for case, s in scored if case.kind == kind and case.gold]) for kind in KINDS
-    }
-    for floor in (0, 0.06, 0.08, 0.09, 0.1, 0.11, 0.12, 0.14, 0.16, 0.2):
-        rows = [(case, *kept(case, s, floor)) for case, s in scored]
-        share = {
-            kind: 100 * np.mean([e for case, e, _ in rows if case.kind == kind and case.gold]) / full[kind]
-            for kind in KINDS
-        }
-        tokens = [
-            np.mean([t for case, _, t in rows if case.gold]),
-            np.mean([t for case, _, t in rows if case.category == "abstention"]),
-            np.mean([t for case, _, t in rows if case.category == "small talk"]),
-        ]
-        lines.append(
-            f"{floor:.2f}: "
-            + ", ".join(f"{kind} {value:.1f}" for kind, value in share.items())
-            + "; "
-            + " / ".join(f"{t:.0f}" for t in tokens)
-        )
-    return "\n".join(lines)
-
-
-def small_talk(found: Sequence[Case]) -> str:
-    """How many messages a rule would silence: few words of their own, and nothing close in the store."""
-    lines = [
-        "small talk: words at most, best cosine below: messages silenced, questions silenced (by what is answered), %"
-    ]
-    for words, cosine in ((2, 0.33), (3, 0.3), (3, 0.33), (3, 0.36), (3, 0.4), (6, 0.33)):
-
-        def silent(case: Case, words: int = words, cosine: float = cosine) -> bool:
-            return bool(case.facts[3] <= np.log(words / 6) + 1e-6 and case.level[0] < cosine)
-
-        talk = np.mean([silent(case) for case in found if case.category == "small talk"])
-        asked = [
-            f"{kind} {100 * np.mean([silent(case) for case in found if case.kind == kind and case.gold]):.1f}"
-            for kind in KINDS
-        ]
-        lines.append(f"{words}, {cosine}: {100 * talk:.1f}; {', '.join(asked)}")
-    return "\n".join(lines)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m research.ranker.train",
@@ -194,8 +137,6 @@ def main() -> int:
         ]
         print(f"{kind}: {100 * np.mean(held):.1f} % of the evidence is among the candidates")
     weights = setting(model, found)
-    print(floors(weights, found))
-    print(small_talk(found))
     for name, weight in weights.items():
         part, _, signal = name.rpartition(".")
         print(f"{part or 'all'},{signal},{weight}")

@@ -541,7 +541,7 @@ end $$;
 
 -- Returns what showing a line is worth: about the chance that it is evidence, whose odds are those of its score to
 -- the fourth power. (Scores are chances spread over 0 to 1, SOFT in research/ranker/train.py. With a smaller power
--- many short lines of little relevance push the evidence out; bench/packing.py shows it.) context_utilisation has the
+-- many short lines of little relevance push the evidence out.) context_utilisation has the
 -- same formula.
 create or replace function _memoir.worth(p_score real)
 returns float8 language sql immutable as $$

@@ -11,6 +11,7 @@ from typing import Any
 import anthropic
 import openai
 import pytest
+from calls import messages
 from pg_memoir import Memoir, Reply, Session, from_anthropic, from_openai
 from stubs import Answer, ChatCompletionsStub, MessagesStub
 
@@ -18,21 +19,11 @@ Ask = Callable[[Session], Reply]
 
 # What was said in an earlier session, what the user says now, the model's call, what a later question shows and what not.
 CORRECTIONS = [
-    (
-        "My violin teacher is Mr. Halloran.",
-        "Mr. Halloran retired, Ms. Quist teaches me now",
-        "Ms. Quist is the violin teacher",
-    ),
     ("We fly to Madeira on 9 April.", "The Madeira flight was moved to the 12th", "Flies to Madeira on 12 April"),
-    ("Unsere Katze heißt Mokka.", "Die Katze heißt nicht Mokka sondern Mokkina", "Die Katze heißt Mokkina"),
-    ("J'habite à Nantes depuis 2019.", "J'habite à Rennes maintenant", "Habite à Rennes"),
     ("我的车是红色的本田。", "我现在开蓝色的丰田", "开蓝色的丰田"),
-    ("سيارتي لونها أحمر", "أصبحت سيارتي زرقاء", "سيارته زرقاء"),
 ]
 FORGOTTEN = [
     ("My locker at the studio is number 90417.", "Please forget my locker at the studio", "90417"),
-    ("My sister Runa is in rehab since May.", "You should not keep what I said about Runa and rehab", "rehab"),
-    ("Mein Gehalt liegt bei 4.150 Euro.", "Vergiss bitte mein Gehalt", "4.150"),
     ("我的密码提示是外婆的名字", "请忘记我的密码提示", "外婆"),
 ]
 
@@ -73,8 +64,8 @@ def provider(request: pytest.FixtureRequest) -> tuple[type, Callable[[Any], Ask]
 
         def ask(session: Session) -> Reply:
             tools: Any = session.tools("openai")
-            messages: Any = session.compile_context(tools=tools)
-            return from_openai(sdk.chat.completions.create(model="gpt-4o", messages=messages, tools=tools))
+            listed: Any = session.compile_context(tools=tools)
+            return from_openai(sdk.chat.completions.create(model="gpt-4o", messages=listed, tools=tools))
 
         return ask
 
@@ -113,9 +104,7 @@ def test_a_correction_has_effect(
     stub_of, asker = provider
     script = model(before, lambda hit: ("memory_correct", {"id": hit, "content": now, "said": said}))
     with Memoir(memoir_dsn) as memoir, stub_of(script) as stub:
-        memoir.persist_turn(
-            user, "first", [{"role": "user", "content": before}, {"role": "assistant", "content": "Ok."}]
-        )
+        memoir.persist_turn(user, "first", messages(before, "Ok."))
         assert converse(memoir.session(user, "second"), asker(stub), said) == "Done."
         assert now in [memory.content for memory in memoir.list_memories(user)]
         shown = prompt(memoir, user, before)
@@ -130,9 +119,7 @@ def test_a_request_to_forget_has_effect(
     stub_of, asker = provider
     script = model(before, lambda hit: ("memory_forget", {"id": hit, "said": said}))
     with Memoir(memoir_dsn) as memoir, stub_of(script) as stub:
-        memoir.persist_turn(
-            user, "first", [{"role": "user", "content": before}, {"role": "assistant", "content": "Ok."}]
-        )
+        memoir.persist_turn(user, "first", messages(before, "Ok."))
         assert secret in prompt(memoir, user, before)
         assert converse(memoir.session(user, "second"), asker(stub), said) == "Done."
         assert prompt(memoir, user, before).count(secret) == 1, "in the question alone"

@@ -10,8 +10,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import one, recalled, say
+from calls import recalled, say, table
 from pg_memoir_cli.__main__ import main
+from servers import has_plpython
 from stubs import ChatCompletionsStub
 
 pytestmark = pytest.mark.extended
@@ -56,13 +57,13 @@ def test_one_command_goes_over_to_a_multilingual_model(
     assert main([*command, *options]) == 0
     assert "3 texts embedded; questions use it now" in capsys.readouterr().out
     assert all(t.startswith("passage: ") for body in endpoint.requests for t in body["input"] if "gato" in t)
-    assert one(db, "select to_jsonb(array(select name || ' ' || status from _memoir.embedding_models order by 1))") == [
-        "all-MiniLM-L6-v2 retired",
-        "tiny active",
+    assert sorted(table(db, "embedding_progress", columns="model, status")) == [
+        ("all-MiniLM-L6-v2", "retired"),
+        ("tiny", "active"),
     ]
     # In words these have nothing in common with what was said.
     with psycopg.connect(memoir_dsn, autocommit=True) as fresh:
-        if one(fresh, "select to_regprocedure('_memoir.py_embed_http(text,text,text,integer)') is not null"):
+        if has_plpython(memoir_dsn):
             assert [recalled(fresh, user, asked, p_limit=1) for asked in ("кот?", "船", "Regen")] == [
                 [t] for t in SAID[:1] + SAID[2:] + SAID[1:2]
             ]
@@ -74,24 +75,24 @@ def test_one_command_goes_over_to_a_multilingual_model(
 def test_a_model_that_is_not_there_changes_nothing(
     db: psycopg.Connection, memoir_dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = one(db, "select jsonb_agg(to_jsonb(m)) from _memoir.embedding_models m")
+    before = table(db, "embedding_progress")
     assert main(["embedding-model", "tiny", "--endpoint", "http://127.0.0.1:9/v1", "--dsn", memoir_dsn]) == 1
     assert main(["embedding-model", "/no/such/folder", "--dsn", memoir_dsn]) == 1
     assert capsys.readouterr().err.count("pg-memoir embedding-model: ") == 2
-    assert one(db, "select jsonb_agg(to_jsonb(m)) from _memoir.embedding_models m") == before
+    assert table(db, "embedding_progress") == before
 
 
-def test_a_folder(db: psycopg.Connection, memoir_dsn: str, user: str, tmp_path: Path) -> None:
+def test_a_folder(
+    db: psycopg.Connection, memoir_dsn: str, user: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A BERT of two layers with random weights, as anybody's model lies on a disk."""
     folder = small_bert(tmp_path / "little")
     say(db, user, "s", *SAID, answer="👍")
     assert main(["embedding-model", str(folder), "--dsn", memoir_dsn]) == 0
-    assert (
-        one(db, "select name || ' ' || dimension from _memoir.embedding_models where status = 'active'")
-        == f"{folder} 32"
-    )
-    of_user = "select count(*) from _memoir.embeddings e join _memoir.users u using (user_id) join _memoir.embedding_models m using (model_id) where external_id = %s and name = %s"
-    assert one(db, of_user, user, str(folder)) == len(SAID)
+    capsys.readouterr()
+    assert main(["sync", user, "--dry-run", "--json", "--dsn", memoir_dsn]) == 0
+    [row] = json.loads(capsys.readouterr().out)
+    assert (row["model"], row["texts"]) == (str(folder), 0) and row["cursor"] == row["items"] > 0
 
 
 def small_bert(folder: Path) -> Path:
@@ -101,25 +102,12 @@ def small_bert(folder: Path) -> Path:
 
     parts = folder.parent / "parts"
     parts.mkdir()
-    words = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        *"abcdefghijklmnopqrstuvwxyz",
-        *("##" + c for c in "abcdefghijklmnopqrstuvwxyz"),
-    ]
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *("##" + letter for letter in letters)]
     (parts / "vocab.txt").write_text("\n".join(words))
     transformers.BertTokenizerFast(vocab_file=str(parts / "vocab.txt")).save_pretrained(parts)
-    config = transformers.BertConfig(
-        vocab_size=len(words),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
-    )
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    config = transformers.BertConfig(vocab_size=len(words), max_position_embeddings=64, **sizes)
     transformers.BertModel(config).save_pretrained(parts)
     SentenceTransformer(
         modules=[word := models.Transformer(str(parts)), models.Pooling(word.get_word_embedding_dimension())]

@@ -1,4 +1,5 @@
-"""Embedding from outside: claim → embed → store, nothing open while the model runs."""
+"""The worker: it embeds, judges, reads turns and runs jobs from outside, with no transaction open while a model runs. Two workers
+do nothing twice, a failure or a kill loses nothing."""
 
 import asyncio
 import logging
@@ -8,9 +9,11 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
+from calls import call, messages, one, set_settings, table
 from pg_memoir import AsyncMemoir, Memoir, MemoirError
 from pg_memoir_cli import worker
 from pg_memoir_cli.embedder import EmbedderUnavailable
@@ -18,6 +21,8 @@ from pg_memoir_cli.jobs import run_jobs, send_bare
 from servers import complete, database
 from stubs import ChatCompletionsStub
 from stubs.chat_completions import fake_vector
+
+WORKER = [sys.executable, "-m", "pg_memoir_cli", "worker"]
 
 
 def embed(texts):
@@ -38,12 +43,8 @@ def memoir(client):
 
 
 def store(memoir, user, count=3):
-    for number in range(count):
-        memoir.persist_turn(
-            user,
-            "s1",
-            [{"role": "user", "content": f"bicycle {number}"}, {"role": "assistant", "content": f"blue {number}"}],
-        )
+    for n in range(count):
+        memoir.persist_turn(user, "s1", messages(f"bicycle {n}", f"blue {n}"))
 
 
 def test_backlog(memoir, memoir_dsn, user):
@@ -82,8 +83,8 @@ def test_limits_and_errors(memoir, user):
         store(memoir, users[-1], count=1)
         with pytest.raises(Exception, match="vectors of lengths|is nan|make vectors|384"):
             memoir.embed_backlog(lambda texts, wrong=wrong: wrong, max_items=2)
-    for one in users:  # their leases would end while another test counts
-        memoir.erase_user(one)
+    for name in users:  # their leases would end while another test counts
+        memoir.erase_user(name)
 
 
 def test_async_with_both_kinds_of_embedder(memoir_dsn, user):
@@ -104,27 +105,25 @@ def test_async_with_both_kinds_of_embedder(memoir_dsn, user):
     assert all(count >= 1 for count in asyncio.run(run()))
 
 
-def test_leases_outlive_a_slow_model(memoir, memoir_dsn, user, monkeypatch):
+def outlive_lease(db, kind):
+    """Stands for a slow model: its lease is about to end, and is renewed before this returns."""
+    leased = f"from _memoir.work_items where kind = '{kind}' and state = 'leased'"
+    db.execute(
+        f"update _memoir.work_items set leased_until = clock_timestamp() + interval '30 s' where work_id = (select work_id {leased})"
+    )
+    deadline = time.monotonic() + 20
+    while one(db, f"select leased_until < clock_timestamp() + interval '290 s' {leased}"):
+        assert time.monotonic() < deadline
+
+
+def test_leases_outlive_a_slow_model(memoir, memoir_dsn, db, user, monkeypatch):
     monkeypatch.setattr("pg_memoir.plans.HEARTBEAT", 0.05)
-    store(memoir, user, count=1)
 
     def slow(texts):
-        """Busy until its lease, which is about to end, has been renewed."""
-        with psycopg.connect(memoir_dsn, autocommit=True) as connection:
-            ours = f"kind = 'embed' and state = 'leased' and user_id = (select user_id from _memoir.users where external_id = '{user}')"
-            assert (
-                connection.execute(
-                    f"update _memoir.work_items set leased_until = clock_timestamp() + interval '30 s' where {ours}"
-                ).rowcount
-                == 1
-            )
-            deadline = time.monotonic() + 20
-            while connection.execute(
-                f"select leased_until < clock_timestamp() + interval '290 s' from _memoir.work_items where {ours}"
-            ).fetchone()[0]:
-                assert time.monotonic() < deadline
+        outlive_lease(db, "embed")
         return embed(texts)
 
+    store(memoir, user, count=1)
     assert memoir.embed_backlog(slow) == 2
 
     async def run():
@@ -135,51 +134,26 @@ def test_leases_outlive_a_slow_model(memoir, memoir_dsn, user, monkeypatch):
     assert asyncio.run(run()) == 2
 
 
-def test_a_judge_keeps_its_leases(memoir, memoir_dsn, user, monkeypatch):
+def test_a_judge_keeps_its_leases(memoir, db, user, setting, monkeypatch):
+    """One who lost the lease stores first: a pair is judged once."""
     monkeypatch.setattr("pg_memoir.plans.HEARTBEAT", 0.05)
-    memoir.set_setting("judge", "nli")
-    try:
-        near, close = [1.0] + [0.0] * 383, [0.99, 0.14] + [0.0] * 382
-        memoir.remember(user, "Takes the train to work.", embedding=near)
-        memoir.remember(user, "Cycles to work every day.", embedding=close)
-        with psycopg.connect(memoir_dsn, autocommit=True) as connection:
+    setting("judge", "nli")
+    other = memoir.remember(user, "Takes the train to work.", embedding=[1.0] + [0.0] * 383)["memory_id"]
+    memory = memoir.remember(user, "Cycles to work every day.", embedding=[0.99, 0.14] + [0.0] * 382)["memory_id"]
 
-            class Slow:
-                name = "slow"
+    class Slow:
+        name = "slow"
 
-                def __call__(self, pairs):
-                    [(job, lease)] = connection.execute(
-                        "select work_id, lease_id from _memoir.work_items where kind = 'nli' and state = 'leased'"
-                    ).fetchall()
-                    connection.execute(
-                        "update _memoir.work_items set leased_until = clock_timestamp() + interval '30 s' where work_id = %s",
-                        [job],
-                    )
-                    deadline = time.monotonic() + 20
-                    while connection.execute(
-                        "select leased_until < clock_timestamp() + interval '290 s' from _memoir.work_items where work_id = %s",
-                        [job],
-                    ).fetchone()[0]:
-                        assert time.monotonic() < deadline
-                    # One who lost the lease stores first: a pair is judged once.
-                    [(owner, memory)] = connection.execute(
-                        "select user_id, dedup_key::uuid from _memoir.work_items where work_id = %s", [job]
-                    ).fetchall()
-                    [other] = connection.execute(
-                        "select (payload -> 'others' ->> 0)::uuid from _memoir.work_items where work_id = %s", [job]
-                    ).fetchone()
-                    assert connection.execute(
-                        "select memoir.store_judgements(%s, %s, %s, '{0.1}', 'other')", [[owner], [memory], [other]]
-                    ).fetchone() == (1,)
-                    return [0.2 for _ in pairs]
+        def __call__(self, pairs):
+            outlive_lease(db, "nli")
+            owner = one(db, "select user_id from _memoir.work_items where kind = 'nli'")
+            judged = "select memoir.store_judgements(%s, %s::uuid[], %s::uuid[], '{0.1}', 'other')"
+            assert one(db, judged, [owner], [memory], [other]) == 1
+            return [0.2 for _ in pairs]
 
-            assert worker.run_judge(memoir, Slow(), once=True) == 0
-            assert [row[0] for row in connection.execute("select judge from memoir.list_judgements(%s)", [user])] == [
-                "other"
-            ]
-            assert connection.execute("select count(*) from _memoir.work_items where kind = 'nli'").fetchone() == (0,)
-    finally:
-        memoir.reset_setting("judge")
+    assert worker.run_judge(memoir, Slow(), once=True) == 0
+    assert table(db, "list_judgements", user, columns="judge") == [("other",)]
+    assert one(db, "select count(*) from _memoir.work_items where kind = 'nli'") == 0
 
 
 def test_worker_goes_on_after_failures(memoir, user, caplog):
@@ -212,18 +186,7 @@ def test_worker_goes_on_after_failures(memoir, user, caplog):
 def test_worker_process_with_an_endpoint(memoir, memoir_dsn, user):
     store(memoir, user)
     with ChatCompletionsStub() as stub:
-        command = [
-            sys.executable,
-            "-m",
-            "pg_memoir_cli",
-            "worker",
-            "--dsn",
-            memoir_dsn,
-            "--endpoint",
-            stub.url,
-            "--interval",
-            "0.05",
-        ]
+        command = [*WORKER, "--dsn", memoir_dsn, "--endpoint", stub.url, "--interval", "0.05"]
         done = subprocess.run([*command, "--once"], capture_output=True, text=True, timeout=60, env=os.environ)
         assert done.returncode == 0, done.stderr
         assert stub.requests and stub.requests[0]["model"] == "all-MiniLM-L6-v2"
@@ -244,266 +207,194 @@ def test_worker_process_with_an_endpoint(memoir, memoir_dsn, user):
 # Jobs from outside ----------------------------------------------------------------------------------------------------
 
 
-def schedule(dsn, job, when):
-    with psycopg.connect(dsn, autocommit=True) as db:
-        db.execute("select memoir.set_schedule(%s, %s)", [job, when])
+@pytest.fixture
+def schedule(db):
+    """schedule("* * * * *", jobs...): these then, all others never. The job runs of earlier tests are gone."""
+    jobs = [job for (job,) in table(db, "list_jobs", columns="job")]
+
+    def set_all(when, *chosen):
+        for job in jobs:
+            call(db, "set_schedule", job, when if job in chosen else "off")
+        db.execute("delete from _memoir.job_runs")
+
+    yield set_all
+    for job in jobs:
+        call(db, "set_schedule", job, "default")
 
 
-def jobs_of(memoir):
-    return {job.job: job for job in memoir.list_jobs()}
-
-
-def test_jobs_on_their_schedules(memoir, memoir_dsn):
-    for job in jobs_of(memoir).values():
-        schedule(memoir_dsn, job.job, "* * * * *" if job.job in ("merge", "partitions") else "off")
-    before = jobs_of(memoir)
-    assert before["flush"].due is None and before["merge"].due is not None
-    first = run_jobs(memoir_dsn, once=True)
-    after = jobs_of(memoir)
-    assert (
-        first >= 1
-        and after["merge"].last_outcome == after["partitions"].last_outcome == "done"
-        and after["sweep"].last_started is None
+@pytest.fixture
+def step_flush(db):
+    """step_flush(body): what a batch of job flush does instead."""
+    old = one(db, "select pg_get_functiondef('_memoir.step_flush(integer)'::regprocedure)")
+    yield lambda body: db.execute(
+        f"create or replace function _memoir.step_flush(p_limit integer) returns jsonb language plpgsql as $$ {body} $$"
     )
+    db.execute(old)
+
+
+def outcomes_of(memoir):
+    return {job.job: job.last_outcome for job in memoir.list_jobs()}
+
+
+def test_jobs_on_their_schedules(memoir, memoir_dsn, schedule):
+    schedule("* * * * *", "merge", "partitions")
+    due = {job.job: job.due for job in memoir.list_jobs()}
+    assert due["flush"] is None and due["merge"] is not None
+    assert run_jobs(memoir_dsn, once=True) >= 1
+    after = outcomes_of(memoir)
+    assert (after["merge"], after["partitions"], after["sweep"]) == ("done", "done", None)
     # Not again before its next time: the minute may have changed in between, hence "at most".
     assert run_jobs(memoir_dsn, once=True) <= 2
-    for job in before:
-        schedule(memoir_dsn, job, "default")
 
 
-def test_two_workers_run_a_job_once(memoir, memoir_dsn):
-    for job in jobs_of(memoir):
-        schedule(memoir_dsn, job, "0 0 1 1 *" if job == "hygiene" else "off")
-    with psycopg.connect(memoir_dsn, autocommit=True) as db:
-        db.execute("delete from _memoir.job_runs")
-        threads = [threading.Thread(target=run_jobs, args=[memoir_dsn], kwargs={"once": True}) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        outcomes = [row[0] for row in db.execute("select outcome from _memoir.job_runs where job = 'hygiene'")]
+def test_two_workers_run_a_job_once(memoir_dsn, db, schedule):
+    schedule("0 0 1 1 *", "hygiene")
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda _: run_jobs(memoir_dsn, once=True), range(3)))
+    outcomes = [outcome for (outcome,) in db.execute("select outcome from _memoir.job_runs where job = 'hygiene'")]
     assert "done" in outcomes and set(outcomes) <= {"done", "still running"}
-    for job in jobs_of(memoir):
-        schedule(memoir_dsn, job, "default")
 
 
-def test_a_failed_job_ends_no_worker(memoir, memoir_dsn, caplog):
-    for job in jobs_of(memoir):
-        schedule(memoir_dsn, job, "* * * * *" if job in ("flush", "merge") else "off")
-    with psycopg.connect(memoir_dsn, autocommit=True) as db:
-        db.execute("delete from _memoir.job_runs")
-        old = db.execute("select pg_get_functiondef('_memoir.step_flush(integer)'::regprocedure)").fetchone()[0]
-        db.execute(
-            "create or replace function _memoir.step_flush(p_limit integer) returns jsonb language plpgsql as $$ begin raise 'broken'; end $$"
-        )
-        with caplog.at_level(logging.WARNING):
-            run_jobs(memoir_dsn, once=True)
-        db.execute(old)
-    assert "job flush failed" in caplog.text and jobs_of(memoir)["merge"].last_outcome == "done"
-    for job in jobs_of(memoir):
-        schedule(memoir_dsn, job, "default")
+def test_a_failed_job_ends_no_worker(memoir, memoir_dsn, schedule, step_flush, caplog):
+    schedule("* * * * *", "flush", "merge")
+    step_flush("begin raise 'broken'; end")
+    with caplog.at_level(logging.WARNING):
+        run_jobs(memoir_dsn, once=True)
+    assert "job flush failed" in caplog.text and outcomes_of(memoir)["merge"] == "done"
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_a_worker_ended_in_the_middle_of_a_job(memoir, memoir_dsn, how):
+def test_a_worker_ended_in_the_middle_of_a_job(memoir, memoir_dsn, db, schedule, step_flush, how):
     """Its batch is undone, what it had committed stays, and the next run goes on."""
-    for job in jobs_of(memoir):
-        schedule(memoir_dsn, job, "* * * * *" if job == "flush" else "off")
-    command = [
-        sys.executable,
-        "-m",
-        "pg_memoir_cli",
-        "worker",
-        "--dsn",
-        memoir_dsn,
-        "--jobs",
-        "--no-embed",
-        "--interval",
-        "0.1",
-    ]
-    with psycopg.connect(memoir_dsn, autocommit=True) as db:
-        db.execute("delete from _memoir.job_runs")
-        db.execute(
-            "create table if not exists public.done (n integer); truncate public.done; grant all on public.done to public"
-        )
-        old = db.execute("select pg_get_functiondef('_memoir.step_flush(integer)'::regprocedure)").fetchone()[0]
-        db.execute(
-            "create or replace function _memoir.step_flush(p_limit integer) returns jsonb language plpgsql as $$ declare n integer := (select count(*) from public.done); "
-            "begin insert into public.done values (n); if n = 3 then perform pg_advisory_xact_lock(4712); end if; "
-            "return jsonb_build_object('more', n < 5, 'rows', 1); end $$"
-        )
-        db.execute("select pg_advisory_lock(4712)")
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        while not db.execute(
-            "select 1 from pg_locks where locktype = 'advisory' and not granted and objid = 4712"
-        ).fetchone():
-            assert process.poll() is None, process.communicate()
-            assert db.execute("select count(*) from _memoir.job_runs where outcome is not null").fetchone() == (0,)
-            time.sleep(0.02)
-        [backend] = db.execute(
-            "select pid from pg_locks where locktype = 'advisory' and not granted and objid = 4712"
-        ).fetchone()
-        process.send_signal(how)
-        process.communicate(timeout=30)
-        assert (process.returncode == 0) == (how == signal.SIGTERM)
-        if how == signal.SIGKILL:  # a server looks for a vanished client when it next writes to it
-            db.execute("select pg_terminate_backend(%s)", [backend])
-        while db.execute("select 1 from pg_stat_activity where pid = %s", [backend]).fetchone():
-            time.sleep(0.02)
-        assert db.execute("select count(*) from public.done").fetchone() == (3,)
-        db.execute("select pg_advisory_unlock_all()")
-        run_jobs(memoir_dsn, once=True)
-        if jobs_of(memoir)["flush"].last_outcome != "done":  # still the same minute
-            memoir.run_job("flush")
-        assert [row[0] for row in db.execute("select n from public.done order by n")] == [0, 1, 2, 3, 4, 5]
-        outcomes = db.execute(
-            "select outcome, counts ->> 'rows' from _memoir.job_runs where counts <> '{}' order by run_id"
-        ).fetchall()
-        assert outcomes == [("cancelled" if how == signal.SIGTERM else "lost", "3"), ("done", "3")]
-        db.execute(old)
-    for job in jobs_of(memoir):
-        schedule(memoir_dsn, job, "default")
+    schedule("* * * * *", "flush")
+    command = [*WORKER, "--dsn", memoir_dsn, "--jobs", "--no-embed", "--interval", "0.1"]
+    db.execute("create table if not exists public.done (n integer); truncate public.done")
+    db.execute("grant all on public.done to public")
+    step_flush(
+        "declare n integer := (select count(*) from public.done); begin insert into public.done values (n);"
+        " if n = 3 then perform pg_advisory_xact_lock(4712); end if; return jsonb_build_object('more', n < 5, 'rows', 1); end"
+    )
+    db.execute("select pg_advisory_lock(4712)")
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    waiting = "select pid from pg_locks where locktype = 'advisory' and not granted and objid = 4712"
+    while not (found := db.execute(waiting).fetchone()):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    process.send_signal(how)
+    process.communicate(timeout=30)
+    assert (process.returncode == 0) == (how == signal.SIGTERM)
+    if how == signal.SIGKILL:  # a server looks for a vanished client when it next writes to it
+        db.execute("select pg_terminate_backend(%s)", found)
+    while db.execute("select 1 from pg_stat_activity where pid = %s", found).fetchone():
+        time.sleep(0.02)
+    assert one(db, "select count(*) from public.done") == 3
+    db.execute("select pg_advisory_unlock_all()")
+    run_jobs(memoir_dsn, once=True)
+    if outcomes_of(memoir)["flush"] != "done":  # still the same minute
+        memoir.run_job("flush")
+    assert [n for (n,) in db.execute("select n from public.done order by n")] == [0, 1, 2, 3, 4, 5]
+    runs = "select outcome, counts ->> 'rows' from _memoir.job_runs where counts <> '{}' order by run_id"
+    ended = "cancelled" if how == signal.SIGTERM else "lost"
+    assert db.execute(runs).fetchall() == [(ended, "3"), ("done", "3")]
 
 
-def test_bare_statements(memoir, memoir_dsn):
+def test_bare_statements(memoir, db):
+    """A worker sends the statements that can't run in a function, such as vacuum."""
     assert memoir.bare_statements() == []
-    with psycopg.connect(memoir_dsn, autocommit=True) as db:
-        db.execute(
-            "create table _memoir.bloated (n integer) with (autovacuum_enabled = false); alter table _memoir.bloated owner to memoir_owner"
-        )
-        db.execute("insert into _memoir.bloated select generate_series(1, 20001); delete from _memoir.bloated")
-        db.execute("select pg_stat_force_next_flush()")
-    statements = []
+    db.execute("create table _memoir.bloated (n integer) with (autovacuum_enabled = false)")
+    db.execute("alter table _memoir.bloated owner to memoir_owner")
+    db.execute("insert into _memoir.bloated select generate_series(1, 20001); delete from _memoir.bloated")
+    db.execute("select pg_stat_force_next_flush()")
     deadline = time.monotonic() + 30
-    while not statements and time.monotonic() < deadline:
-        statements = memoir.bare_statements()
-    assert [row["statement"] for row in statements] == ["vacuum (analyze) _memoir.bloated"] and "dead" in statements[0][
-        "reason"
-    ]
+    while not (statements := memoir.bare_statements()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    [row] = statements
+    assert row["statement"] == "vacuum (analyze) _memoir.bloated" and "dead" in row["reason"]
     send_bare(memoir)
-    with psycopg.connect(memoir_dsn, autocommit=True) as db:
-        assert db.execute("select pg_relation_size('_memoir.bloated')").fetchone() == (0,)
-        db.execute("drop table _memoir.bloated")
+    assert one(db, "select pg_relation_size('_memoir.bloated')") == 0
+    db.execute("drop table _memoir.bloated")
 
 
-def test_model_calls_from_outside(memoir, memoir_dsn, user, monkeypatch):
-    from stubs import Answer
-
-    monkeypatch.setenv("PG_MEMOIR_LLM_API_KEY", "sk-x")
-    with ChatCompletionsStub(
-        Answer(text='{"summary": "- user: rode a bicycle"}', prompt_tokens=500, completion_tokens=20)
-    ) as stub:
-        for key, value in {"provider": "openai", "model": "gpt-4o-mini", "endpoint": stub.url, "retries": 0}.items():
-            memoir.set_setting(f"llm_{key}", value)
-        for n in range(20):
-            memoir.persist_turn(
-                user,
-                "s1",
-                [
-                    {"role": "user", "content": f"In week {n} I rode the bicycle to place {n}. " * 8},
-                    {"role": "assistant", "content": "Noted. " * 20},
-                ],
-            )
-        with psycopg.connect(memoir_dsn, autocommit=True) as db:
-            db.execute("select memoir.compact_session(%s, 's1', 300)", [user])
-            waiting = db.execute("select count(*) from _memoir.work_items where kind = 'summarise'").fetchone()[0]
-        assert waiting >= 1 and worker.run_models(memoir, once=True) == waiting == len(stub.requests)
-        with psycopg.connect(memoir_dsn, autocommit=True) as db:
-            assert db.execute(
-                "select count(*) from _memoir.compactions where made_by = 'gpt-4o-mini summarise.v1'"
-            ).fetchone() == (waiting,)
-            assert db.execute("select count(*) from _memoir.work_items where kind = 'summarise'").fetchone() == (0,)
-        for key in ("provider", "model", "endpoint", "retries"):
-            memoir.reset_setting(f"llm_{key}")
+# Turns, on a server without PL/Python ---------------------------------------------------------------------------------
 
 
-def test_turns_are_read_before_they_are_embedded(server_dsn, monkeypatch, caplog):
+@pytest.fixture
+def without_python(server_dsn):
+    """(client, connection) of a database with the SQL core alone."""
+    with database(server_dsn) as dsn:
+        complete(dsn)
+        with Memoir(dsn) as memoir, psycopg.connect(dsn, autocommit=True) as db:
+            yield memoir, db
+
+
+def end_leases(db, kind):
+    db.execute("update _memoir.work_items set leased_until = now() - interval '1 second' where kind = %s", [kind])
+
+
+def test_turns_are_read_before_they_are_embedded(without_python, caplog):
     """Without PL/Python a worker looks for secrets; until then nothing of the user is embedded or sent to a model."""
     caplog.set_level(logging.INFO)
-    with database(server_dsn) as dsn:
-        complete(dsn)
-        with Memoir(dsn) as memoir, psycopg.connect(dsn, autocommit=True) as db:
-            memoir.persist_turn("ann", "s", [{"role": "user", "content": "my password is hunter2x"}])
-            memoir.persist_turn("ann", "s", [{"role": "user", "content": "The harbour is grey"}])
-            memoir.persist_turn("ann", "s", [{"role": "user", "content": "I pay with 4111 1111 1111 1111"}])
-            db.execute("select memoir.set_setting('llm_provider', '\"openai\"')")
-            db.execute("select memoir.set_setting('llm_model', '\"gpt-4o-mini\"')")
-            db.execute(
-                "insert into _memoir.work_items (kind, user_id, dedup_key, payload, run_after, created_at) "
-                "select 'extract', user_id, 'x', '{}', now(), now() from _memoir.users"
-            )
-            assert memoir.claim_embeddings(limit=100) == []
-            assert memoir.claim_model_calls(limit=4) == []
-            # The guard in SQL knows cards at once, sentences about passwords not.
-            level = (
-                "select sensitivity::text from _memoir.search_items where kind = 't' and not dead order by turn_index"
-            )
-            assert [row[0] for row in db.execute(level)] == ["normal", "normal", "secret"]
-            # The turn after a secret one is indexed anew, without its end, and read again.
-            assert worker.run_reader(memoir, once=True) == 3
-            assert [row[0] for row in db.execute(level)] == ["secret", "normal", "secret"]
-            assert "marked 1 turns secret" in caplog.text
-            embedded = []
-            assert memoir.embed_backlog(lambda texts: (embedded.extend(texts), embed(texts))[1]) == 1
-            assert len(embedded) == 1 and "harbour" in embedded[0] and "hunter" not in embedded[0]
-            # What comes later waits again, and a lease that ran out changes nothing.
-            memoir.persist_turn("ann", "s", [{"role": "user", "content": "The quay is long"}])
-            assert memoir.claim_embeddings(limit=100) == []
-            [claim] = memoir.claim_unread()
-            assert "quay" in claim.text and memoir.claim_unread() == []
-            db.execute(
-                "update _memoir.work_items set leased_until = now() - interval '1 second' where kind = 'secrets'"
-            )
-            [again] = memoir.claim_unread()
-            assert memoir.store_secrets(claim.work_id, claim.lease_id, [claim.item_no], ["password"]) == 0
-            assert memoir.store_secrets(again.work_id, again.lease_id, [again.item_no], [""]) == 0
-            assert [row[0] for row in db.execute(level)] == ["secret", "normal", "secret", "normal"]
-            assert memoir.embed_backlog(embed) == 1
-            with pytest.raises(MemoirError, match="1 items and 2 kinds are not parallel"):
-                memoir.store_secrets(again.work_id, again.lease_id, [1], ["", ""])
+    memoir, db = without_python
+    for text in ("my password is hunter2x", "The harbour is grey", "I pay with 4111 1111 1111 1111"):
+        memoir.persist_turn("ann", "s", messages(text))
+    set_settings(db, llm_provider="openai", llm_model="gpt-4o-mini")
+    db.execute(
+        "insert into _memoir.work_items (kind, user_id, dedup_key, payload, run_after, created_at) "
+        "select 'extract', user_id, 'x', '{}', now(), now() from _memoir.users"
+    )
+    assert memoir.claim_embeddings(limit=100) == memoir.claim_model_calls(limit=4) == []
+
+    def levels():
+        found = "select sensitivity::text from _memoir.search_items where kind = 't' and not dead order by turn_index"
+        return [level for (level,) in db.execute(found)]
+
+    assert levels() == ["normal", "normal", "secret"]  # the guard in SQL knows cards, sentences about passwords not
+    # The turn after a secret one is indexed anew, without its end, and read again.
+    assert worker.run_reader(memoir, once=True) == 3
+    assert levels() == ["secret", "normal", "secret"] and "marked 1 turns secret" in caplog.text
+    embedded = []
+    assert memoir.embed_backlog(lambda texts: (embedded.extend(texts), embed(texts))[1]) == 1
+    assert len(embedded) == 1 and "harbour" in embedded[0] and "hunter" not in embedded[0]
+    # What comes later waits again, and a lease that ran out changes nothing.
+    memoir.persist_turn("ann", "s", messages("The quay is long"))
+    assert memoir.claim_embeddings(limit=100) == []
+    [claim] = memoir.claim_unread()
+    assert "quay" in claim.text and memoir.claim_unread() == []
+    end_leases(db, "secrets")
+    [again] = memoir.claim_unread()
+    assert memoir.store_secrets(claim.work_id, claim.lease_id, [claim.item_no], ["password"]) == 0
+    assert memoir.store_secrets(again.work_id, again.lease_id, [again.item_no], [""]) == 0
+    assert levels() == ["secret", "normal", "secret", "normal"] and memoir.embed_backlog(embed) == 1
+    with pytest.raises(MemoirError, match="1 items and 2 kinds are not parallel"):
+        memoir.store_secrets(again.work_id, again.lease_id, [1], ["", ""])
 
 
-def test_detection_off_leaves_nothing_unread(server_dsn):
-    with database(server_dsn) as dsn:
-        complete(dsn)
-        with Memoir(dsn) as memoir, psycopg.connect(dsn, autocommit=True) as db:
-            db.execute("select memoir.set_setting('detect_secrets', 'false')")
-            memoir.persist_turn("ann", "s", [{"role": "user", "content": "my password is hunter2x"}])
-            assert memoir.claim_unread() == []
-            assert memoir.embed_backlog(embed) == 1
-
-
-def test_a_worker_reads_turns_without_plpython(server_dsn):
+def test_a_worker_reads_turns(without_python):
     """Memories, changes and requests to forget are found by the worker; the server itself says that it can't."""
-    with database(server_dsn) as dsn:
-        complete(dsn)
-        with Memoir(dsn) as memoir, psycopg.connect(dsn, autocommit=True) as db:
+    memoir, db = without_python
 
-            def say(session: str, text: str) -> None:
-                memoir.persist_turn("ann", session, [{"role": "user", "content": text}])
-                worker.run_reader(memoir, once=True)
+    def active(session, text):
+        memoir.persist_turn("ann", session, messages(text))
+        worker.run_reader(memoir, once=True)
+        return {memory.content for memory in memoir.list_memories("ann")}
 
-            def active() -> set[str]:
-                return {memory.content for memory in memoir.list_memories("ann")}
-
-            say("one", "I am allergic to nuts and cats, and I live in Ulm.")
-            assert {"User is allergic to nuts and cats.", "User lives in Ulm."} <= active()
-            say("two", "It turned out I am not allergic to cats.")
-            assert "User is allergic to nuts." in active() and "User is allergic to nuts and cats." not in active()
-            assert [change.kind for change in memoir.list_changes("ann")] == ["changed"]
-            say("three", "Please forget where I live.")
-            assert not any("Ulm" in content for content in active())
-            assert memoir.claim_turns() == []
-            # An answer that comes too late changes nothing.
-            memoir.persist_turn("ann", "four", [{"role": "user", "content": "I work in Bern."}])
-            [claim] = memoir.claim_turns()
-            db.execute("update _memoir.work_items set leased_until = now() - interval '1 second' where kind = 'turns'")
-            [again] = memoir.claim_turns()
-            reading = {"languages": ["english"], "found": [], "requests": [], "stating": []}
-            assert memoir.store_turns(claim.work_id, claim.lease_id, reading, None) is None
-            assert memoir.store_turns(again.work_id, again.lease_id, reading, None) == {"turns": 1}
-            with pytest.raises(MemoirError, match="reading turns needs PL/Python"):
-                memoir.persist_turn("ann", "five", [{"role": "user", "content": "I work in Bern."}])
-                memoir.extract_session("ann", "five")
-            with pytest.raises(MemoirError, match="forget_about needs PL/Python"):
-                memoir.forget_about("ann", "Bern")
+    found = active("one", "I am allergic to nuts and cats, and I live in Ulm.")
+    assert {"User is allergic to nuts and cats.", "User lives in Ulm."} <= found
+    found = active("two", "It turned out I am not allergic to cats.")
+    assert "User is allergic to nuts." in found and "User is allergic to nuts and cats." not in found
+    assert [change.kind for change in memoir.list_changes("ann")] == ["changed"]
+    assert not any("Ulm" in content for content in active("three", "Please forget where I live."))
+    assert memoir.claim_turns() == []
+    # An answer that comes too late changes nothing.
+    memoir.persist_turn("ann", "four", messages("I work in Bern."))
+    [claim] = memoir.claim_turns()
+    end_leases(db, "turns")
+    [again] = memoir.claim_turns()
+    reading = {"languages": ["english"], "found": [], "requests": [], "stating": []}
+    assert memoir.store_turns(claim.work_id, claim.lease_id, reading, None) is None
+    assert memoir.store_turns(again.work_id, again.lease_id, reading, None) == {"turns": 1}
+    memoir.persist_turn("ann", "five", messages("I work in Bern."))
+    with pytest.raises(MemoirError, match="reading turns needs PL/Python"):
+        memoir.extract_session("ann", "five")
+    with pytest.raises(MemoirError, match="forget_about needs PL/Python"):
+        memoir.forget_about("ann", "Bern")

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
-from calls import call, persist, remembered
+from calls import call, persist
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -117,21 +117,6 @@ def test_what_one_keeps_another_does_not_see(db: psycopg.Connection, gateway: st
             assert await text_of(ann, "memory_index", query="Who is the harbour pilot?") == "Nothing found."
 
     asyncio.run(run())
-
-
-def test_a_session_may_be_named(db: psycopg.Connection, gateway: str) -> None:
-    persist(db, "ann", "talk", "My piano teacher is Mr. Osei", "Noted.")
-    said = "My piano teacher is Mr. Osei"
-
-    async def run() -> None:
-        async with over_http(gateway, KEYS["ann"], **{"x-pg-memoir-session": "talk"}) as session:
-            await text_of(session, "memory_remember", content="The piano teacher is Mr. Osei", said=said)
-        async with over_http(gateway, KEYS["ann"], **{"x-pg-memoir-session": "never seen"}) as session:
-            assert "Osei" in await text_of(session, "memory_recall", query="Who is the piano teacher?")
-            assert "needs a session" not in await text_of(session, "memory_pin", id=str(remembered(db, "ann", "x y")))
-
-    asyncio.run(run())
-    assert call(db, "memory_stats", "ann")["states"]["active"] >= 1
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""The shared embedder as a process: what clients see, and what may happen to it."""
+"""The shared embedder as a process: it answers its own user alone, one that hangs or dies costs a client little, and
+supervision brings it back."""
 
 from __future__ import annotations
 
@@ -72,6 +73,18 @@ def place() -> Iterator[str]:
             supervise.stop(path, 5)
 
 
+@pytest.fixture
+def process(place) -> Iterator[subprocess.Popen]:
+    """An embedder at `place`, ready."""
+    process = launch(place)
+    until(lambda: ready(place))
+    yield process
+    if process.poll() is None:
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        process.wait(15)
+
+
 @pytest.fixture(scope="module")
 def shared() -> Iterator[str]:
     """One embedder for the tests that don't end it."""
@@ -102,13 +115,6 @@ def test_query_and_batch(shared):
     assert len(batch) == 3 and embed_client.embed_batch(shared, MODEL, [], 1) == []
 
 
-def test_a_connection_is_kept(shared):
-    embed_client.embed_query(shared, MODEL, "a", 5000)
-    kept = embed_client._connections[shared]
-    embed_client.embed_query(shared, MODEL, "b", 5000)
-    assert embed_client._connections[shared] is kept
-
-
 def test_another_model_is_a_mismatch(shared):
     with pytest.raises(embed_client.ModelMismatch, match="other"):
         embed_client.embed_query(shared, "other", "a", 5000)
@@ -131,24 +137,6 @@ def test_texts_are_read(shared):
     assert (reading["languages"], reading["requests"], reading["stating"]) == (["english"], [], [1])
     with pytest.raises(embed_client.EmbedderRefused, match="unknown function"):
         read("eval", "1")
-
-
-def test_stats_count(shared):
-    before = embed_client.stats(shared)["figures"][MODEL]
-    embed_client.embed_query(shared, MODEL, "counted", 5000)
-    embed_client.embed_batch(shared, MODEL, ["a", "b"], 5000)
-    after = embed_client.stats(shared)["figures"][MODEL]
-    assert after["queries"] == before["queries"] + 1 and after["embedded"] == before["embedded"] + 3
-
-
-def test_many_clients_at_once(shared):
-    script = f"""
-from pg_memoir_server import embed_client
-for n in range(10):
-    assert len(embed_client.embed_query({shared!r}, {MODEL!r}, f"query {{n}}", 30000)) == 384
-"""
-    clients = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(6)]
-    assert [client.wait(60) for client in clients] == [0] * 6
 
 
 def test_limits(shared):
@@ -196,43 +184,46 @@ def test_nobody_there(place):
         embed_client.embed_query("/" + "x" * 200, MODEL, "a", 500)
 
 
-def test_an_embedder_that_hangs_costs_little(place):
-    process = launch(place)
-    until(lambda: ready(place))
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda path: embed_client.embed_query(path, MODEL, "a", 200),
+        lambda path: embed_client.read(path, "secret_kinds", "a", 200),
+    ],
+    ids=["embed", "read"],
+)
+def test_an_embedder_that_hangs_costs_little(place, process, ask):
+    """The first callers wait for their time-out, then it is left alone for a while."""
     process.send_signal(signal.SIGSTOP)
     waits = []
     for _ in range(4):
         begun = time.monotonic()
         with pytest.raises(embed_client.EmbedderTimeout):
-            embed_client.embed_query(place, MODEL, "a", 200)
+            ask(place)
         waits.append(time.monotonic() - begun)
-    assert all(0.15 < wait < 1 for wait in waits[:2]) and max(waits[2:]) < 0.1  # then it is left alone for a while
+    assert all(0.15 < wait < 1 for wait in waits[:2]) and max(waits[2:]) < 0.1
     process.send_signal(signal.SIGCONT)
     embed_client._timeouts.clear()
     until(lambda: ready(place))
     assert len(embed_client.embed_query(place, MODEL, "a", 5000)) == 384  # and not the late answer to an earlier one
-    process.terminate()
-    process.wait(15)
 
 
-def test_reading_leaves_a_hanging_embedder_alone(place):
-    """Writers read each message: one that hangs must not keep each of them waiting."""
-    process = launch(place)
-    until(lambda: ready(place))
+def test_waiting_can_be_interrupted(place, process):
     process.send_signal(signal.SIGSTOP)
-    waits = []
-    for _ in range(4):
-        begun = time.monotonic()
-        with pytest.raises(embed_client.EmbedderTimeout):
-            embed_client.read(place, "secret_kinds", "a", 200)
-        waits.append(time.monotonic() - begun)
-    assert all(0.15 < wait < 1 for wait in waits[:2]) and max(waits[2:]) < 0.1
-    process.send_signal(signal.SIGCONT)
-    process.terminate()
-    process.wait(15)
+
+    class Cancelled(Exception):
+        pass
+
+    def cancel():
+        raise Cancelled
+
+    begun = time.monotonic()
+    with pytest.raises(Cancelled):
+        embed_client.embed_batch(place, MODEL, ["a"], 20_000, cancel)
+    assert time.monotonic() - begun < 2
 
 
-def test_a_peer_that_answers_slowly_is_cut_off(tmp_path):
+def test_a_peer_that_answers_slowly_is_cut_off():
     with tempfile.TemporaryDirectory(prefix="pgm-") as folder, socket.socket(socket.AF_UNIX) as listener:
         path = os.path.join(folder, "s")
         listener.bind(path)
@@ -256,26 +247,6 @@ def test_a_peer_that_answers_slowly_is_cut_off(tmp_path):
         assert 0.5 < time.monotonic() - begun < 1.2
 
 
-def test_waiting_can_be_interrupted(place):
-    process = launch(place)
-    until(lambda: ready(place))
-    process.send_signal(signal.SIGSTOP)
-
-    class Cancelled(Exception):
-        pass
-
-    def cancel():
-        raise Cancelled
-
-    begun = time.monotonic()
-    with pytest.raises(Cancelled):
-        embed_client.embed_batch(place, MODEL, ["a"], 20_000, cancel)
-    assert time.monotonic() - begun < 2 and place not in embed_client._connections
-    process.send_signal(signal.SIGCONT)
-    process.terminate()
-    process.wait(15)
-
-
 # Life and death -------------------------------------------------------------------------------------------------------
 
 
@@ -295,33 +266,6 @@ def test_started_by_supervision_and_back_after_a_kill(place):
     assert embed_client.ping(place)["pid"] != first
     assert supervise.stop(place) == "stopped" and not os.path.exists(place)
     assert supervise.stop(place) == "not running"
-
-
-@pytest.mark.acceptance
-def test_a_client_finds_the_next_embedder_by_itself(place):
-    """Its connection was to one that died; it had given up on one that hung."""
-    process = launch(place)
-    until(lambda: ready(place))
-    assert len(embed_client.embed_query(place, MODEL, "a", 5000)) == 384
-    for hung in (False, True):
-        if hung:
-            process.send_signal(signal.SIGSTOP)
-            embed_client._timeouts[place] = (8, time.monotonic() + 600, embed_client._socket_there(place))
-            with pytest.raises(embed_client.EmbedderTimeout):
-                embed_client.embed_query(place, MODEL, "a", 100)
-        process.kill()
-        process.wait(15)
-        process = launch(place)
-        until(lambda: served(place))
-        assert len(embed_client.embed_query(place, MODEL, "a", 5000)) == 384
-    process.terminate()
-    assert process.wait(15) == 0
-
-
-def served(path: str) -> bool:
-    """Whether the embedder is ready, asked over a connection of its own."""
-    script = f"from pg_memoir_server import embed_client as e; print(e.ping({path!r})['models'][0]['state'])"
-    return "ready" in subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout
 
 
 def test_other_models_restart_it(place):
@@ -363,26 +307,16 @@ def test_one_that_hangs_is_replaced(place):
     assert embed_client.ping(place)["pid"] != hung
 
 
-def test_one_instance_per_socket(place):
-    first = launch(place)
-    until(lambda: ready(place))
-    second = launch(place)
-    assert second.wait(30) == 3
-    assert ready(place)
-    first.terminate()
-    assert first.wait(15) == 0
+def test_one_instance_per_socket(place, process):
+    assert launch(place).wait(30) == 3 and ready(place)
 
 
-def test_ends_when_its_socket_is_gone(place):
-    process = launch(place)
-    until(lambda: ready(place))
+def test_ends_when_its_socket_is_gone(place, process):
     os.unlink(place)
     assert process.wait(15) == 0
 
 
-def test_sigterm_finishes_what_was_begun(place):
-    process = launch(place)
-    until(lambda: ready(place))
+def test_sigterm_finishes_what_was_begun(place, process):
     raw = connect(place)
     raw.sendall(
         protocol.pack(

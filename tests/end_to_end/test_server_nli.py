@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from calls import memory_row, remembered, table
 from pg_memoir import Memoir
 from pg_memoir_cli import worker
 from pg_memoir_server.nli import NliJudge, NoSuchModel
@@ -30,12 +31,9 @@ class Model:
 
     def predict(self, pairs: list[tuple[str, str]], apply_softmax: bool, show_progress_bar: bool) -> list[list[float]]:
         assert apply_softmax
+        contradicted, unsure, compatible = [0.02, 0.03, 0.95], [0.1, 0.2, 0.7], [0.8, 0.1, 0.1]
         return [
-            [0.02, 0.03, 0.95]
-            if ("not" in a) != ("not" in b)
-            else [0.1, 0.2, 0.7]
-            if len(a) < len(b)
-            else [0.8, 0.1, 0.1]
+            contradicted if ("not" in a) != ("not" in b) else unsure if len(a) < len(b) else compatible
             for a, b in pairs
         ]
 
@@ -60,15 +58,10 @@ def tiny_model(folder: Path) -> None:
     transformers = pytest.importorskip("transformers")
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "likes", "not", "tea", "coffee"]
     (folder / "vocab.txt").write_text("\n".join(words))
-    config = transformers.BertConfig(
-        vocab_size=len(words),
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=8,
-        id2label={0: "contradiction", 1: "entailment", 2: "neutral"},
-        label2id={"contradiction": 0, "entailment": 1, "neutral": 2},
-    )
+    labels = {0: "contradiction", 1: "entailment", 2: "neutral"}
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    names = {"id2label": labels, "label2id": {label: number for number, label in labels.items()}}
+    config = transformers.BertConfig(vocab_size=len(words), **sizes, **names)
     transformers.BertForSequenceClassification(config).save_pretrained(folder)
     transformers.BertTokenizerFast(vocab_file=str(folder / "vocab.txt")).save_pretrained(folder)
 
@@ -87,26 +80,16 @@ def test_a_real_cross_encoder_from_a_folder(tmp_path: Path) -> None:
 
 def doubtful(db: psycopg.Connection, user: str, *contents: str) -> list[str]:
     """Memories so alike that rules leave open whether they contradict each other."""
-    return [
-        db.execute(
-            "select memoir.remember(%s, %s, p_embedding => %s)", [user, content, f"{{1,{0.1 * n},0,0}}"]
-        ).fetchone()[0]["memory_id"]
-        for n, content in enumerate(contents)
-    ]
+    return [remembered(db, user, content, embedding=[1, 0.1 * n, 0, 0]) for n, content in enumerate(contents)]
 
 
 def verdicts(db: psycopg.Connection, user: str) -> list[tuple]:
-    return db.execute(
-        "select memory_id::text, other_id::text, judge, verdict, decision from memoir.list_judgements(%s) order by recorded_at",
-        [user],
-    ).fetchall()
+    columns = "memory_id::text, other_id::text, judge, verdict, decision"
+    return sorted(table(db, "list_judgements", user, columns=columns), key=str)
 
 
 @pytest.fixture
-def judged(db: psycopg.Connection) -> Iterator[None]:
-    if not db.execute("select 1 from _memoir.embedding_models where name = 'little'").fetchone():
-        db.execute("select memoir.register_embedding_model('little', 'none', 4)")
-        db.execute("select memoir.switch_embedding_model('little')")
+def judged(db: psycopg.Connection, little_vectors: None) -> Iterator[None]:
     db.execute("select memoir.set_setting('judge', '\"nli\"')")
     yield
     db.execute("select memoir.reset_setting('judge')")
@@ -136,9 +119,7 @@ def test_a_worker_judges(db: psycopg.Connection, memoir_dsn: str, user: str, jud
         assert worker.run_judge(memoir, NliJudge("/models/nli-tiny", Watched), once=True) == 2
     assert ("Takes the train to work.", "Cycles to work every day.") in seen
     assert verdicts(db, user) == [(second, first, "nli nli-tiny", "contradiction", "superseded")]
-    assert db.execute(
-        "select state::text, superseded_by::text from _memoir.memory_store where memory_id = %s", [first]
-    ).fetchone() == ("superseded", second)
+    assert memory_row(db, first, "state::text, superseded_by::text") == ("superseded", second)
     assert verdicts(db, f"{user}-more") == [(fourth, third, "nli nli-tiny", "compatible", "none")]
     # What the model fails on waits, and ends as a dead letter.
     assert db.execute("select state, attempts, last_error from _memoir.work_items where kind = 'nli'").fetchall() == [

@@ -6,10 +6,13 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import sin
 
 import psycopg
 import pytest
+from calls import call, messages, persist, set_clock
 from catalog import contents
+from pg_memoir import Memoir
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
 from servers import (
@@ -27,6 +30,9 @@ from servers import (
 )
 
 pytestmark = pytest.mark.acceptance
+ROOM = (
+    "max_connections max_locks_per_transaction max_worker_processes max_wal_senders max_prepared_transactions".split()
+)
 CLOCK = "2026-06-15T12:00:00Z"
 VECTOR = [0.05 * (n % 7) for n in range(384)]
 CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
@@ -71,44 +77,21 @@ class Pair:
 def fill(db: psycopg.Connection) -> None:
     """A user with turns of two months, memories, vectors, posting lists, an open exchange and working notes."""
     for at, content in (("2026-05-30T10:00:00Z", "My cat is called Ximena."), (CLOCK, "We moved to Oslo last year.")):
-        db.execute("select memoir.set_clock(%s)", [at])
+        set_clock(db, at)
         for n in range(6):
-            db.execute(
-                "select memoir.persist_turn('alice', 'chat', %s)",
-                [
-                    Jsonb(
-                        [
-                            {"role": "user", "content": f"{content} ({n})"},
-                            {"role": "assistant", "content": f"I see, number {n}."},
-                        ]
-                    )
-                ],
-            )
-        db.execute("select _memoir.merge_tail(user_id) from _memoir.users")
+            persist(db, "alice", "chat", f"{content} ({n})", f"I see, number {n}.")
+        db.execute("call memoir.run_job('merge')")
     for n, content in enumerate(("Lives in Oslo", "Has a cat", "Likes tea")):
-        db.execute(
-            "select memoir.remember('alice', %s, p_embedding => %s::real[])", [content, [x + n / 10 for x in VECTOR]]
-        )
-    db.execute("""select memoir.store_embeddings(array_agg(user_id), array_agg(item_no), array_agg(vector), 'all-MiniLM-L6-v2')
-        from (select user_id, item_no, (select array_agg(sin(item_no * k)) from generate_series(1, 384) k)::real[] as vector
-              from _memoir.search_items where kind = 't' order by item_no) x""")
+        call(db, "remember", "alice", content, embedding=[x + n / 10 for x in VECTOR])
+    with Memoir(db.info.dsn) as memoir:
+        memoir.embed_backlog(lambda texts: [[sin(len(text) * k) for k in range(1, 385)] for text in texts])
     for session in ("loop", "notes"):
-        db.execute(
-            "select memoir.append_messages('alice', %s, %s)",
-            [session, Jsonb([{"role": "user", "content": "What is the weather where I live?"}])],
-        )
-        db.execute(
-            "select memoir.compile_context('alice', %s)", [session]
-        )  # keeps the recall of the exchange, unlogged
-        db.execute(
-            "select memoir.append_messages('alice', %s, %s)",
-            [session, Jsonb([{"role": "assistant", "content": None, "tool_calls": [CALL]}])],
-        )
-        db.execute(
-            "select memoir.append_messages('alice', %s, %s)",
-            [session, Jsonb([{"role": "tool", "tool_call_id": "c1", "content": "Rain, 4 degrees."}])],
-        )
-    db.execute("select memoir.set_working_memory('alice', 'notes', 'plan', 'look at the sky')")
+        call(db, "append_messages", "alice", session, messages("What is the weather where I live?"))
+        call(db, "compile_context", "alice", session)  # keeps the recall of the exchange, unlogged
+        call(db, "append_messages", "alice", session, [{"role": "assistant", "content": None, "tool_calls": [CALL]}])
+        result = {"role": "tool", "tool_call_id": "c1", "content": "Rain, 4 degrees."}
+        call(db, "append_messages", "alice", session, [result])
+    call(db, "set_working_memory", "alice", "notes", "plan", "look at the sky")
 
 
 @pytest.fixture(scope="module")
@@ -125,30 +108,11 @@ def pair(scratch: str, memoir_dsn: str) -> Iterator[Pair]:
         with connect(memoir_dsn) as db:
             fill(db)
             # A standby refuses less room than its primary has, wherever that was set.
-            room = dict(
-                db.execute(
-                    "select name, setting from pg_settings where name in ('max_connections', 'max_locks_per_transaction', "
-                    "'max_worker_processes', 'max_wal_senders', 'max_prepared_transactions')"
-                ).fetchall()
-            )
+            room = dict(db.execute("select name, setting from pg_settings where name = any (%s)", [ROOM]).fetchall())
         primary = conninfo_to_dict(scratch)
-        as_server_user(
-            PGBIN / "pg_basebackup",
-            "-D",
-            folder / "data",
-            "-R",
-            "-X",
-            "stream",
-            "-c",
-            "fast",
-            "--no-sync",
-            "-h",
-            primary["host"],
-            "-p",
-            primary["port"],
-            "-U",
-            primary["user"],
-        )
+        source = ("-h", primary["host"], "-p", primary["port"], "-U", primary["user"])
+        target = ("-D", folder / "data", "-R", "-X", "stream", "-c", "fast", "--no-sync")
+        as_server_user(PGBIN / "pg_basebackup", *target, *source)
         with running(folder, environment_of(scratch), hot_standby="on", **room) as dsn:
             pair = Pair(memoir_dsn, in_database(dsn, conninfo_to_dict(memoir_dsn)["dbname"]), names["app"])
             pair.caught_up()
@@ -168,31 +132,26 @@ def test_it_answers_as_the_primary(pair: Pair) -> None:
         assert all("no vectors yet" in warning for warning in context["warnings"]), context["warnings"]
 
 
-def test_it_writes_nothing(pair: Pair) -> None:
-    with connect(pair.primary) as primary, psycopg.connect(user_of(pair.standby, pair.login)) as standby:
+@pytest.mark.parametrize("where", ["standby", "read only"])
+def test_it_writes_nothing(pair: Pair, where: str) -> None:
+    dsn = pair.standby if where == "standby" else pair.primary
+    with connect(pair.primary) as primary, psycopg.connect(user_of(dsn, pair.login)) as db:
         before = contents(primary)
-        for query in QUERIES.values():
-            standby.execute(query, {"vector": VECTOR})
-        assert standby.execute("select txid_current_if_assigned()").fetchone() == (None,)
-        standby.rollback()
-        assert contents(primary) == before
-        for write in (
-            'select memoir.persist_turn(\'alice\', \'chat\', \'[{"role": "user", "content": "hi"}]\')',
-            "select memoir.remember('alice', 'no')",
-        ):
-            with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
-                standby.execute(write)
-            standby.rollback()
-
-
-def test_read_only_transaction_writes_nothing(pair: Pair) -> None:
-    with connect(pair.primary) as watching, psycopg.connect(user_of(pair.primary, pair.login)) as db:
-        before = contents(watching)
-        db.execute("set transaction read only")
+        if where == "read only":
+            db.execute("set transaction read only")
         for query in QUERIES.values():
             db.execute(query, {"vector": VECTOR})
-        db.commit()
-        assert contents(watching) == before
+        assert db.execute("select txid_current_if_assigned()").fetchone() == (None,)
+        db.rollback()
+        assert contents(primary) == before
+        if where == "standby":
+            for function, *arguments in (
+                ("persist_turn", "alice", "chat", messages("hi")),
+                ("remember", "alice", "no"),
+            ):
+                with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+                    call(db, function, *arguments)
+                db.rollback()
 
 
 def test_it_says_what_it_has_not_got_yet(pair: Pair) -> None:
@@ -200,10 +159,7 @@ def test_it_says_what_it_has_not_got_yet(pair: Pair) -> None:
     with pair.app(pair.primary) as primary, pair.app(pair.standby) as standby, connect(pair.standby) as control:
         control.execute("select pg_wal_replay_pause()")
         try:
-            done = primary.execute(
-                "select memoir.persist_turn('alice', 'chat', %s)",
-                [Jsonb([{"role": "user", "content": "My dog is Bello."}, {"role": "assistant", "content": "Fine."}])],
-            ).fetchone()[0]
+            done = persist(primary, "alice", "chat", "My dog is Bello.", "Fine.")
             for query in (
                 ask,
                 ask.replace("compile_context", "context"),
@@ -223,9 +179,7 @@ def test_it_says_what_it_has_not_got_yet(pair: Pair) -> None:
         # A session that has not arrived at all.
         control.execute("select pg_wal_replay_pause()")
         try:
-            fresh = primary.execute(
-                'select memoir.persist_turn(\'bob\', \'first\', \'[{"role": "user", "content": "hi"}]\')'
-            ).fetchone()[0]
+            fresh = persist(primary, "bob", "first", "hi")
             with pytest.raises(psycopg.Error) as behind:
                 standby.execute(
                     "select memoir.compile_context('bob', 'first', 'hi?', p_after_turn => %s)", [fresh["mark"]]
@@ -237,23 +191,15 @@ def test_it_says_what_it_has_not_got_yet(pair: Pair) -> None:
 
 def test_an_open_exchange_goes_on_with_a_warning(pair: Pair) -> None:
     with pair.app(pair.primary) as primary, pair.app(pair.standby) as standby:
-        there = primary.execute("select memoir.context('alice', 'loop')").fetchone()[0]
-        here = standby.execute("select memoir.context('alice', 'loop')").fetchone()[0]
-        assert (
-            here["messages"][-1]
-            == there["messages"][-1]
-            == {"role": "tool", "content": "Rain, 4 degrees.", "tool_call_id": "c1"}
-        )
+        there, here = (call(db, "context", "alice", "loop") for db in (primary, standby))
+        result = {"role": "tool", "content": "Rain, 4 degrees.", "tool_call_id": "c1"}
+        assert here["messages"][-1] == there["messages"][-1] == result
         assert there["arms"]["recall"] == "kept" and not there["warnings"]
         assert any("not kept" in warning for warning in here["warnings"])
         assert "Oslo" in str(here["messages"])
         # Working notes are unlogged: the primary shows them, here they are missing.
-        assert "look at the sky" in str(
-            primary.execute("select memoir.compile_context('alice', 'notes', 'What now?')").fetchone()
-        )
-        assert "look at the sky" not in str(
-            standby.execute("select memoir.compile_context('alice', 'notes', 'What now?')").fetchone()
-        )
+        shown = ["sky" in str(call(db, "compile_context", "alice", "notes", "What now?")) for db in (primary, standby)]
+        assert shown == [True, False]
 
 
 def test_what_a_standby_compiled_counts_on_the_primary(pair: Pair) -> None:
@@ -295,11 +241,8 @@ def test_promoted_it_is_a_primary(pair: Pair) -> None:
     pair.caught_up()
     with connect(pair.standby) as control, pair.app(pair.standby) as db:
         assert control.execute("select pg_promote()").fetchone() == (True,)
-        before = db.execute("select memoir.session_info('alice', 'chat') ->> 'turns'").fetchone()[0]
-        done = db.execute(
-            "select memoir.persist_turn('alice', 'chat', %s)", [Jsonb([{"role": "user", "content": "Are you there?"}])]
-        ).fetchone()[0]
-        assert done["turn_count"] == int(before) + 1
+        before = call(db, "session_info", "alice", "chat")["turns"]
+        assert persist(db, "alice", "chat", "Are you there?")["turn_count"] == before + 1
         assert "Ximena" in str(db.execute(QUERIES["words"]).fetchone())
         assert control.execute("select count(*) from _memoir.compile_buffer").fetchone() == (1,)
         control.execute("call memoir.flush_statistics()")

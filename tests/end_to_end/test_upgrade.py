@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import call, one, run_job, set_clock, set_settings, table
+from calls import call, messages, one, persist, run_job, set_clock, set_settings, table
 from catalog import columns, contents, describe, differences
 from psycopg.types.json import Jsonb
 from servers import ROOT, connect, database, install, psql
@@ -23,18 +23,13 @@ USER = "ada"
 # What an upgrade writes itself, and what asking does. All else is kept in the columns that it had.
 MAY_CHANGE = {"schema_migrations", "compile_buffer", "kept_recalls", "setting_definitions", "settings_merged"}
 SETTINGS = "select config from _memoir.settings_merged"
-STEP: list[dict[str, Any]] = [
-    {"role": "user", "content": "Read the notes on the kiln."},
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {"id": "c1", "type": "function", "function": {"name": "Read", "arguments": '{"file_path": "kiln.md"}'}}
-        ],
-    },
+READ = {"name": "Read", "arguments": '{"file_path": "kiln.md"}'}
+STEP = messages(
+    "Read the notes on the kiln.",
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": READ}]},
     {"role": "tool", "tool_call_id": "c1", "content": "\n".join(f"Firing {n}: cone {n % 10}." for n in range(600))},
     {"role": "assistant", "content": "Firing 599 used cone 9."},
-]
+)
 ASKED = (
     "select memoir.compile_context('ada', 'new', 'What is my cat called, and where do I live?')",
     "select memoir.compile_context('ada', 'agent', 'Is there more to read?', p_budget => 1500)",
@@ -68,20 +63,15 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def live(db: psycopg.Connection) -> None:
     """What a user may have after three months: turns, memories, an archived month, erasures, weights of one's own."""
     set_clock(db, "2031-01-20T10:00:00Z")
-    say = "select memoir.persist_turn('ada', %s, %s)"
     for session, text in (("old", "The lighthouse keeper feeds two ravens."), ("gone", "My locker code is 4711.")):
-        db.execute(
-            say, [session, Jsonb([{"role": "user", "content": text}, {"role": "assistant", "content": "Noted."}])]
-        )
+        persist(db, USER, session, text, "Noted.")
         call(db, "close_session", USER, session)
     set_clock(db, "2031-03-15T10:00:00Z")
     set_settings(db, archive_destination="keep", archive_requires="nothing", history_days=30)
     run_job(db, "archive")
     assert one(db, "select count(*) from _memoir.archived_turns") > 0
     for text in ("I live in Oslo and my cat is called Ximena.", "I moved to Bergen.", "Please forget my shoe size."):
-        db.execute(
-            say, ["chat", Jsonb([{"role": "user", "content": text}, {"role": "assistant", "content": "Noted."}])]
-        )
+        persist(db, USER, "chat", text, "Noted.")
     call(db, "extract_session", USER, "chat")
     call(db, "append_messages", USER, "agent", STEP)
     kept = call(db, "remember", USER, "Ada's boat is called Runa.", embedding=[0.1] * 384)["memory_id"]
@@ -89,7 +79,7 @@ def live(db: psycopg.Connection) -> None:
     lost = call(db, "remember", USER, "Ada is allergic to peanuts.")["memory_id"]
     call(db, "forget", USER, lost)
     call(db, "erase_session", USER, "gone")
-    db.execute(say.replace("ada", "bob"), ["s", Jsonb([{"role": "user", "content": "Bob was here."}])])
+    persist(db, "bob", "s", "Bob was here.")
     db.execute("select memoir.erase_user('bob')")
     weights = one(db, "select weights from memoir.list_ranking_profiles(null) limit 1")
     call(db, "set_ranking_profile", USER, weights, "learnt elsewhere")

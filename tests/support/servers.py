@@ -159,6 +159,12 @@ def environment_of(dsn: str) -> dict[str, str]:
     }
 
 
+def make_cluster(folder: Path) -> None:
+    """Makes an empty data directory, folder/data."""
+    access = ("-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8")
+    as_server_user(PGBIN / "initdb", "-D", folder / "data", *access, "--no-instructions", "--no-sync")
+
+
 @contextmanager
 def running(folder: Path, environment: dict[str, str] | None = None, **settings: str) -> Iterator[str]:
     """Starts the data directory folder/data on a socket in folder; yields a superuser's DSN. Stopped by its own pid file."""
@@ -168,23 +174,10 @@ def running(folder: Path, environment: dict[str, str] | None = None, **settings:
         | settings
     )
     options = " ".join(f"-c {key}={shlex.quote(value)}" for key, value in settings.items())
+    start = ["-D", folder / "data", "-l", folder / "log", "-o", options, "-w", "-t", "60", "-s"]
     env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **(environment or {})}
     try:
-        as_server_user(
-            PGBIN / "pg_ctl",
-            "start",
-            "-D",
-            folder / "data",
-            "-l",
-            folder / "log",
-            "-o",
-            options,
-            "-w",
-            "-t",
-            "60",
-            "-s",
-            env=env,
-        )
+        as_server_user(PGBIN / "pg_ctl", "start", *start, env=env)
     except AssertionError as error:
         raise AssertionError(f"{error}\n{(folder / 'log').read_text()[-2000:]}") from None
     try:
@@ -204,17 +197,6 @@ ROOMY = {"timezone": "UTC", "max_locks_per_transaction": "256", "shared_buffers"
 def fresh_server(environment: dict[str, str] | None = None, **settings: str) -> Iterator[str]:
     """A server of its own that knows no role of ours; yields a superuser's DSN."""
     with server_folder() as folder:
-        as_server_user(
-            PGBIN / "initdb",
-            "-D",
-            folder / "data",
-            "-U",
-            "postgres",
-            "--auth=trust",
-            "--encoding=UTF8",
-            "--locale=C.UTF-8",
-            "--no-instructions",
-            "--no-sync",
-        )
+        make_cluster(folder)
         with running(folder, environment, **(ROOMY | settings)) as dsn:
             yield dsn

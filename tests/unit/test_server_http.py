@@ -1,4 +1,4 @@
-"""Embeddings over HTTP, against a stub of the OpenAI endpoint on this machine."""
+"""Embeddings over HTTP: in order, of length one, within a deadline, and the key is shown nowhere. Against a stub endpoint."""
 
 from __future__ import annotations
 

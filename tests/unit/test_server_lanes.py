@@ -59,21 +59,6 @@ def test_rows_come_back_in_order(concurrent):
     run(concurrent, story)
 
 
-def test_queries_pass_backlog_on_one_lane():
-    async def story(model, fake):
-        fake.gate.clear()
-        backlog = ask(model, ["b" * 900] * 20)
-        await asyncio.sleep(0.05)
-        query = ask(model, ["why"], query=True)
-        await asyncio.sleep(0.05)
-        fake.gate.set()
-        await query
-        assert fake.calls[1] == ["why"]  # right behind the small batch that was under way
-        assert len(await backlog) == 20
-
-    run(False, story)
-
-
 def test_queries_do_not_wait_for_backlog_on_two_lanes():
     async def story(model, fake):
         held = threading.Event()
@@ -90,20 +75,6 @@ def test_queries_do_not_wait_for_backlog_on_two_lanes():
         assert not backlog.done()
         held.set()
         await backlog
-
-    run(True, story)
-
-
-def test_queries_that_arrive_together_are_one_batch():
-    async def story(model, fake):
-        fake.gate.clear()
-        first = ask(model, ["first"], query=True)
-        await asyncio.sleep(0.05)
-        rest = [ask(model, [f"query {n}"], query=True) for n in range(8)]
-        await asyncio.sleep(0.05)
-        fake.gate.set()
-        await asyncio.gather(first, *rest)
-        assert [len(call) for call in fake.calls] == [1, 8]
 
     run(True, story)
 
