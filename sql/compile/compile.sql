@@ -143,20 +143,22 @@ begin
       then (array['detailed', 'compact', 'stub'])[t.fidelity] else 'full' end, true, t.why, left(t.content, 200)
   from unnest(v.shown) t order by t.turn_index;
   -- Turns of the session that stand as lines, or that the list only names.
-  return query
-  select null::integer, 'turn'::text, h.message_id, p_session, h.turn_index, 0, '{recent}'::text[], null::real,
-    null::jsonb, null::integer, null::integer, h.token_count, case when h.turn_index >= (v.frame).first_turn
-      then 'line' else 'not shown' end, h.turn_index >= (v.frame).first_turn,
-    case when h.turn_index >= (v.frame).first_turn then 'an earlier step' else 'left the list, which says so' end,
-    left(h.content, 200)
-  from _memoir.lineage(v.session) l
-  join _memoir.session_counters c on c.user_id = v.user_id and c.session_id = l.session_id
-  join _memoir.conversation_history h on h.user_id = v.user_id and h.session_id = l.session_id
-    and h.recorded_at between c.first_recorded_at and c.last_recorded_at
-    and h.turn_index between greatest(l.from_turn, (v.frame).summary_through + 1)
-    and least(l.to_turn, (v.frame).lines_through)
-    and _memoir.sensitivity_now(h.sensitivity, h.turn_index, _memoir.marks(h.user_id, h.session_id)) <= v.clearance
-  where (v.frame).user_id is not null and h.message_id <> all (v_shown) order by h.turn_index;
+  if (v.frame).user_id is not null then
+    return query
+    select null::integer, 'turn'::text, h.message_id, p_session, h.turn_index, 0, '{recent}'::text[], null::real,
+      null::jsonb, null::integer, null::integer, h.token_count, case when h.turn_index >= (v.frame).first_turn
+        then 'line' else 'not shown' end, h.turn_index >= (v.frame).first_turn,
+      case when h.turn_index >= (v.frame).first_turn then 'an earlier step' else 'left the list, which says so' end,
+      left(h.content, 200)
+    from _memoir.lineage(v.session) l
+    join _memoir.session_counters c on c.user_id = v.user_id and c.session_id = l.session_id
+    join _memoir.conversation_history h on h.user_id = v.user_id and h.session_id = l.session_id
+      and h.recorded_at between c.first_recorded_at and c.last_recorded_at
+      and h.turn_index between greatest(l.from_turn, (v.frame).summary_through + 1)
+      and least(l.to_turn, (v.frame).lines_through)
+      and _memoir.sensitivity_now(h.sensitivity, h.turn_index, _memoir.marks(h.user_id, h.session_id)) <= v.clearance
+    where h.message_id <> all (v_shown) order by h.turn_index;
+  end if;
   return query
   with items as (
     select c.*, row_number() over () as o, case when c.position is null then _memoir.left_out(c, v.recall_budget,
