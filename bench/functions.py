@@ -22,11 +22,11 @@ from .population import Words
 
 # What would be a kernel over arrays: functions that are given all they weigh.
 COMPUTING = {
-    "words and vectors": "posting_keys shared_key lists_in any_of joined_forms joined_kindred unknown_terms bm25 from_keys wanted item_ends",
-    "score": "signal_names rank_weights surroundings times_named score memories_of turn_items_of",
-    "judge": "fit_floor fits is_far_from_all value_candidates worth strength evenness spread standing_ones message_ids",
-    "lines": "within_reach reducible reduced_turns short_turns reduced_memories recall_lines day one_line speaker_label",
-    "pack": "choose with_positions left_out",
+    "words and vectors": "shared_key joined_forms joined_kindred bm25 wanted",
+    "score": "signal_names rank_weights surroundings score",
+    "judge": "fit_floor fits is_far_from_all value_candidates worth strength spread message_ids",
+    "lines": "within_reach reduced_turns reduced_memories recall_lines day one_line speaker_label",
+    "pack": "choose left_out",
     "render": "render_recall indented neutralise fence fence_note weak_note",
     "count": "tokens_of sum_tokens estimate_tokens token_estimate py_count_tokens message_tokens",
 }

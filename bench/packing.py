@@ -90,14 +90,14 @@ begin
     from unnest(v_clean) c where c.reason is null and c.ref_id <> all (v_hidden)), v.clearance) t;
   select array_agg((s.session_id, s.external_id)::_memoir.session_name) into v_names from _memoir.sessions s where s.user_id = v.user_id;
   v_reduced := _memoir.reduced_turns(array(select c from unnest(v_clean) c where c.kind = 't' and c.tokens >= 60), v_texts,
-    (v.config -> 'fidelity_worth' ->> 'excerpt')::float8, v_terms);
+    (v.config -> 'fidelity_worth' ->> 'excerpt')::float8, v_terms, null);
   for i in 1 .. p_repeats loop
-    select l.lines into v_lines from _memoir.lines_of(v.user_id, v_clean, v.recall_budget, v_hidden, v.clearance, v.config, v_terms, v.as_of, null, true) l;
+    select l.lines into v_lines from _memoir.lines_of(v, v_clean, v_terms, null) l;
     v_started := clock_timestamp();
     perform _memoir.choose(v_lines, v.recall_budget);
     v_choosing := least(v_choosing, date_part('epoch', clock_timestamp() - v_started) * 1e6);
     v_started := clock_timestamp();
-    perform _memoir.recall_block(v.user_id, v_clean, '{}', v.recall_budget, v.tokenizer, v_hidden, v.clearance, v.config, v_terms);
+    perform _memoir.recall_block(v, v_clean, '{}', v_terms, false, null);
     v_block := least(v_block, date_part('epoch', clock_timestamp() - v_started) * 1e6);
   end loop;
   -- Every candidate that may be shown at every fidelity, also those that packing leaves out at once.

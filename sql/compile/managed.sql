@@ -9,7 +9,7 @@ declare
   v_window _memoir.shown_window; v_frame _memoir.session_windows := p_frame; v_left integer;
   v_past _memoir.past := _memoir.session_past(p_session, p_counters, p_frame, p_config, p_budget,
     p_model.message_overhead);
-  v_turns _memoir.shown_turn[]; v_lines jsonb := p_frame.lines; v_none boolean := false; v_recalls jsonb; n integer;
+  v_turns _memoir.shown_turn[]; v_lines jsonb := p_frame.lines; v_none boolean := false; v_recalls jsonb := '{}';
 begin
   v_window.warnings := '{}';
   v_window.moment := _memoir.moment_due(v_past, p_frame, p_session, p_config, p_at);
@@ -17,17 +17,17 @@ begin
     p_tokenizer, v_past.places, greatest(64, greatest(p_frame.budget, p_budget) / 10));
   v_turns := _memoir.with_shown_forms(p_session, v_turns, v_past.places, p_frame.moved_at, p_model, p_tokenizer);
   if v_lines is null then v_lines := _memoir.step_lines(p_session, p_config, p_frame); end if;
-  -- An unanswered tool call and its partial results can't be shown before a new query.
-  if p_counters.open_calls <> '{}' then
-    n := cardinality(v_turns);
-    while n > 0 and (v_turns[n]).role = 'tool' loop
-      n := n - 1;
-    end loop;
-    v_turns := v_turns[1 : n - 1];
-    v_window.warnings := v_window.warnings || format('tool calls %s have no result yet and are left out',
-      array_to_string(p_counters.open_calls, ', '));
+  select * into v_turns, v_window.warnings from _memoir.without_open_calls(v_turns, v_window.warnings,
+    p_counters.open_calls);
+  -- {"turn": recall} of earlier exchanges, which stand before their questions until the next moment, as they were sent.
+  if not pg_is_in_recovery() then
+    select coalesce(jsonb_object_agg(k.at_turn, k.recall), '{}') into v_recalls from _memoir.kept_recalls k
+    where k.user_id = p_session.user_id and k.session_id = p_session.session_id and k.recall <> ''
+      and k.at_turn < _memoir.recalls_until(p_counters) and k.clearance <= p_caller.clearance
+      and (p_caller.projects is null or k.projects <@ p_caller.projects)
+      -- The exchange may have asked something else in the end.
+      and k.query_hash = _memoir.query_hash('{}', _memoir.asked_in(v_turns, k.at_turn));
   end if;
-  v_recalls := _memoir.past_recalls(p_session, p_counters, v_turns, p_caller);
   v_window := _memoir.with_line_blocks(v_window, v_turns, v_lines, v_recalls, p_tokenizer);
   while v_window.tokens > p_limit loop
     v_left := _memoir.next_step(v_turns, p_open);
@@ -50,15 +50,7 @@ begin
   if v_none or v_frame.first_turn > p_frame.first_turn then
     v_window.warnings := v_window.warnings || 'earlier steps have no room'::text;
   end if;
-  if v_window.tokens > p_limit then
-    v_window.turns := case when p_open then _memoir.squeezed(v_window.turns, p_limit, p_tokenizer,
-      p_model.message_overhead) else '{}' end;
-    v_window.tokens := _memoir.cost_of(v_window.turns);
-  end if;
-  if _memoir.any_excerpt(v_window.turns) then
-    v_window.warnings := v_window.warnings || 'a long tool result is shown as an excerpt'::text;
-  end if;
-  return v_window;
+  return _memoir.fitted(v_window, p_limit, p_open, p_tokenizer, p_model.message_overhead);
 end $$;
 
 -- The turns that a frame shows as messages, whole: a tool result that is no object and longer than p_cap as an excerpt.
@@ -101,7 +93,7 @@ create or replace function _memoir.with_shown_forms(p_session _memoir.sessions, 
 returns _memoir.shown_turn[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_form record; v_turn _memoir.shown_turn; v_at integer[]; v_ids uuid[]; v_to smallint[]; v_changed integer[] := '{}';
-  n integer;
+  v_place text[]; v_texts text[]; v_of integer[]; n integer;
 begin
   for i in 1 .. cardinality(p_turns) loop
     v_at[(p_turns[i]).turn_index] := i;
@@ -125,57 +117,28 @@ begin
       v_turn.content := v_form.content;
       v_turn.parts := null;
     else
-      v_turn.tool_calls := _memoir.with_argument(v_turn.tool_calls, v_form.call_no, v_form.argument, v_form.content);
+      v_place := array[(v_form.call_no - 1)::text, 'function', 'arguments'];
+      v_turn.tool_calls := jsonb_set(v_turn.tool_calls, v_place, to_jsonb(jsonb_set(
+        _memoir.try_json(v_turn.tool_calls #>> v_place), v_form.argument, to_jsonb(v_form.content), false)::text));
     end if;
     v_turn.fidelity := greatest(v_turn.fidelity, v_form.fidelity);
     v_turn.why := v_form.why;
     p_turns[n] := v_turn;
     v_changed := v_changed || n;
   end loop;
-  return _memoir.with_costs(p_turns, v_changed, p_model, p_tokenizer);
-end $$;
-
--- Turns with what those at some places cost now, counted together.
-create or replace function _memoir.with_costs(p_turns _memoir.shown_turn[], p_places integer[], p_model _memoir.models,
-  p_tokenizer text)
-returns _memoir.shown_turn[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_row record; v_texts text[]; v_of integer[];
-begin
+  -- What they cost now is counted together.
   select array_agg(t.text order by i, t.o), array_agg(i order by i, t.o) into v_texts, v_of
-  from (select distinct i from unnest(p_places) i) x,
+  from (select distinct i from unnest(v_changed) i) x,
     unnest(_memoir.token_texts((p_turns[i]).content, (p_turns[i]).parts, (p_turns[i]).name, (p_turns[i]).tool_calls,
       (p_turns[i]).tool_call_id)) with ordinality t(text, o);
-  for v_row in
+  for v_form in
     select c.i, sum(c.tokens)::integer + p_model.message_overhead + coalesce((
       select sum(_memoir.media_tokens(p, p_model.images)) from jsonb_array_elements((p_turns[c.i]).parts) p), 0) as cost
     from rows from (unnest(v_of), unnest(_memoir.count_tokens(v_texts, p_tokenizer))) c(i, tokens) group by c.i
   loop
-    p_turns[v_row.i].cost := v_row.cost;
+    p_turns[v_form.i].cost := v_form.cost;
   end loop;
   return p_turns;
-end $$;
-
--- Tool calls with another text in one of their arguments.
-create or replace function _memoir.with_argument(p_calls jsonb, p_call integer, p_argument text[], p_text text)
-returns jsonb language sql immutable as $$
-  select jsonb_set(p_calls, array[(p_call - 1)::text, 'function', 'arguments'], to_jsonb(jsonb_set(
-    _memoir.try_json(p_calls #>> array[(p_call - 1)::text, 'function', 'arguments']), p_argument,
-    to_jsonb(p_text), false)::text))
-$$;
-
--- {"turn": recall} of earlier exchanges, which stand before their questions until the next moment, as they were sent.
-create or replace function _memoir.past_recalls(p_session _memoir.sessions, p_counters _memoir.session_counters,
-  p_turns _memoir.shown_turn[], p_caller _memoir.caller)
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-begin
-  if pg_is_in_recovery() then return '{}'; end if;
-  return (select coalesce(jsonb_object_agg(k.at_turn, k.recall), '{}') from _memoir.kept_recalls k
-    where k.user_id = p_session.user_id and k.session_id = p_session.session_id and k.recall <> ''
-      and k.at_turn < _memoir.recalls_until(p_counters) and k.clearance <= p_caller.clearance
-      and (p_caller.projects is null or k.projects <@ p_caller.projects)
-      -- What was asked in the end may have been something else.
-      and k.query_hash = _memoir.query_hash('{}', _memoir.asked_in(p_turns, k.at_turn)));
 end $$;
 
 -- Turns with what stands around questions: recalls before them, the lines of their exchanges behind. Lines whose

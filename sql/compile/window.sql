@@ -83,7 +83,6 @@ declare
   v_step bigint := greatest(1, p_budget / (p_config ->> 'window_steps')::integer);
   v_cap integer := greatest(64, ((p_config ->> 'tool_result_share')::real * p_budget)::integer);
   v_first integer := coalesce(p_session.summary_through + 1, 0); v_base bigint := 0; v_total bigint; v_threshold bigint;
-  n integer;
 begin
   v_window.turns := '{}';
   v_window.tokens := 0;
@@ -97,17 +96,8 @@ begin
     * v_step end;
   v_turns := _memoir.turns_since(p_session, p_counters, v_first, v_threshold, p_open, p_clearance, p_model, p_tokenizer,
     v_cap);
-
-  -- An unanswered tool call and its partial results can't be shown before a new query.
-  if p_counters.open_calls <> '{}' then
-    n := cardinality(v_turns);
-    while n > 0 and (v_turns[n]).role = 'tool' loop
-      n := n - 1;
-    end loop;
-    v_turns := v_turns[1 : n - 1];
-    v_window.warnings := v_window.warnings || format('tool calls %s have no result yet and are left out',
-      array_to_string(p_counters.open_calls, ', '));
-  end if;
+  select * into v_turns, v_window.warnings from _memoir.without_open_calls(v_turns, v_window.warnings,
+    p_counters.open_calls);
 
   -- Steps further while it does not fit.
   loop
@@ -121,15 +111,7 @@ begin
   if v_is_cut then
     v_window.warnings := v_window.warnings || 'the middle of the last exchange is left out'::text;
   end if;
-  if v_window.tokens > p_limit then
-    v_window.turns := case when p_open then _memoir.squeezed(v_window.turns, p_limit, p_tokenizer,
-      p_model.message_overhead) else '{}' end;
-    v_window.tokens := _memoir.cost_of(v_window.turns);
-  end if;
-  if _memoir.any_excerpt(v_window.turns) then
-    v_window.warnings := v_window.warnings || 'a long tool result is shown as an excerpt'::text;
-  end if;
-  return v_window;
+  return _memoir.fitted(v_window, p_limit, p_open, p_tokenizer, p_model.message_overhead);
 end $$;
 
 -- A turn as the list shows it whole, or that it is withheld from callers of this clearance; what it costs.
@@ -141,24 +123,27 @@ declare
   v_withheld boolean := case when p_marks is null then v_row.sensitivity else _memoir.sensitivity_now(v_row.sensitivity,
     v_row.turn_index, p_marks) end > p_clearance;
 begin
-  if v_withheld then v_row := _memoir.withheld(v_row); end if;
+  if v_withheld then
+    -- The list stays valid: a tool call keeps its result.
+    if v_row.content is not null or v_row.tool_calls is null then
+      v_row.content := '[withheld: this message is marked secret]';
+    end if;
+    v_row.content_parts := null;
+    v_row.name := null;
+    v_row.tool_calls := (select jsonb_agg(jsonb_set(c, '{function,arguments}', '"{}"') order by o)
+      from jsonb_array_elements(v_row.tool_calls) with ordinality t(c, o));
+  end if;
   v_directed := v_row.role = 'assistant' and strpos(v_row.content, '<memory-window>') > 0;
   if v_directed then v_row.content := coalesce(nullif(_memoir.without_directives(v_row.content), ''), '…'); end if;
   v_turn := (v_row.turn_index, v_row.exchange_start, v_row.message_id, v_row.role, v_row.content,
     v_row.content_parts, v_row.name, v_row.tool_calls, v_row.tool_call_id, v_row.tokens_before,
     v_row.token_count + p_model.message_overhead, false, v_withheld, 0, null);
   if v_withheld or v_directed or v_row.tokenizer <> p_tokenizer then
-    v_turn.cost := _memoir.cost_shown(v_turn, p_model, p_tokenizer);
+    v_turn.cost := p_model.message_overhead + _memoir.sum_tokens(_memoir.token_texts(v_turn.content, v_turn.parts,
+        v_turn.name, v_turn.tool_calls, v_turn.tool_call_id), p_tokenizer)
+      + coalesce((select sum(_memoir.media_tokens(p, p_model.images)) from jsonb_array_elements(v_turn.parts) p), 0);
   end if;
   return v_turn;
-end $$;
-
-create or replace function _memoir.cost_shown(p_turn _memoir.shown_turn, p_model _memoir.models, p_tokenizer text)
-returns integer language plpgsql stable as $$
-begin
-  return p_model.message_overhead + _memoir.sum_tokens(_memoir.token_texts(p_turn.content, p_turn.parts, p_turn.name,
-      p_turn.tool_calls, p_turn.tool_call_id), p_tokenizer)
-    + coalesce((select sum(_memoir.media_tokens(p, p_model.images)) from jsonb_array_elements(p_turn.parts) p), 0);
 end $$;
 
 -- The turns from a running total of tokens on, oldest first, and the last exchange whatever its length: of one that
@@ -204,25 +189,13 @@ begin
       v_last := v_turn.role;
     end loop;
   end loop;
-  return _memoir.oldest_first(v_turns);
-end $$;
-
-create or replace function _memoir.oldest_first(p_turns _memoir.shown_turn[])
-returns _memoir.shown_turn[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-begin
-  return array(select t from unnest(p_turns) t order by t.turn_index);
+  return array(select t from unnest(v_turns) t order by t.turn_index);
 end $$;
 
 create or replace function _memoir.cost_of(p_turns _memoir.shown_turn[])
 returns integer language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
   return (select coalesce(sum(t.cost), 0) from unnest(p_turns) t);
-end $$;
-
-create or replace function _memoir.any_excerpt(p_turns _memoir.shown_turn[])
-returns boolean language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-begin
-  return exists (select from unnest(p_turns) t where t.excerpt);
 end $$;
 
 -- From the first whole exchange at or after the threshold; where the last exchange is longer than that, its opening and
@@ -266,23 +239,51 @@ begin
   end if;
 end $$;
 
--- Shortens what must be shown and does not fit: its tool results share the rest.
-create or replace function _memoir.squeezed(p_turns _memoir.shown_turn[], p_limit integer, p_tokenizer text,
-  p_overhead integer)
-returns _memoir.shown_turn[] language plpgsql stable as $$
+-- A window that takes no more than p_limit: where it must end with the open exchange, the tool results of that share
+-- what the rest leaves, else nothing is shown. Says where a result is an excerpt.
+create or replace function _memoir.fitted(inout p_window _memoir.shown_window, p_limit integer, p_open boolean,
+  p_tokenizer text, p_overhead integer)
+language plpgsql stable as $$
 declare
-  v_turn _memoir.shown_turn; v_results integer := 0; v_left integer := p_limit;
+  v_turns _memoir.shown_turn[] := p_window.turns; v_turn _memoir.shown_turn; v_results integer := 0;
+  v_left integer := p_limit; v_is_excerpt boolean := false;
 begin
-  foreach v_turn in array p_turns loop
-    if v_turn.role = 'tool' then v_results := v_results + 1; else v_left := v_left - v_turn.cost; end if;
+  if p_window.tokens > p_limit then
+    if not p_open then v_turns := '{}'; end if;
+    foreach v_turn in array v_turns loop
+      if v_turn.role = 'tool' then v_results := v_results + 1; else v_left := v_left - v_turn.cost; end if;
+    end loop;
+    for i in 1 .. cardinality(v_turns) loop
+      v_turn := v_turns[i];
+      if v_turn.role = 'tool' and v_turn.cost > v_left / v_results then
+        v_turns[i] := _memoir.excerpt(v_turn, greatest(0, v_left / v_results), p_tokenizer, p_overhead);
+      end if;
+    end loop;
+    p_window.turns := v_turns;
+    p_window.tokens := _memoir.cost_of(v_turns);
+  end if;
+  foreach v_turn in array v_turns loop
+    v_is_excerpt := v_is_excerpt or v_turn.excerpt;
   end loop;
-  for i in 1 .. cardinality(p_turns) loop
-    v_turn := p_turns[i];
-    if v_turn.role = 'tool' and v_turn.cost > v_left / v_results then
-      p_turns[i] := _memoir.excerpt(v_turn, greatest(0, v_left / v_results), p_tokenizer, p_overhead);
-    end if;
+  if v_is_excerpt then
+    p_window.warnings := p_window.warnings || 'a long tool result is shown as an excerpt'::text;
+  end if;
+end $$;
+
+-- Turns without an unanswered tool call and its partial results, which can't be shown before a new query. Warns of it.
+create or replace function _memoir.without_open_calls(inout p_turns _memoir.shown_turn[], inout p_warnings text[],
+  p_open_calls text[])
+language plpgsql immutable as $$
+declare
+  n integer := cardinality(p_turns);
+begin
+  if coalesce(p_open_calls, '{}') = '{}' then return; end if;
+  while n > 0 and (p_turns[n]).role = 'tool' loop
+    n := n - 1;
   end loop;
-  return p_turns;
+  p_turns := p_turns[1 : n - 1];
+  p_warnings := p_warnings || format('tool calls %s have no result yet and are left out',
+    array_to_string(p_open_calls, ', '));
 end $$;
 
 -- Returns what the user asks in the exchange that began at a turn: all up to the first answer, without the lines
@@ -304,4 +305,11 @@ begin
   return sha256(convert_to(concat_ws(E'\n',
     (select string_agg(t.content, E'\n' order by t.turn_index) from unnest(p_unanswered) t where t.role = 'user'),
     coalesce(p_query, '')), 'UTF8'));
+end $$;
+
+-- The messages that the list shows whole.
+create or replace function _memoir.message_ids(p_turns _memoir.shown_turn[], p_reduced integer[])
+returns uuid[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+begin
+  return array(select t.message_id from unnest(p_turns) t where t.turn_index <> all (coalesce(p_reduced, '{}')));
 end $$;

@@ -364,14 +364,14 @@ def test_more_of_long_turns_are_considered(db: psycopg.Connection) -> None:
     """Words, items, memories: as many as set for short texts and for memories, up to twice as many for long turns."""
     found = [
         db.execute(
-            "select _memoir.widened(240, jsonb_populate_record(null::_memoir.user_counters, jsonb_build_object('total_words', %s, 'items', %s, 'memories', %s)))",
+            "select _memoir.candidate_limit(240, 2000, jsonb_populate_record(null::_memoir.user_counters, jsonb_build_object('total_words', %s, 'items', %s, 'memories', %s)))",
             counts,
         ).fetchone()[0]
         for counts in ((0, 0, 0), (1500, 100, 0), (2700, 100, 0), (9000, 100, 0), (2700, 100, 100), (2700, 100, 50))
     ]
     assert found == [240, 240, 360, 480, 240, 300]
-    assert db.execute("select _memoir.widened(240, null)").fetchone()[0] == 240
+    assert db.execute("select _memoir.candidate_limit(240, 2000, null)").fetchone()[0] == 240
     assert [
-        db.execute("select _memoir.candidate_limit(%s, %s)", pair).fetchone()[0]
+        db.execute("select _memoir.candidate_limit(%s, %s, null)", pair).fetchone()[0]
         for pair in ((240, 2000), (240, 1000), (240, 16), (500, 9000), (40, 2000))
     ] == [240, 150, 61, 500, 40]
