@@ -112,7 +112,8 @@ begin
   from (select (((e.embedding <=> p_vector) * 1000000)::bigint - case when e.item_no = any (p_items) then 4000000
     else 0 end) << 32 | e.item_no as key
         from _memoir.embeddings e
-        where e.user_id = p_user_id and e.model_id = p_model_id and (v_near is null or e.item_no = any (v_near))
+        where e.user_id = p_user_id and e.model_id = p_model_id and case
+          when v_near is null then p_hidden = '{}' or e.item_no <> all (p_hidden) else e.item_no = any (v_near) end
         order by key limit v_limit) k;
   select array_agg(item), array_agg((1 - distance::float8 / 1000000)::real), (1 - min(distance)::float8 / 1000000)::real
   into v_out.items, v_out.scores, v_out.best
