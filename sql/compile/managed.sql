@@ -149,10 +149,8 @@ language plpgsql stable as $$
 declare
   v_block record; v_turn _memoir.shown_turn; n integer;
 begin
-  for v_block in select t.n, r.value from jsonb_each_text(p_recalls) r
-    join unnest(p_turns) with ordinality t(turn_index, exchange_start, message_id, role, content, parts, name,
-      tool_calls, tool_call_id, tokens_before, cost, excerpt, withheld, fidelity, why,
-        n) on t.turn_index = r.key::integer
+  for v_block in select t.ordinality as n, r.value from jsonb_each_text(p_recalls) r
+    join unnest(p_turns) with ordinality t on t.turn_index = r.key::integer
   loop
     v_turn := p_turns[v_block.n];
     if v_turn.parts is null then
@@ -165,8 +163,7 @@ begin
   end loop;
   p_window.note := null;
   for v_block in select key::integer as exchange, value from jsonb_each_text(p_lines) order by 1 loop
-    n := (select max(t.n) from unnest(p_turns) with ordinality t(turn_index, exchange_start, message_id, role, content,
-        parts, name, tool_calls, tool_call_id, tokens_before, cost, excerpt, withheld, fidelity, why, n)
+    n := (select max(t.ordinality) from unnest(p_turns) with ordinality t
       where t.exchange_start = v_block.exchange and t.role = 'user');
     if n is null then
       p_window.note := concat_ws(E'\n', p_window.note, v_block.value);
