@@ -3,7 +3,7 @@
 
 -- Returns what may be sent out of this user's: nothing private, nor what was not looked through for secrets.
 create or replace function _memoir.may_be_sent(p_user_id uuid, p_id uuid)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql stable as $$
 begin
   return not exists (select from _memoir.search_items i where i.user_id = p_user_id and i.ref_id = p_id
       and i.sensitivity <> 'normal')

@@ -11,7 +11,7 @@ $$;
 -- A turn's text as it is known today: without the spans that are forgotten, corrected or retracted, and with a mark
 -- behind those that a later turn changed.
 create or replace function _memoir.as_known(p_user_id uuid, p_session_id uuid, p_turn integer, p_text text)
-returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns text language plpgsql stable as $$
 declare
   v_span record; v_text text := p_text; v_end integer;
 begin
@@ -150,8 +150,7 @@ PM014, PM030.';
 
 -- Where an id lies: a turn of a session, or none. A memory lies where it was said.
 create or replace function _memoir.anchor(p_caller _memoir.caller, p_id uuid, out kind text, out session_id uuid,
-  out turn_index integer)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  out turn_index integer) language plpgsql stable as $$
 declare
   v_user uuid := p_caller.user_id; v_item _memoir.search_items;
 begin
@@ -184,7 +183,7 @@ end $$;
 create or replace function _memoir.turns_around(p_caller _memoir.caller, p_session_id uuid, p_from integer,
   p_to integer)
 returns table (kind text, id uuid, session text, turn_index integer, role text, name text, said_at timestamptz,
-  line text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  line text) language plpgsql stable as $$
 declare
   v_user uuid := p_caller.user_id; v_session _memoir.sessions; v_part record; v_marks jsonb; v_since timestamptz;
   v_until timestamptz; v_ids uuid[] := '{}';
@@ -266,7 +265,7 @@ a turn is left out. Raises PM001, PM004, PM014.';
 
 -- A turn or a summary whole, or null where the caller may not see it.
 create or replace function _memoir.whole_item(p_caller _memoir.caller, p_id uuid)
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql stable as $$
 declare
   v_user uuid := p_caller.user_id; v_item _memoir.search_items; v_turn _memoir.conversation_history; v_session text;
 begin
@@ -313,15 +312,15 @@ begin
       v_found := _memoir.whole_item(v_caller, v_id);
     elsif _memoir.may_see(v_caller, v_memory) then
       -- With where it comes from, what it is tied to and the states it was in.
-      v_found := jsonb_strip_nulls(to_jsonb(v_memory) - '{user_id,memory_id,content_hash,session_id,local_to,token_count'
-        '}'::text[]
-        - case when v_memory.state in ('forgotten', 'erased') then array['content', 'slot_value', 'aliases'] else '{}' end)
+      v_found := jsonb_strip_nulls(to_jsonb(v_memory)
+        - '{user_id,memory_id,content_hash,session_id,local_to,token_count}'::text[] - case
+        when v_memory.state in ('forgotten', 'erased') then array['content', 'slot_value', 'aliases'] else '{}' end)
         || jsonb_build_object('id', v_memory.memory_id, 'kind', 'memory', 'tokens', v_memory.token_count,
         'session', (select s.external_id from _memoir.sessions s where s.user_id = v_caller.user_id
           and s.session_id = v_memory.session_id),
-        'sources', (select coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('kind', s.source_kind, 'id', s.source_id,
-            'session', x.external_id, 'turn_index', s.turn_index, 'link', s.link))
-              order by s.turn_index, s.source_id), '[]')
+        'sources', (select coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('kind', s.source_kind,
+            'id', s.source_id, 'session', x.external_id, 'turn_index', s.turn_index, 'link', s.link))
+            order by s.turn_index, s.source_id), '[]')
           from _memoir.memory_sources s
           left join _memoir.sessions x on x.user_id = v_caller.user_id and x.session_id = s.session_id
           where s.user_id = v_caller.user_id and s.item_kind = 'memory' and s.item_id = v_memory.memory_id

@@ -3,7 +3,7 @@
 -- Returns what a recall shows whatever the query, and how much of its memories the ladder lets a session show: what it
 -- and its branch points before it pin, and working notes (null on a standby, which has none).
 create or replace function _memoir.pins(v _memoir.compile_state, p_scope _memoir.search_scope)
-returns _memoir.pins language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.pins language plpgsql stable as $$
 declare
   v_pins _memoir.pins; v_features text[] := (v.user_counters).features;
 begin
@@ -48,7 +48,7 @@ create or replace function _memoir.candidates(p_user_id uuid, p_counters _memoir
   p_question _memoir.question,
   p_project text, p_scope _memoir.search_scope, p_limit integer, p_frequent integer, p_pins _memoir.pins,
   p_waiting integer[] default '{}')
-returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.candidate[] language plpgsql stable as $$
 declare
   v_now timestamptz := memoir.now(); v_pinned uuid[] := coalesce(p_pins.pinned, '{}');
   v_ranked _memoir.ranked_item[] := _memoir.rank(p_user_id, p_counters, p_config, p_question, p_project, p_scope,
@@ -60,8 +60,12 @@ declare
 begin
   if p_pins.pinned is null then
     v_share := 0;
-  elsif _memoir.is_small_talk(p_config, p_question.facts) or _memoir.is_far_from_all(p_config, p_question, v_ranked)
-    then
+  elsif _memoir.is_small_talk(p_config, p_question.facts)
+    -- It is small talk as well: few words, no question, and nothing close in the store.
+    or (p_config ->> 'small_talk_words')::integer >= greatest(1, cardinality(p_question.terms))
+      and length(p_question.query) <= 200 and not _memoir.is_question(p_question.query)
+      and (select max(r.vector) < (p_config ->> 'small_talk_cosine')::real and max(r.telling) < 0.5
+           from unnest(v_ranked) r) then
     v_floor := 10;
   elsif p_question.goes_on is not true then
     v_fit := _memoir.fit_floor(p_config, p_counters.items, cardinality(p_question.terms), p_project);
@@ -95,7 +99,7 @@ end $$;
 -- What a later turn changed and what changes another pass the floor where nothing fits twice as well; and what changes
 -- a line that is shown comes along with it.
 create or replace function _memoir.with_changes(p_user_id uuid, p_candidates _memoir.candidate[], p_as_of timestamptz)
-returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.candidate[] language plpgsql stable as $$
 declare
   v_least constant real := 0.2; v_best real; v_pair record; v_no integer;
 begin
@@ -139,7 +143,7 @@ end $$;
 -- was found.
 create or replace function _memoir.with_changing(p_user_id uuid, p_ranked _memoir.ranked_item[],
   p_scope _memoir.search_scope)
-returns _memoir.ranked_item[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.ranked_item[] language plpgsql stable as $$
 declare
   v_best constant integer := 40; v_most constant integer := 12;
 begin
@@ -180,11 +184,11 @@ returns _memoir.ranked_item language sql immutable as $$
     ::_memoir.ranked_item
 $$;
 
--- Adds to ranked items the candidates that the query did not find: much-used memories, pinned items, and turns that wait
--- for their vectors. Of these the user's words come before answers.
+-- Adds to ranked items the candidates that the query did not find: much-used memories, pinned items, and turns that
+-- wait for their vectors. Of these the user's words come before answers.
 create or replace function _memoir.with_joining(p_user_id uuid, p_ranked _memoir.ranked_item[], p_frequent uuid[],
   p_pinned uuid[], p_waiting integer[], p_scope _memoir.search_scope)
-returns _memoir.ranked_item[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.ranked_item[] language plpgsql stable as $$
 declare
   v_ids uuid[] := p_frequent || p_pinned; v_ranked _memoir.ranked_item[] := p_ranked;
   v_user_score constant real := 0.4; v_score constant real := 0.25;
@@ -217,7 +221,7 @@ end $$;
 -- The newest turns that wait for their vectors while the user's others have them: a new session knows the last one.
 create or replace function _memoir.waiting_turns(p_user_id uuid, p_counters _memoir.user_counters,
   p_question _memoir.question, p_scope _memoir.search_scope)
-returns integer[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns integer[] language plpgsql stable as $$
 declare
   v_through integer; v_most constant integer := 12;
 begin
@@ -236,8 +240,7 @@ end $$;
 -- Returns what the best memories found depend on, refer to, come from, elaborate or are related to, by edges in either
 -- direction: a step away it is as relevant as six tenths of what led to it, times the weight of the edge.
 create or replace function _memoir.with_related(p_user_id uuid, p_ranked _memoir.ranked_item[], p_hops integer,
-  p_scope _memoir.search_scope, out ranked _memoir.ranked_item[], out related uuid[])
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  p_scope _memoir.search_scope, out ranked _memoir.ranked_item[], out related uuid[]) language plpgsql stable as $$
 declare
   v_step constant float8 := 0.6; v_best constant integer := 8; v_most constant integer := 16;
   v_ids uuid[]; v_scores float8[]; v_related_scores float8[] := '{}'; n integer;
@@ -291,7 +294,7 @@ end $$;
 -- p_said in the same words. Standing statements that the profile has no room for (p_standing) lead the recall.
 create or replace function _memoir.without_known(p_user_id uuid, p_candidates _memoir.candidate[], p_profile uuid[],
   p_standing uuid[], p_said text, p_clearance _memoir.sensitivity)
-returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.candidate[] language plpgsql stable as $$
 declare
   v_most constant integer := 100; v_profile integer[] := '{}'; v_list integer[] := '{}';
   v_said text := lower(regexp_replace(p_said, '\s+', ' ', 'g'));
@@ -332,7 +335,7 @@ end $$;
 -- better place, and the echo falls behind. Told by their vectors: a statement said before, as close as a paraphrase is.
 create or replace function _memoir.own_words_first(p_user_id uuid, p_candidates _memoir.candidate[],
   p_model_id smallint)
-returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.candidate[] language plpgsql stable as $$
 declare
   v_pair record; v_alike constant float8 := 0.6; v_echo integer; v_own integer; v_items integer[];
 begin
@@ -387,7 +390,7 @@ end $$;
 create or replace function _memoir.facts_of(p_user_id uuid, p_memories uuid[], p_most integer, p_config jsonb,
   p_scope _memoir.search_scope,
   p_now timestamptz)
-returns _memoir.memory_facts[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.memory_facts[] language plpgsql stable as $$
 declare
   v_type_weights jsonb := p_config -> 'type_weights'; v_half_lives jsonb := p_config -> 'half_life_days';
 begin
@@ -414,9 +417,9 @@ begin
     where m.user_id = p_user_id and m.memory_id = any (p_memories));
 end $$;
 
--- How many candidates a recall of p_budget tokens takes of p_candidates: all from 2,000 on, sixty at least. More of long
--- turns, because their sentences are shown too: up to twice as many where texts have more than eighteen words in the
--- mean. The share of memories among the items lowers that.
+-- How many candidates a recall of p_budget tokens takes of p_candidates: all from 2,000 on, sixty at least. More of
+-- long turns, because their sentences are shown too: up to twice as many where texts have more than eighteen words in
+-- the mean. The share of memories among the items lowers that.
 create or replace function _memoir.candidate_limit(p_candidates integer, p_budget integer,
   p_counters _memoir.user_counters)
 returns integer language plpgsql immutable as $$

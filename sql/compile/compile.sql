@@ -5,7 +5,8 @@
 -- compile is STABLE, so all of it reads one snapshot: a compaction that commits meanwhile can't lose turns. The public
 -- functions are thin writers around it: they leave statistics in an unlogged buffer, and nothing at all on a standby.
 
--- A compile is a list of stages over one row of state: each takes it, fills in its part, and hands it on.
+-- A compile is a list of stages over one row of state: each takes it, fills in its part, and hands it on. They all plan
+-- their statements for the user at hand, as set here; only functions that compute set another plan_cache_mode.
 create or replace function _memoir.compile(p_user text, p_session text, p_query text, p_budget integer,
   p_memory_budget integer,
   p_task text, p_tools jsonb, p_query_embedding real[], p_query_parts jsonb, p_as_of timestamptz,

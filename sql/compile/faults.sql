@@ -35,7 +35,7 @@ end $$;
 create or replace function _memoir.query_passages(p_caller _memoir.caller, p_user text, p_session text,
   p_question text, p_tokens integer, p_whole_user boolean)
 returns table (o integer, id uuid, kind text, session text, turn_index integer, object uuid, line text, tokens integer)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
   v_row record; v_left integer := p_tokens; v_cost integer; v_n integer := 0; v_line text;
   v_user uuid := p_caller.user_id;

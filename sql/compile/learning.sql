@@ -58,7 +58,7 @@ PM014.';
 -- weigh 1 together. Used: credited, or a memory that was validated within a day. The newest fifth of the compiles
 -- is held out.
 create or replace function _memoir.learning_pairs(p_user_id uuid, p_from timestamptz, p_compiles integer)
-returns _memoir.weight_pair[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.weight_pair[] language plpgsql stable as $$
 begin
   return (
   with ledger as materialized (
@@ -93,8 +93,8 @@ begin
     select c.compile_id, c.recorded_at, c.item_no, c.used, ln(k.share / (1 - k.share)) as base,
       row_number() over (partition by c.compile_id, c.used order by c.score desc, c.item_no) as n,
       -- A signal that is not given is 0: the constant, which no difference has.
-      array(select coalesce((g.given ->> t.name)::real, 0) from unnest(_memoir.signal_names()) with ordinality t(name, o)
-        order by t.o)::vector as x
+      array(select coalesce((g.given ->> t.name)::real, 0)
+        from unnest(_memoir.signal_names()) with ordinality t(name, o) order by t.o)::vector as x
     from considered c, lateral (select greatest(0.001, least(0.999, c.score::float8)) as share) k,
       lateral (select jsonb_build_object('words', c.words, 'vector', c.vector, 'session', c.session_score, 'both',
           c.words * c.vector, 'words_rank', c.words_rank, 'vector_rank', c.vector_rank,

@@ -163,7 +163,7 @@ end $$;
 
 -- Returns what is said of the turns that left the list; null where none did, or the summary has them.
 create or replace function _memoir.left_note(p_session _memoir.sessions, p_frame _memoir.session_windows)
-returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns text language plpgsql stable as $$
 declare
   v_from integer := p_frame.summary_through + 1; v_steps bigint; v_turns bigint;
 begin

@@ -48,7 +48,7 @@ end $$;
 -- The frame of a session that has objects; null for all others.
 create or replace function _memoir.session_frame(p_session _memoir.sessions, p_counters _memoir.session_counters,
   p_budget integer, p_at timestamptz)
-returns _memoir.session_windows language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.session_windows language plpgsql stable as $$
 declare
   v_frame _memoir.session_windows; v_part record;
 begin
@@ -77,7 +77,7 @@ end $$;
 
 -- Objects and what they depend on, two hops.
 create or replace function _memoir.with_dependencies(p_user_id uuid, p_objects uuid[])
-returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns uuid[] language plpgsql stable as $$
 declare
   v_next uuid[] := p_objects;
 begin
@@ -209,7 +209,7 @@ end $$;
 -- that can be, it need not be said again that there is no room.
 create or replace function _memoir.moment_due(p_past _memoir.past, p_frame _memoir.session_windows,
   p_session _memoir.sessions, p_config jsonb, p_at timestamptz, p_kept boolean default false)
-returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns text language plpgsql stable as $$
 declare
   v_pays record; v_newest timestamptz; v_cold boolean; v_asks integer[]; v_cosine float8;
   v_life interval := make_interval(secs => (p_config ->> 'cache_ttl_seconds')::float8);
@@ -273,8 +273,8 @@ declare
   v_newest timestamptz := (select max(p.recorded_at) from unnest(p_past.places) p);
   v_roomy boolean := p_past.shown < p_past.budget / 2;
 begin
-  -- Types of objects that were needed again and again after they had been made shorter, three times and each tenth time,
-  -- are made shorter later.
+  -- Types of objects that were needed again after they had been made shorter, three times and each tenth time, are made
+  -- shorter later.
   v_learnt := array(select f.type from _memoir.fault_history f where f.user_id = p_user_id
     and f.session_id = p_session_id and f.fault_type in ('full_restore', 'page_fault') and f.type is not null
     group by f.type having count(*) >= greatest(3, (select count(*) / 10 from _memoir.fidelity_transitions t

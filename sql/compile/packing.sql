@@ -1,11 +1,11 @@
 -- The recall block: candidates of all arms on one footing, chosen within the block's budget, shown grouped by session
 -- and date.
 
--- Chooses candidates within the budget of the recall, each at one fidelity, and renders them, but for turns that the list
--- shows already. Candidates come back with what became of them.
+-- Chooses candidates within the budget of the recall, each at one fidelity, and renders them, but for turns that the
+-- list shows already. Candidates come back with what became of them.
 create or replace function _memoir.recall_block(v _memoir.compile_state, p_candidates _memoir.candidate[],
   p_working text[], p_terms text[], p_weak boolean, p_breadth _memoir.breadth)
-returns _memoir.recall_block language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.recall_block language plpgsql stable as $$
 declare
   v_block _memoir.recall_block; v_lines _memoir.recall_line[]; v_line _memoir.recall_line; v_copies integer[];
   v_working integer := coalesce(cardinality(p_working), 0); v_chosen integer[] := '{}'; v_all boolean; v_used integer;
@@ -34,7 +34,8 @@ begin
   -- The block is counted as it is; if that is too much, the choice is made again with so much less.
   while v_block.text is not null and v_exact > v.recall_budget loop
     if v_chosen <> '{}' then
-      select c.chosen, c.used into v_chosen, v_used from _memoir.choose(v_lines, v_used - (v_exact - v.recall_budget)) c;
+      select c.chosen, c.used into v_chosen, v_used
+      from _memoir.choose(v_lines, v_used - (v_exact - v.recall_budget)) c;
     else
       v_working := v_working - 1;
     end if;
@@ -61,8 +62,7 @@ end $$;
 -- say what another says. Texts are read of what is worth most up to half again the budget. Short ones are shown as they
 -- are or not at all.
 create or replace function _memoir.lines_of(v _memoir.compile_state, p_candidates _memoir.candidate[], p_terms text[],
-  p_breadth _memoir.breadth, out lines _memoir.recall_line[], out copies integer[])
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  p_breadth _memoir.breadth, out lines _memoir.recall_line[], out copies integer[]) language plpgsql stable as $$
 declare
   v_broad boolean := p_breadth.shape is not null; v_shares jsonb := v.config -> 'fidelity_worth';
   v_locators _memoir.item_locator[]; v_doubtful integer[]; v_items integer[]; v_texts _memoir.item_text[];
@@ -105,7 +105,7 @@ end $$;
 -- Texts with a mark behind each clause that a later turn changed.
 create or replace function _memoir.with_marks(p_user_id uuid, p_texts _memoir.item_text[],
   p_locators _memoir.item_locator[], p_as_of timestamptz)
-returns _memoir.item_text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.item_text[] language plpgsql stable as $$
 declare
   v_change record; v_texts _memoir.item_text[] := p_texts; v_place integer; v_body text;
 begin
@@ -134,7 +134,7 @@ end $$;
 -- One such text.
 create or replace function _memoir.marked(p_user_id uuid, p_kind "char", p_session_id uuid, p_turn integer,
   p_start integer, p_length integer, p_body text, p_as_of timestamptz)
-returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns text language plpgsql stable as $$
 begin
   if p_kind <> 't' then return p_body; end if;
   return (_memoir.with_marks(p_user_id, array[(0, null, p_body)::_memoir.item_text], array[(0, 't', null, p_session_id,

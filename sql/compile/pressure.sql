@@ -4,8 +4,7 @@
 -- A session's past at a budget of its own (null: that of its model), and its frame.
 create or replace function _memoir.past_at(p_caller _memoir.caller, p_session _memoir.sessions, p_budget integer,
   out frame _memoir.session_windows, out past _memoir.past, out counters _memoir.session_counters, out config jsonb,
-  out model _memoir.models)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  out model _memoir.models) language plpgsql stable as $$
 declare
   v_room integer; v_budget integer;
 begin

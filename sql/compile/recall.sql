@@ -15,7 +15,7 @@ end $$;
 -- of other times, whose states are for the ranking to know.
 create or replace function _memoir.filtered_memories(p_caller _memoir.caller, p_scope _memoir.search_scope,
   p_types text[], p_tags text[], p_category text, p_project text, p_limit integer)
-returns setof _memoir.memory_store language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns setof _memoir.memory_store language plpgsql stable as $$
 declare
   v_now timestamptz := memoir.now();
 begin
@@ -41,7 +41,7 @@ end $$;
 -- Turns with one of these tags, likewise: each by its first item.
 create or replace function _memoir.filtered_turns(p_caller _memoir.caller, p_scope _memoir.search_scope,
   p_tags text[], p_project text, p_limit integer)
-returns setof _memoir.search_items language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns setof _memoir.search_items language plpgsql stable as $$
 begin
   if p_tags is null or p_scope.as_of is not null or p_scope.kinds is not null and 't' <> all (p_scope.kinds) then
     return;

@@ -23,7 +23,7 @@ end $$;
 
 -- All turns as messages, in one statement: a call for each would cost more than the rest of a short window.
 create or replace function _memoir.openai_messages(p_turns _memoir.shown_turn[])
-returns jsonb[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+returns jsonb[] language plpgsql immutable as $$
 begin
   return array(
     select jsonb_build_object('role', case when t.role = 'system' then 'user' else t.role::text end)

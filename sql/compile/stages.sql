@@ -25,7 +25,7 @@ end $$;
 
 -- The session, its counters and settings, as they are or were: all that is read of who asks and where.
 create or replace function _memoir.with_session(inout v _memoir.compile_state, p_session text, p_after_turn text)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
   v_session _memoir.sessions; v_counters _memoir.session_counters; v_user_counters _memoir.user_counters;
 begin
@@ -67,7 +67,7 @@ end $$;
 
 -- The model, how its tokens are counted, and how many the list may have.
 create or replace function _memoir.with_budget(inout v _memoir.compile_state, p_budget integer, p_tools jsonb)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
   v_session _memoir.sessions := v.session;
   v_model _memoir.models := _memoir.model(coalesce(v_session.model, v.config ->> 'default_model'));
@@ -137,8 +137,7 @@ end $$;
 
 -- The system message: prompt, then fenced profile and summary, frozen parts first. What it and the tools leave is
 -- the room.
-create or replace function _memoir.with_system_message(inout v _memoir.compile_state)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.with_system_message(inout v _memoir.compile_state) language plpgsql stable as $$
 declare
   v_session _memoir.sessions := v.session; v_overhead integer := (v.model).message_overhead;
   v_version integer := v.config ->> 'profile_version';
@@ -194,17 +193,13 @@ begin
 end $$;
 
 -- Recent turns. Their share follows the session's task, so that one query can't move the window.
-create or replace function _memoir.with_shown_turns(inout v _memoir.compile_state)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.with_shown_turns(inout v _memoir.compile_state) language plpgsql stable as $$
 declare
-  v_session _memoir.sessions := v.session;
-  v_counters _memoir.session_counters := v.counters;
+  v_session _memoir.sessions := v.session; v_counters _memoir.session_counters := v.counters;
   v_limit integer := v.room - v.newest_tokens;
   v_history integer := greatest(0, (_memoir.history_share(v.config, v_session.task_type) * v.room)::integer);
-  v_step integer := greatest(1, v_history / 4);
-  v_window _memoir.shown_window;
-  v_shown _memoir.shown_turn[] := '{}'; v_unanswered _memoir.shown_turn[] := '{}'; v_repeated boolean := false;
-  n integer;
+  v_step integer := greatest(1, v_history / 4); v_window _memoir.shown_window; v_shown _memoir.shown_turn[] := '{}';
+  v_unanswered _memoir.shown_turn[] := '{}'; v_repeated boolean := false; n integer;
 begin
   if v_history > v_limit and not v.is_open then
     -- A long query takes whole steps from the window, not a token more or less each time.
@@ -217,11 +212,9 @@ begin
       v.frame := _memoir.session_frame(v_session, v_counters, v.history_budget, v.at);
     end if;
     if (v.frame).user_id is null then
-      v_window := _memoir.window(v_session, v_counters, v.config, v.model, v.tokenizer, v_history, v_limit, v.is_open,
-        (v.caller).clearance);
+      v_window := _memoir.window(v, v_history, v_limit);
     else
-      v_window := _memoir.managed_window(v_session, v_counters, v.config, v.model, v.tokenizer, v.frame,
-        v.history_budget, v_limit, v.is_open, v.caller, v.at);
+      v_window := _memoir.managed_window(v, v_limit);
       v.moment := v_window.moment;
       v.note := v_window.note;
     end if;
@@ -316,8 +309,7 @@ end $$;
 
 -- The newest message, after those that nobody answered: one message. These are dropped, oldest first, rather than
 -- the query.
-create or replace function _memoir.with_unanswered(inout v _memoir.compile_state)
-language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+create or replace function _memoir.with_unanswered(inout v _memoir.compile_state) language plpgsql stable as $$
 declare
   v_rendered jsonb[] := _memoir.openai_messages(v.unanswered);
   v_rest integer := (select coalesce(sum(c), 0) from unnest(v.costs) c);
@@ -349,8 +341,7 @@ end $$;
 -- Recall: kept since the exchange began, or searched. Its share follows the query's own task; it may use what
 -- history leaves.
 create or replace function _memoir.with_recall(inout v _memoir.compile_state, p_task text, p_memory_budget integer,
-  p_query_embedding real[])
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  p_query_embedding real[]) language plpgsql stable as $$
 declare
   v_counters _memoir.session_counters := v.counters;
   v_projects text[] := (v.caller).projects;
@@ -413,7 +404,7 @@ $$;
 -- A recall made anew: what the session pins and its working notes, the question, candidates of all arms, the block
 -- packed of them.
 create or replace function _memoir.with_found_recall(inout v _memoir.compile_state, p_query_embedding real[])
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
   v_scope _memoir.search_scope := _memoir.recall_scope(v);
   v_pins _memoir.pins := _memoir.pins(v, v_scope);
@@ -475,7 +466,7 @@ end $$;
 
 -- Where a compile looks: not in what the list shows, nor above its caller.
 create or replace function _memoir.recall_scope(v _memoir.compile_state)
-returns _memoir.search_scope language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.search_scope language plpgsql stable as $$
 declare
   v_scope _memoir.search_scope; v_lineage uuid[] := '{}';
 begin

@@ -21,7 +21,7 @@ end $$;
 -- The session's counters as they were: what came later does not exist yet.
 create or replace function _memoir.counters_as_of(p_session _memoir.sessions, p_counters _memoir.session_counters,
   p_as_of timestamptz)
-returns _memoir.session_counters language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.session_counters language plpgsql stable as $$
 declare
   v_counters _memoir.session_counters := p_counters; v_next _memoir.conversation_history; v_part record;
   v_user uuid := p_session.user_id; v_from timestamptz;
@@ -73,45 +73,41 @@ begin
 end $$;
 
 -- p_budget: what history may take, p_limit: what it may take at most, mandatory turns included; tokens with overhead.
--- p_open: the list must end with the open exchange. Returns turns oldest first.
-create or replace function _memoir.window(p_session _memoir.sessions, p_counters _memoir.session_counters,
-  p_config jsonb, p_model _memoir.models,
-  p_tokenizer text, p_budget integer, p_limit integer, p_open boolean, p_clearance _memoir.sensitivity)
-returns _memoir.shown_window language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+-- Where the list is open it must end with the open exchange. Returns turns oldest first.
+create or replace function _memoir.window(v _memoir.compile_state, p_budget integer, p_limit integer)
+returns _memoir.shown_window language plpgsql stable as $$
 declare
+  v_counters _memoir.session_counters := v.counters;
   v_window _memoir.shown_window; v_turns _memoir.shown_turn[]; v_found record; v_is_cut boolean := false;
-  v_step bigint := greatest(1, p_budget / (p_config ->> 'window_steps')::integer);
-  v_cap integer := greatest(64, ((p_config ->> 'tool_result_share')::real * p_budget)::integer);
-  v_first integer := coalesce(p_session.summary_through + 1, 0); v_base bigint := 0; v_total bigint; v_threshold bigint;
+  v_step bigint := greatest(1, p_budget / (v.config ->> 'window_steps')::integer);
+  v_cap integer := greatest(64, ((v.config ->> 'tool_result_share')::real * p_budget)::integer);
+  v_first integer := coalesce((v.session).summary_through + 1, 0); v_threshold bigint := 0; v_total bigint;
 begin
-  v_window.turns := '{}';
-  v_window.tokens := 0;
   v_window.warnings := '{}';
-  if p_counters.turn_count is null or p_counters.turn_count = 0 then return v_window; end if;
   if v_first > 0 then
-    v_base := coalesce(_memoir.tokens_before(p_session, v_first), p_counters.tokens);
+    v_threshold := coalesce(_memoir.tokens_before(v.session, v_first), v_counters.tokens);
   end if;
-  v_total := p_counters.tokens - v_base;
-  v_threshold := case when v_total <= p_budget then v_base else v_base + ((v_total - p_budget + v_step - 1) / v_step)
-    * v_step end;
-  v_turns := _memoir.turns_since(p_session, p_counters, v_first, v_threshold, p_open, p_clearance, p_model, p_tokenizer,
-    v_cap);
+  v_total := v_counters.tokens - v_threshold;
+  if v_total > p_budget then
+    v_threshold := v_threshold + ((v_total - p_budget + v_step - 1) / v_step) * v_step;
+  end if;
+  v_turns := _memoir.turns_since(v, v_first, v_threshold, v_cap);
   select * into v_turns, v_window.warnings from _memoir.without_open_calls(v_turns, v_window.warnings,
-    p_counters.open_calls);
+    v_counters.open_calls);
 
   -- Steps further while it does not fit.
   loop
-    v_found := _memoir.turns_from(v_turns, v_threshold, p_counters.exchange_start, p_open);
+    v_found := _memoir.turns_from(v_turns, v_threshold, v_counters.exchange_start, v.is_open);
     v_window.turns := v_found.turns;
     v_is_cut := v_is_cut or v_found.is_cut;
     v_window.tokens := _memoir.cost_of(v_window.turns);
-    exit when v_window.tokens <= p_limit or v_threshold >= p_counters.tokens;
-    v_threshold := least(p_counters.tokens, v_threshold + v_step);
+    exit when v_window.tokens <= p_limit or v_threshold >= v_counters.tokens;
+    v_threshold := least(v_counters.tokens, v_threshold + v_step);
   end loop;
   if v_is_cut then
     v_window.warnings := v_window.warnings || 'the middle of the last exchange is left out'::text;
   end if;
-  return _memoir.fitted(v_window, p_limit, p_open, p_tokenizer, p_model.message_overhead);
+  return _memoir.fitted(v_window, p_limit, v.is_open, v.tokenizer, (v.model).message_overhead);
 end $$;
 
 -- A turn as the list shows it whole, or that it is withheld from callers of this clearance; what it costs.
@@ -149,22 +145,21 @@ end $$;
 -- The turns from a running total of tokens on, oldest first, and the last exchange whatever its length: of one that
 -- began before it, the opening words are kept and the middle is not. Read newest first, and only as far back as the
 -- window reaches.
-create or replace function _memoir.turns_since(p_session _memoir.sessions, p_counters _memoir.session_counters,
-  p_first integer, p_threshold bigint,
-  p_open boolean, p_clearance _memoir.sensitivity, p_model _memoir.models, p_tokenizer text, p_cap integer)
-returns _memoir.shown_turn[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.turns_since(v _memoir.compile_state, p_first integer, p_threshold bigint,
+  p_cap integer)
+returns _memoir.shown_turn[] language plpgsql stable as $$
 declare
   v_turns _memoir.shown_turn[] := '{}'; v_turn _memoir.shown_turn; v_row _memoir.conversation_history; v_part record;
-  v_last _memoir.turn_role;
-  v_user uuid := p_session.user_id; v_from timestamptz; v_to timestamptz; v_marks jsonb;
-  v_overhead integer := p_model.message_overhead;
+  v_session _memoir.sessions := v.session; v_counters _memoir.session_counters := v.counters;
+  v_model _memoir.models := v.model; v_most integer := p_cap + v_model.message_overhead; v_last _memoir.turn_role;
+  v_user uuid := v.user_id; v_from timestamptz; v_to timestamptz; v_marks jsonb;
 begin
   <<parts>>
-  for v_part in select * from _memoir.lineage(p_session) order by from_turn desc loop
+  for v_part in select * from _memoir.lineage(v_session) order by from_turn desc loop
     v_marks := _memoir.marks(v_user, v_part.session_id);
-    if v_part.session_id = p_session.session_id then
-      v_from := p_counters.first_recorded_at;
-      v_to := p_counters.last_recorded_at;
+    if v_part.session_id = v_session.session_id then
+      v_from := v_counters.first_recorded_at;
+      v_to := v_counters.last_recorded_at;
     else
       select first_recorded_at, last_recorded_at into v_from, v_to
       from _memoir.session_counters where user_id = v_user and session_id = v_part.session_id;
@@ -172,18 +167,18 @@ begin
     for v_row in select * from _memoir.conversation_history h
       where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
         and h.turn_index between greatest(v_part.from_turn, p_first)
-        and least(v_part.to_turn, p_counters.turn_count - 1)
+        and least(v_part.to_turn, v_counters.turn_count - 1)
       order by h.turn_index desc
     loop
-      exit parts when v_row.tokens_before < p_threshold and v_row.turn_index < p_counters.exchange_start;
+      exit parts when v_row.tokens_before < p_threshold and v_row.turn_index < v_counters.exchange_start;
       continue when v_row.tokens_before < p_threshold and v_row.role not in ('user', 'system')
-        and not (p_open and (v_last is null or v_row.role in ('assistant', 'tool') and v_last = 'tool'));
+        and not (v.is_open and (v_last is null or v_row.role in ('assistant', 'tool') and v_last = 'tool'));
       continue when v_marks is not null and _memoir.is_retracted(v_row.turn_index, v_marks);
-      continue when v_row.role = 'system' and p_session.system_prompt_hash is not null
-        and sha256(convert_to(v_row.content, 'UTF8')) = p_session.system_prompt_hash;
-      v_turn := _memoir.as_shown(v_row, v_marks, p_clearance, p_model, p_tokenizer);
-      if v_turn.role = 'tool' and v_turn.cost > p_cap + v_overhead then
-        v_turn := _memoir.excerpt(v_turn, p_cap + v_overhead, p_tokenizer, v_overhead);
+      continue when v_row.role = 'system' and v_session.system_prompt_hash is not null
+        and sha256(convert_to(v_row.content, 'UTF8')) = v_session.system_prompt_hash;
+      v_turn := _memoir.as_shown(v_row, v_marks, (v.caller).clearance, v_model, v.tokenizer);
+      if v_turn.role = 'tool' and v_turn.cost > v_most then
+        v_turn := _memoir.excerpt(v_turn, v_most, v.tokenizer, v_model.message_overhead);
       end if;
       v_turns := v_turns || v_turn;
       v_last := v_turn.role;

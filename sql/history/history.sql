@@ -141,8 +141,8 @@ begin
     _memoir.marks(t.user_id, t.session_id))), 'normal') from unnest(p_turns) t);
 end $$;
 
--- The ranges of pinned turns of a session and of the sessions it branched from (each with the session it lies in), which
--- a compaction must not cover. A pin that ends with a turn counts while the session has fewer.
+-- The ranges of pinned turns of a session and of the sessions it branched from, each with the session it lies in. A
+-- compaction must not cover them. A pin that ends with a turn counts while the session has fewer.
 create or replace function _memoir.pinned_turns(p_user_id uuid, p_session_id uuid)
 returns table (from_turn integer, to_turn integer, session_id uuid)
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$

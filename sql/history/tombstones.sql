@@ -130,7 +130,7 @@ end $$;
 -- Returns what the tombstones of contents are keyed by: their text, and their claims, also where letters that look
 -- alike are one.
 create or replace function _memoir.tombstone_texts(p_contents text[], p_names text[])
-returns table (n bigint, text text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns table (n bigint, text text) language plpgsql stable as $$
 declare
   v_of bigint[]; v_pieces text[];
 begin

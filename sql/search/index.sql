@@ -61,8 +61,8 @@ create or replace function _memoir.write_items(p_user_id uuid, p_items _memoir.s
 language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_count integer := cardinality(p_items); v_item _memoir.search_items; v_next _memoir.search_items := p_items[1];
-  v_rows _memoir.search_items[] := '{}'; v_language smallint; v_question boolean; v_text text; v_words tsvector[] := '{}';
-  v_parts text[] := '{}'; v_length bigint := 0;
+  v_rows _memoir.search_items[] := '{}'; v_language smallint; v_question boolean; v_text text;
+  v_words tsvector[] := '{}'; v_parts text[] := '{}'; v_length bigint := 0;
 begin
   total_words := 0;
   written_in := 0;

@@ -39,7 +39,7 @@ end $$;
 create or replace function _memoir.rank(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb,
   p_question _memoir.question,
   p_project text, p_scope _memoir.search_scope, p_limit integer)
-returns _memoir.ranked_item[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.ranked_item[] language plpgsql stable as $$
 declare
   v_words _memoir.item_scores; v_vectors _memoir.item_scores; v_wanted integer[]; v_items _memoir.search_items[];
   v_hidden integer[] := '{}'; v_hidden_words bigint := 0; v_above integer := 0; v_further boolean := false;
@@ -95,11 +95,11 @@ begin
     coalesce(p_scope.as_of, memoir.now()), p_limit);
 end $$;
 
--- Neighbours that do not lie beside their items, since something else was indexed in between: what stands before a match
--- in meaning, and within 128 numbers what follows a match in words.
+-- Neighbours that do not lie beside their items, since something else was indexed in between: those before a match in
+-- meaning, and within 128 numbers those after a match in words.
 create or replace function _memoir.further_neighbours(p_user_id uuid, p_items _memoir.search_items[], p_words integer[],
   p_vectors integer[])
-returns integer[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns integer[] language plpgsql stable as $$
 declare
   v_before integer[]; v_lasts integer[]; v_next integer[];
 begin

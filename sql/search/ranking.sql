@@ -21,7 +21,7 @@ $$;
 -- plus that of long questions by the logarithm of the question's words over six, plus that of questions in a language
 -- that the embedding model does not read.
 create or replace function _memoir.rank_weights(p_weights jsonb, p_words integer, p_unread boolean default false)
-returns _memoir.signals[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+returns _memoir.signals[] language plpgsql stable as $$
 declare
   v_long float8 := ln(greatest(p_words, 1)::float8 / 6); v_weights _memoir.signals[];
 begin
@@ -47,7 +47,7 @@ end $$;
 create or replace function _memoir.surroundings(p_items _memoir.search_items[], p_question _memoir.question,
   p_now timestamptz,
   out oldest timestamptz, out newest timestamptz, out times tstzrange[], out speakers text[], out sessions uuid[])
-language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+language plpgsql stable as $$
 declare
   v_query text := lower(p_question.query); v_times jsonb := p_question.facts -> 'times';
   v_today timestamptz := date_trunc('day', p_now, 'UTC');

@@ -4,7 +4,7 @@
 
 -- The posting lists of some words: one per (word, segment), and one per word of the unmerged tail.
 create or replace function _memoir.posting_lists(p_user_id uuid, p_counters _memoir.user_counters, p_terms text[])
-returns _memoir.posting_list[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.posting_list[] language plpgsql stable as $$
 declare
   v_keys text[]; v_rows _memoir.search_postings[]; v_row _memoir.search_postings; v_term text; v_nth integer;
   v_first integer; v_lists _memoir.posting_list[]; v_tail _memoir.posting_list[]; v_any tsquery;
@@ -47,7 +47,7 @@ end $$;
 -- Words that occur nowhere may be misspelt: the user's most similar ones stand in (trigrams, same first letter, which
 -- keeps it to a slice of the vocabulary; one pattern of a word's trigrams goes over the slice as one text).
 create or replace function _memoir.rescue_terms(p_user_id uuid, p_terms text[], p_unknown text[], p_hidden integer[])
-returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns text[] language plpgsql stable as $$
 begin
   return array(
     with unknown as materialized (
