@@ -24,7 +24,7 @@ from .population import Words
 COMPUTING = {
     "words and vectors": "shared_key joined_forms joined_kindred bm25 wanted",
     "score": "signal_names rank_weights surroundings score",
-    "judge": "fit_floor fits is_far_from_all value_candidates worth strength spread message_ids",
+    "judge": "fit_floor fits value_candidates worth strength spread message_ids",
     "lines": "within_reach reduced_turns reduced_memories recall_lines day one_line speaker_label",
     "pack": "choose left_out",
     "render": "render_recall indented neutralise fence fence_note weak_note",

@@ -45,9 +45,8 @@ end $$;
 -- anyway. p_pins: what is there whatever the query, in a compile, for which all else is below the floor where the query
 -- is small talk; null: no compile.
 create or replace function _memoir.candidates(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb,
-  p_question _memoir.question,
-  p_project text, p_scope _memoir.search_scope, p_limit integer, p_frequent integer, p_pins _memoir.pins,
-  p_waiting integer[] default '{}')
+  p_question _memoir.question, p_project text, p_scope _memoir.search_scope, p_limit integer, p_frequent integer,
+  p_pins _memoir.pins, p_waiting integer[] default '{}')
 returns _memoir.candidate[] language plpgsql stable as $$
 declare
   v_now timestamptz := memoir.now(); v_pinned uuid[] := coalesce(p_pins.pinned, '{}');
@@ -388,8 +387,7 @@ end $$;
 -- Memories carry more than a match: half-life and weight of their type, importance, use, and authority ([PG] 6.2,
 -- [MS]). Tiers 3 and 4 do not fade; confidence does, until it is reinforced. p_most: how often the most used one was.
 create or replace function _memoir.facts_of(p_user_id uuid, p_memories uuid[], p_most integer, p_config jsonb,
-  p_scope _memoir.search_scope,
-  p_now timestamptz)
+  p_scope _memoir.search_scope, p_now timestamptz)
 returns _memoir.memory_facts[] language plpgsql stable as $$
 declare
   v_type_weights jsonb := p_config -> 'type_weights'; v_half_lives jsonb := p_config -> 'half_life_days';
@@ -434,9 +432,8 @@ end $$;
 -- Ranked items as candidates: what memories add, the floor, what each is worth. The rest of a turn of which another
 -- part is worth more gains from it, the less the longer the turn: half of a question or a list is seldom enough.
 create or replace function _memoir.value_candidates(p_ranked _memoir.ranked_item[], p_facts _memoir.memory_facts[],
-  p_frequent uuid[], p_pinned uuid[], p_related uuid[],
-  p_ceilings jsonb, p_config jsonb, p_scope _memoir.search_scope, p_now timestamptz, p_fit _memoir.fit_floor,
-  p_floor real, p_share real, p_own integer)
+  p_frequent uuid[], p_pinned uuid[], p_related uuid[], p_ceilings jsonb, p_config jsonb, p_scope _memoir.search_scope,
+  p_now timestamptz, p_fit _memoir.fit_floor, p_floor real, p_share real, p_own integer)
 returns _memoir.candidate[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
 declare

@@ -81,25 +81,6 @@ begin
     else 0 end;
 end $$;
 
--- The cost limits: above one a warning; where budget_action is refuse, nothing more is compiled once it is reached.
-create or replace function _memoir.within_costs(inout v _memoir.compile_state, p_user text)
-language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_what text; v_spent bigint; v_limit bigint;
-begin
-  foreach v_what in array '{session,user}'::text[] loop
-    v_limit := (v.config ->> ('budget_microcents_' || v_what))::bigint;
-    v_spent := coalesce(case v_what when 'session' then (v.counters).cost_microcents
-      else (v.user_counters).cost_microcents end, 0);
-    if v_limit > 0 and v_spent >= v_limit and v.config ->> 'budget_action' = 'refuse' then
-      perform _memoir.fail('PM023', format('%s %s has cost %s microcents, its budget is %s', v_what,
-        _memoir.shown(case v_what when 'session' then v.session_name else p_user end), v_spent, v_limit),
-        format('raise budget_microcents_%s, or set budget_action to warn', v_what));
-    end if;
-    v.warnings := v.warnings || array(select jsonb_array_elements_text(_memoir.over_budget(v_what, v_spent, v.config)));
-  end loop;
-end $$;
-
 -- The newest message: the query, or what is open in the session.
 create or replace function _memoir.with_newest_message(inout v _memoir.compile_state, p_query text, p_parts jsonb)
 language plpgsql stable as $$

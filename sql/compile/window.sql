@@ -196,8 +196,7 @@ end $$;
 -- From the first whole exchange at or after the threshold; where the last exchange is longer than that, its opening and
 -- the first whole step after the threshold. is_cut: between these, turns are left out.
 create or replace function _memoir.turns_from(p_turns _memoir.shown_turn[], p_threshold bigint, p_exchange integer,
-  p_open boolean,
-  out turns _memoir.shown_turn[], out is_cut boolean)
+  p_open boolean, out turns _memoir.shown_turn[], out is_cut boolean)
 language plpgsql immutable as $$
 declare
   v_turn _memoir.shown_turn; v_count integer := cardinality(p_turns); v_opening integer; v_end integer; v_step integer;

@@ -37,8 +37,7 @@ end $$;
 
 -- One user's best items, best first: signals of each → weights → one integer, ties by item number.
 create or replace function _memoir.rank(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb,
-  p_question _memoir.question,
-  p_project text, p_scope _memoir.search_scope, p_limit integer)
+  p_question _memoir.question, p_project text, p_scope _memoir.search_scope, p_limit integer)
 returns _memoir.ranked_item[] language plpgsql stable as $$
 declare
   v_words _memoir.item_scores; v_vectors _memoir.item_scores; v_wanted integer[]; v_items _memoir.search_items[];

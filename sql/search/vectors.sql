@@ -90,8 +90,7 @@ end $$;
 -- that it stays. For a user of more than exact_vectors_max items the signs of the vectors, an index of their own,
 -- choose whom to compare.
 create or replace function _memoir.vector_scores(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb,
-  p_vector halfvec, p_model_id smallint,
-  p_items integer[], p_hidden integer[], p_limit integer)
+  p_vector halfvec, p_model_id smallint, p_items integer[], p_hidden integer[], p_limit integer)
 returns _memoir.item_scores language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_keys bigint[]; v_limit integer := p_limit + coalesce(cardinality(p_items), 0); v_out _memoir.item_scores;
