@@ -15,13 +15,8 @@ begin
     perform _memoir.fail('PM014',
       'compile and used must be given: the compile_id and ids of items that context returned');
   end if;
-  select compile_id, items, positions into v_row.compile_id, v_row.items, v_row.positions
-  from _memoir.compile_buffer where user_id = v_caller.user_id and compile_id = p_compile;
+  select * into v_row from _memoir.traces_of(v_caller.user_id, null, p_compile);
   if not found then
-    select compile_id, items, positions into v_row.compile_id, v_row.items, v_row.positions
-    from _memoir.compile_ledger where user_id = v_caller.user_id and compile_id = p_compile and recorded_at >= v_from;
-  end if;
-  if v_row.compile_id is null then
     perform _memoir.fail('PM004', format('no compile %s of user %s is known', p_compile, _memoir.shown(p_user)),
       'with ledger_sample below 1, not every compile is kept');
   end if;
@@ -48,11 +43,8 @@ begin
 end $$;
 comment on function memoir.credit_recall(text, uuid, uuid[]) is
   'Says which items of a recall the answer used, by compile_id and ids of what context returned; an empty list: none of
-them. Said again, it
-replaces what was said. Returns how many of them the compile had considered. Writes the ledger, for learn_weights; used
-objects that a window shows shorter are raised at its next moment.
-Raises PM001, PM004,
-PM014.';
+them. Said again, it replaces what was said. Returns how many of them the compile had considered. Writes the ledger,
+for learn_weights; used objects that a window shows shorter are raised at its next moment. Raises PM001, PM004, PM014.';
 
 -- Pairs of a used item and one that was shown and not used, by the difference of their signals; a compile's pairs
 -- weigh 1 together. Used: credited, or a memory that was validated within a day. The newest fifth of the compiles

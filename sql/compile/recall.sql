@@ -62,9 +62,7 @@ begin
   if _memoir.is_blank(p_query) then
     perform _memoir.fail('PM014', format('query must not be empty, it is %s', _memoir.shown(p_query)));
   end if;
-  if p_limit is null or p_limit not between 1 and 1000 then
-    perform _memoir.fail('PM014', format('limit must be from 1 to 1000, not %s', coalesce(p_limit::text, 'null')));
-  end if;
+  perform _memoir.check_count('limit', p_limit, 1000);
   perform _memoir.check_choices('types', p_types, _memoir.known_types());
   if p_session is not null then v_session := (_memoir.session(v_caller, p_session)).session_id; end if;
   v_config := _memoir.config(v_user, null);

@@ -6,16 +6,13 @@ create or replace function _memoir.check_asked(p_budget integer, p_memory_budget
   p_format text)
 returns void language plpgsql immutable as $$
 begin
-  if p_format is null or p_format not in ('openai', 'anthropic') then
-    perform _memoir.fail('PM014', format('format must be openai or anthropic, not %s', _memoir.shown(p_format)));
-  end if;
+  perform _memoir.check_choice('format', p_format, '{openai,anthropic}');
   if p_budget <= 0 or p_memory_budget < 0 then
     perform _memoir.fail('PM014', format('budgets must be positive, not %s',
       coalesce(least(p_budget, p_memory_budget), p_budget, p_memory_budget)));
   end if;
-  if p_task is not null and p_task <> all (enum_range(null::_memoir.task_type)::text[]) then
-    perform _memoir.fail('PM014', format('task must be continuation, knowledge, new_session or tool_heavy, not %s',
-      _memoir.shown(p_task)));
+  if p_task is not null then
+    perform _memoir.check_choice('task', p_task, enum_range(null::_memoir.task_type)::text[]);
   end if;
   if p_tools is not null and jsonb_typeof(p_tools) not in ('array', 'null') then
     perform _memoir.fail('PM014', format('tools must be a list of tool definitions, not %s',
