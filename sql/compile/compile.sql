@@ -97,7 +97,8 @@ declare
   v_compile uuid := _memoir.leave_traces(v);
 begin
   return jsonb_build_object('messages', _memoir.formatted(v.messages, v.prefix, v.is_open, p_format, v.frozen),
-    'compile_id', v_compile, 'tokens', v.tokens, 'budget', v.budget, 'system_tokens', v.system_tokens, 'tools_tokens', v.tools_tokens,
+    'compile_id', v_compile, 'tokens', v.tokens, 'budget', v.budget, 'system_tokens', v.system_tokens,
+    'tools_tokens', v.tools_tokens,
     'recall_tokens', v.recall_tokens, 'recall_budget', v.recall_budget,
     'prefix_messages', v.prefix, 'prefix_hash', encode(_memoir.prefix_hash(v.messages, v.prefix), 'hex'),
     'tokenizer', v.tokenizer, 'model', (v.model).model, 'format', p_format, 'task', v.task, 'warnings',

@@ -55,7 +55,8 @@ create or replace function _memoir.framed_turns(v _memoir.compile_state, p_place
 returns _memoir.shown_turn[] language plpgsql stable as $$
 declare
   v_turns _memoir.shown_turn[] := '{}'; v_turn _memoir.shown_turn; v_row _memoir.conversation_history; v_part record;
-  v_session _memoir.sessions := v.session; v_frame _memoir.session_windows := v.frame; v_model _memoir.models := v.model;
+  v_session _memoir.sessions := v.session; v_frame _memoir.session_windows := v.frame;
+  v_model _memoir.models := v.model;
   v_most integer := p_cap + v_model.message_overhead; v_last integer := (v.counters).turn_count - 1;
   v_user uuid := v.user_id; v_from timestamptz; v_to timestamptz; v_marks jsonb;
 begin
@@ -129,8 +130,9 @@ begin
     unnest(_memoir.token_texts((p_turns[i]).content, (p_turns[i]).parts, (p_turns[i]).name, (p_turns[i]).tool_calls,
       (p_turns[i]).tool_call_id)) with ordinality t(text, o);
   for v_form in
-    select c.i, sum(c.tokens)::integer + (v.model).message_overhead + coalesce((
-      select sum(_memoir.media_tokens(p, (v.model).images)) from jsonb_array_elements((p_turns[c.i]).parts) p), 0) as cost
+    select c.i, sum(c.tokens)::integer + (v.model).message_overhead
+      + coalesce((select sum(_memoir.media_tokens(p, (v.model).images))
+        from jsonb_array_elements((p_turns[c.i]).parts) p), 0) as cost
     from rows from (unnest(v_of), unnest(_memoir.count_tokens(v_texts, v.tokenizer))) c(i, tokens) group by c.i
   loop
     p_turns[v_form.i].cost := v_form.cost;
