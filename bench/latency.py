@@ -61,7 +61,9 @@ class Query:
     ) -> None:
         self.user, self.session, self.text, self.vector = user, session, text, list(given)
         row = connection.execute(
-            """select s.user_id, s.session_id, c.first_recorded_at, c.last_recorded_at, _memoir.posting_keys(tsvector_to_array(to_tsvector('english', %s)), k.letter_rows),
+            """select s.user_id, s.session_id, c.first_recorded_at, c.last_recorded_at, 
+                 (select array_agg(distinct x.key) from unnest(tsvector_to_array(to_tsvector('english', %s))) t, lateral (
+                   select t union all select _memoir.shared_key(t, r) from unnest('{1,8,64}'::integer[]) r where k.letter_rows & r > 0) x(key)),
                  (select model_id from _memoir.embedding_models where status = 'active')
                from _memoir.users u join _memoir.sessions s using (user_id) join _memoir.session_counters c using (user_id, session_id)
                  join _memoir.user_counters k using (user_id)

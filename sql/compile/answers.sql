@@ -1,19 +1,9 @@
 -- Questions that a language model answers from the passages that memory_query found. The caller has these at once; the
 -- model is asked by job `model`, with no transaction open, and what it says then stands in their place (query_answer).
 
--- Returns whether a model is asked: then the user's row is locked before passages are looked for, so that nothing that
--- is forgotten meanwhile is among them.
-create or replace function _memoir.begin_answer(p_user_id uuid)
-returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
-begin
-  if (select config ->> 'llm_provider' from _memoir.settings_merged) = 'none' then return false; end if;
-  perform from _memoir.user_counters where user_id = p_user_id for update;
-  return true;
-end $$;
-
 -- Returns what may be sent out of this user's: nothing private, nor what was not looked through for secrets.
 create or replace function _memoir.may_be_sent(p_user_id uuid, p_id uuid)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql stable as $$
 begin
   return not exists (select from _memoir.search_items i where i.user_id = p_user_id and i.ref_id = p_id
       and i.sensitivity <> 'normal')
@@ -22,26 +12,6 @@ begin
     and not exists (select from _memoir.memory_sources s where s.user_id = p_user_id and s.item_kind = 'memory'
       and s.item_id = p_id and _memoir.awaits_scan(p_user_id, s.source_id))
     and not _memoir.awaits_scan(p_user_id, p_id);
-end $$;
-
--- Asks, of passages that may be sent out. Returns what memory_query says of it; null: there are none.
-create or replace function _memoir.ask_for_answer(p_caller _memoir.caller, p_session_id uuid, p_question text,
-  p_max_tokens integer, p_passages text, p_items uuid[])
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
-declare
-  v_id uuid := gen_random_uuid(); v_now timestamptz := memoir.now(); v_user uuid := p_caller.user_id;
-begin
-  if p_passages is null then return null; end if;
-  delete from _memoir.query_answers where user_id = v_user and asked_at < v_now - interval '1 day';
-  insert into _memoir.query_answers (user_id, query_id, session_id, asked_at, question, passages, items, max_tokens,
-    clearance, projects)
-  values (v_user, v_id, p_session_id, v_now, p_question, p_passages,
-    -- An object goes with the turns that it lies in.
-    (select jsonb_agg(i) from (select unnest(p_items) as i union select s.source_id from _memoir.memory_sources s
-      where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = any (p_items)) x),
-    p_max_tokens, p_caller.clearance, p_caller.projects);
-  perform _memoir.enqueue('answer', v_user, v_id::text, jsonb_build_object('session_id', p_session_id));
-  return jsonb_build_object('id', v_id, 'state', 'waiting');
 end $$;
 
 -- answer: dedup_key is the question's id, payload {"session_id"}.

@@ -68,21 +68,6 @@ p_said: what the list says beside these; what stands there word by word is not r
 profile that the list shows already; that version is not repeated. Where nothing matches well ("weak") there is no
 recall. The session need not be there yet. Writes unlogged statistics only. Raises PM001, PM010, PM014, PM030.';
 
--- Is anything of what a message shows forgotten, retracted, erased or secret by now?
-create or replace function _memoir.is_withdrawn(p_user_id uuid, p_items jsonb)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_ids uuid[] := array(select x::uuid from jsonb_array_elements_text(coalesce(p_items, '[]')) x
-    where x ~ '^[0-9a-f]{8}-[0-9a-f-]{27}$');
-begin
-  return v_ids <> '{}' and (
-    exists (select from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (v_ids)
-      and (m.state in ('forgotten', 'erased') or m.sensitivity = 'secret'))
-    or exists (select from _memoir.search_items i where i.user_id = p_user_id and i.ref_id = any (v_ids)
-      and (i.sensitivity = 'secret' or exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id
-        and x.session_id = i.session_id and x.turn_index = i.turn_index and x.lifted_at is null and not x.changed))));
-end $$;
-
 -- Returns the additions to a message without their texts: others stand where these stood. told: pairs of JSON, what a
 -- call or its answer said and what says nothing in its place.
 create or replace function _memoir.without_texts(p_added jsonb)
@@ -107,9 +92,20 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin
   return query
-  select m.chain, s.external_id, m.turn_count, case when _memoir.is_withdrawn(m.user_id, m.items)
-    then _memoir.without_texts(m.added) else m.added end from _memoir.client_messages m
-  join _memoir.sessions s on s.user_id = m.user_id and s.session_id = m.session_id
+  select m.chain, s.external_id, m.turn_count,
+    -- Is anything of what the message shows forgotten, retracted, erased or secret by now?
+    case when i.ids <> '{}' and (
+        exists (select from _memoir.memory_store o where o.user_id = v_caller.user_id and o.memory_id = any (i.ids)
+          and (o.state in ('forgotten', 'erased') or o.sensitivity = 'secret'))
+        or exists (select from _memoir.search_items o where o.user_id = v_caller.user_id and o.ref_id = any (i.ids)
+          and (o.sensitivity = 'secret' or exists (select from _memoir.recall_exclusions x
+            where x.user_id = v_caller.user_id and x.session_id = o.session_id and x.turn_index = o.turn_index
+              and x.lifted_at is null and not x.changed))))
+      then _memoir.without_texts(m.added) else m.added end
+  from _memoir.client_messages m
+  join _memoir.sessions s on s.user_id = v_caller.user_id and s.session_id = m.session_id
+  cross join lateral (select array(select x::uuid from jsonb_array_elements_text(coalesce(m.items, '[]')) x
+    where x ~ '^[0-9a-f]{8}-[0-9a-f-]{27}$') as ids) i
   where m.user_id = v_caller.user_id and m.chain = any (p_chains)
     and (v_caller.projects is null or s.project = any (v_caller.projects))
   order by m.recorded_at, m.chain;
@@ -153,29 +149,6 @@ message and all before it, "turns": turns of the session up to it, "added": what
 or as pairs in "told" of what stands in it and what takes its place where it is withdrawn), "items": ids of what that
 shows}]. Returns how many were new or changed. Raises PM001, PM003, PM014.';
 
--- Appends the message of one entry of record_exchange; returns the session's turns after it.
-create or replace function _memoir.record_message(p_caller _memoir.caller, p_user text, p_session text, p_turns integer,
-  p_entry jsonb, inout p_refused jsonb, out turn_count integer)
-language plpgsql as $$
-declare
-  v_error text; v_state text;
-begin
-  turn_count := (_memoir.append(p_caller, p_user, p_session, jsonb_build_array(p_entry -> 'message'),
-    nullif(p_entry -> 'usage', 'null'), p_entry ->> 'key', p_entry ->> 'actor', '{}', true) ->> 'turn_count')::integer;
-exception when others then
-  get stacked diagnostics v_error = message_text, v_state = returned_sqlstate;
-  turn_count := p_turns;
-  if v_state = 'PM006' then  -- another writer recorded it, told a little differently
-    turn_count := p_turns + 1;
-  elsif v_state = 'PM001' and p_entry ->> 'actor' is not null then  -- a login that may not say whose word it is
-    null;
-  elsif v_state in ('PM010', 'PM011', 'PM012', 'PM013', 'PM014', 'PM020', 'PM023', 'PM040') then
-    p_refused := p_refused || jsonb_build_array(jsonb_build_object('code', v_state, 'error', v_error));
-  else
-    raise;
-  end if;
-end $$;
-
 create or replace function memoir.record_exchange(p_user text, p_session text, p_messages jsonb,
   p_turns integer default 0)
 returns jsonb language plpgsql security definer set search_path from current as $$
@@ -193,8 +166,20 @@ begin
         _memoir.shown(v_entry::text)));
     end if;
     if jsonb_typeof(v_entry -> 'message') is distinct from 'null' and v_entry ? 'message' then
-      select r.p_refused, r.turn_count into v_refused, v_turns
-      from _memoir.record_message(v_caller, p_user, p_session, v_turns, v_entry, v_refused) r;
+      begin
+        v_turns := (_memoir.append(v_caller, p_user, p_session, jsonb_build_array(v_entry -> 'message'),
+          nullif(v_entry -> 'usage', 'null'), v_entry ->> 'key', v_entry ->> 'actor', '{}', true)
+          ->> 'turn_count')::integer;
+      exception when others then
+        if sqlstate = 'PM006' then  -- another writer recorded it, told a little differently
+          v_turns := v_turns + 1;
+        elsif sqlstate in ('PM010', 'PM011', 'PM012', 'PM013', 'PM014', 'PM020', 'PM023', 'PM040') then
+          v_refused := v_refused || jsonb_build_array(jsonb_build_object('code', sqlstate, 'error', sqlerrm));
+        -- A login may not say whose words they are.
+        elsif sqlstate <> 'PM001' or v_entry ->> 'actor' is null then
+          raise;
+        end if;
+      end;
     end if;
     for v_note in select * from jsonb_array_elements(coalesce(v_entry -> 'notes', '[]')) loop
       v_notes := v_notes || jsonb_build_array(v_note || jsonb_build_object('turns', v_turns));

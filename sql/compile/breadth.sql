@@ -15,13 +15,6 @@ returns _memoir.breadth language sql immutable as $$
   where p.shape = p_shape
 $$;
 
--- Among how many candidates the worth is shared: one where the best has it all, all where scores fall evenly.
-create or replace function _memoir.evenness(p_candidates _memoir.candidate[])
-returns float8 language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-begin
-  return (select power(sum(c.worth), 2) / nullif(sum(c.worth * c.worth), 0) from unnest(p_candidates) c);
-end $$;
-
 -- Candidates by what a line of each is worth among many, in that order. The odds of a score count less than where one
 -- place answers; of a turn one part counts; an answer is worth a share of what it answers, little where only the
 -- speaker's own words are asked for; each further turn of a session is worth less than the one before it.
@@ -56,45 +49,4 @@ begin
   end loop;
   return array(select v_candidates[w.o] from unnest(v_worth) with ordinality w(worth, o)
     order by (v_candidates[w.o].memory_parts ? 'pinned') is true desc, (w.worth * 1000000)::integer desc, w.o);
-end $$;
-
--- Turns as short lines: of each the sentence with most of the question's words, rare ones above all, else its first;
--- for an order of events the first, which says what it is about. As far as the longest excerpt, and cut to a stub.
-create or replace function _memoir.short_turns(p_turns _memoir.candidate[], p_texts _memoir.item_text[],
-  p_terms text[], p_breadth _memoir.breadth)
-returns _memoir.reduced_text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-begin
-  return array(
-  with turns as materialized (
-    select c.item_no, c.turn_index, c.chunk, c.tokens, btrim(t.body, E' \n\t') as body
-    from unnest(p_turns) c join unnest(p_texts) t on t.item_no = c.item_no
-  ), terms as materialized (
-    select t.term, (1000 * ln(1 + (n.n - d.df + 0.5) / (d.df + 0.5)) + 50)::integer as weight
-    from (select distinct case when length(w) > 4 then rtrim(w, 'iy') else w end as term from unnest(p_terms) w) t,
-      (select count(*)::float8 as n from turns) n,
-      lateral (select count(*)::float8 as df from (select lower(body) as low from turns offset 0) l
-        where strpos(l.low, t.term) > 0) d
-    where p_breadth.shape <> 'order'  -- whose sentences are the first
-  ), sentences as (
-    -- Cut at the ends of sentences and lines: quick and rough.
-    select item_no, btrim(unnest(parts), ' -*#=_|~') as said, generate_subscripts(parts, 1) as o
-    from (select item_no, string_to_array(replace(replace(replace(replace(replace(body, '. ', E'.\x02'), '? ',
-      E'?\x02'), '! ', E'!\x02'), '。', E'。\x02'), E'\n', E'\x02'), E'\x02') as parts from turns) l
-  ), lowered as (
-    select *, lower(said) as low from sentences where length(said) >= 20 offset 0
-  ), best as (
-    select distinct on (item_no) item_no, said from lowered
-    order by item_no, (select coalesce(sum(t.weight), 0) from terms t where strpos(low, t.term) > 0) desc, o
-  ), shortened as (
-    select t.*, l.fidelity, l.share, case when length(b.said) <= l.longest then b.said
-      else regexp_replace(left(b.said, l.longest), '\s+\S*$', '') end as said
-    from best b join turns t on t.item_no = b.item_no,
-      (values ('stub', 90, p_breadth.stub), ('excerpt', p_breadth.longest, p_breadth.excerpt))
-        l(fidelity, longest, share)
-  )
-  -- Without the line breaks, which are counted with the whole.
-  select (item_no, fidelity, case when chunk = 0 and starts_with(body, said) then '' else '… ' end || said || ' … #'
-      || turn_index, greatest(1, tokens * length(said) / length(body) + 6 - length(body)
-      + length(replace(body, E'\n', '')))::integer, share)::_memoir.reduced_text
-  from shortened where length(said) < length(body) * 9 / 10);
 end $$;

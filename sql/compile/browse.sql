@@ -11,7 +11,7 @@ $$;
 -- A turn's text as it is known today: without the spans that are forgotten, corrected or retracted, and with a mark
 -- behind those that a later turn changed.
 create or replace function _memoir.as_known(p_user_id uuid, p_session_id uuid, p_turn integer, p_text text)
-returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns text language plpgsql stable as $$
 declare
   v_span record; v_text text := p_text; v_end integer;
 begin
@@ -150,8 +150,7 @@ PM014, PM030.';
 
 -- Where an id lies: a turn of a session, or none. A memory lies where it was said.
 create or replace function _memoir.anchor(p_caller _memoir.caller, p_id uuid, out kind text, out session_id uuid,
-  out turn_index integer)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  out turn_index integer) language plpgsql stable as $$
 declare
   v_user uuid := p_caller.user_id; v_item _memoir.search_items;
 begin
@@ -184,7 +183,7 @@ end $$;
 create or replace function _memoir.turns_around(p_caller _memoir.caller, p_session_id uuid, p_from integer,
   p_to integer)
 returns table (kind text, id uuid, session text, turn_index integer, role text, name text, said_at timestamptz,
-  line text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  line text) language plpgsql stable as $$
 declare
   v_user uuid := p_caller.user_id; v_session _memoir.sessions; v_part record; v_marks jsonb; v_since timestamptz;
   v_until timestamptz; v_ids uuid[] := '{}';
@@ -264,39 +263,9 @@ p_lines_before and p_lines_after turns (at most 100) of its session with the mem
 was said in no session, the memories before and after it in time. Lines of at most 120 characters; what is forgotten in
 a turn is left out. Raises PM001, PM004, PM014.';
 
--- A memory with where it comes from, what it is tied to and the states it was in.
-create or replace function _memoir.whole_memory(p_caller _memoir.caller, p_memory _memoir.memory_store)
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_user uuid := p_caller.user_id;
-begin
-  return jsonb_strip_nulls(to_jsonb(p_memory) - '{user_id,memory_id,content_hash,session_id,local_to,token_count'
-    '}'::text[]
-    - case when p_memory.state in ('forgotten', 'erased') then array['content', 'slot_value', 'aliases'] else '{}' end)
-    || jsonb_build_object('id', p_memory.memory_id, 'kind', 'memory', 'tokens', p_memory.token_count,
-    'session', (select s.external_id from _memoir.sessions s where s.user_id = v_user
-      and s.session_id = p_memory.session_id),
-    'sources', (select coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('kind', s.source_kind, 'id', s.source_id,
-        'session', x.external_id, 'turn_index', s.turn_index, 'link', s.link))
-          order by s.turn_index, s.source_id), '[]')
-      from _memoir.memory_sources s
-      left join _memoir.sessions x on x.user_id = v_user and x.session_id = s.session_id
-      where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = p_memory.memory_id
-        and (p_caller.projects is null or x.project is null or x.project = any (p_caller.projects))),
-    'relations', (select coalesce(jsonb_agg(jsonb_build_object('relation', e.relation, 'from', e.source_id, 'to',
-        e.target_id, 'weight', e.weight) order by e.recorded_at, e.source_id, e.target_id), '[]')
-      from _memoir.memory_relationships e
-      join _memoir.memory_store o on o.user_id = v_user and o.memory_id in (e.source_id, e.target_id)
-        and o.memory_id <> p_memory.memory_id and _memoir.may_see(p_caller, o)
-      where e.user_id = v_user and p_memory.memory_id in (e.source_id, e.target_id)),
-    'states', (select coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('state', s.state, 'at', s.recorded_at,
-        'reason', s.reason, 'by', s.set_by)) order by s.seq), '[]')
-      from _memoir.memory_states s where s.user_id = v_user and s.memory_id = p_memory.memory_id));
-end $$;
-
 -- A turn or a summary whole, or null where the caller may not see it.
 create or replace function _memoir.whole_item(p_caller _memoir.caller, p_id uuid)
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql stable as $$
 declare
   v_user uuid := p_caller.user_id; v_item _memoir.search_items; v_turn _memoir.conversation_history; v_session text;
 begin
@@ -339,8 +308,34 @@ begin
   end if;
   foreach v_id in array p_ids loop
     select * into v_memory from _memoir.memory_store m where m.user_id = v_caller.user_id and m.memory_id = v_id;
-    if not found then v_found := _memoir.whole_item(v_caller, v_id);
-    else v_found := case when _memoir.may_see(v_caller, v_memory) then _memoir.whole_memory(v_caller, v_memory) end;
+    if not found then
+      v_found := _memoir.whole_item(v_caller, v_id);
+    elsif _memoir.may_see(v_caller, v_memory) then
+      -- With where it comes from, what it is tied to and the states it was in.
+      v_found := jsonb_strip_nulls(to_jsonb(v_memory)
+        - '{user_id,memory_id,content_hash,session_id,local_to,token_count}'::text[] - case
+        when v_memory.state in ('forgotten', 'erased') then array['content', 'slot_value', 'aliases'] else '{}' end)
+        || jsonb_build_object('id', v_memory.memory_id, 'kind', 'memory', 'tokens', v_memory.token_count,
+        'session', (select s.external_id from _memoir.sessions s where s.user_id = v_caller.user_id
+          and s.session_id = v_memory.session_id),
+        'sources', (select coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('kind', s.source_kind,
+            'id', s.source_id, 'session', x.external_id, 'turn_index', s.turn_index, 'link', s.link))
+            order by s.turn_index, s.source_id), '[]')
+          from _memoir.memory_sources s
+          left join _memoir.sessions x on x.user_id = v_caller.user_id and x.session_id = s.session_id
+          where s.user_id = v_caller.user_id and s.item_kind = 'memory' and s.item_id = v_memory.memory_id
+            and (v_caller.projects is null or x.project is null or x.project = any (v_caller.projects))),
+        'relations', (select coalesce(jsonb_agg(jsonb_build_object('relation', e.relation, 'from', e.source_id, 'to',
+            e.target_id, 'weight', e.weight) order by e.recorded_at, e.source_id, e.target_id), '[]')
+          from _memoir.memory_relationships e
+          join _memoir.memory_store o on o.user_id = v_caller.user_id and o.memory_id in (e.source_id, e.target_id)
+            and o.memory_id <> v_memory.memory_id and _memoir.may_see(v_caller, o)
+          where e.user_id = v_caller.user_id and v_memory.memory_id in (e.source_id, e.target_id)),
+        'states', (select coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('state', s.state, 'at', s.recorded_at,
+            'reason', s.reason, 'by', s.set_by)) order by s.seq), '[]')
+          from _memoir.memory_states s where s.user_id = v_caller.user_id and s.memory_id = v_memory.memory_id));
+    else
+      continue;
     end if;
     if v_found is not null then return next v_found; end if;
   end loop;

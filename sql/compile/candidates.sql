@@ -1,36 +1,40 @@
 -- Candidates of all arms on one footing: memories, frequent and pinned ones, old turns; what each is worth.
 
--- Was the memory active at that time? A forgotten or erased one never was.
-create or replace function _memoir.was_active(p_memory _memoir.memory_store, p_as_of timestamptz)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-begin
-  if p_memory.state in ('forgotten', 'erased') or p_memory.expires_at <= p_as_of then return false; end if;
-  return coalesce((select s.state = 'active' from _memoir.memory_states s
-    where s.user_id = p_memory.user_id and s.memory_id = p_memory.memory_id and s.recorded_at <= p_as_of
-    order by s.recorded_at desc, s.seq desc limit 1), false);
-end $$;
-
--- Returns what a session pins and its branch points before it, and how much of its memories the ladder lets it show.
-create or replace function _memoir.pins(p_user_id uuid, p_counters _memoir.user_counters, p_scope _memoir.search_scope)
-returns _memoir.pins language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+-- Returns what a recall shows whatever the query, and how much of its memories the ladder lets a session show: what it
+-- and its branch points before it pin, and working notes (null on a standby, which has none).
+create or replace function _memoir.pins(v _memoir.compile_state, p_scope _memoir.search_scope)
+returns _memoir.pins language plpgsql stable as $$
 declare
-  v_pins _memoir.pins;
+  v_pins _memoir.pins; v_features text[] := (v.user_counters).features;
 begin
   v_pins.pinned := '{}';
   v_pins.ceilings := '{}';
-  if p_scope.as_of is not null then return v_pins; end if;
-  if 'pins' = any (p_counters.features) then
-    v_pins.pinned := _memoir.pinned_messages(p_user_id, p_scope.hidden_sessions);
+  if not pg_is_in_recovery() then
+    v_pins.working := '{}';
+    if (v.session).session_id is not null and 'working' = any (v_features) then
+      v_pins.working := array(select w.content from _memoir.memory_store_working w
+        where w.user_id = v.user_id and w.session_id = v.session_id and (w.expires_at is null or w.expires_at > v.at)
+          and w.sensitivity <= p_scope.clearance order by w.recorded_at, w.key);
+    end if;
   end if;
-  if p_counters.memories > 0 and 'ceilings' = any (p_counters.features) then
+  if p_scope.as_of is not null then return v_pins; end if;
+  if 'pins' = any (v_features) then
+    v_pins.pinned := array(select h.message_id from _memoir.pinned_turns(v.user_id, p_scope.hidden_sessions[1]) p
+      join _memoir.session_counters c on c.user_id = v.user_id and c.session_id = p.session_id
+      join _memoir.conversation_history h on h.user_id = v.user_id and h.session_id = p.session_id
+        and h.recorded_at between c.first_recorded_at and c.last_recorded_at
+        and h.turn_index between p.from_turn and p.to_turn
+      order by h.turn_index, h.message_id);
+  end if;
+  if (v.user_counters).memories > 0 and 'ceilings' = any (v_features) then
     select v_pins.pinned || coalesce(array_agg(o.memory_id order by o.memory_id) filter (where o.pinned), '{}'),
       coalesce(jsonb_object_agg(o.memory_id, o.ceiling) filter (where o.ceiling > 0 and not o.pinned), '{}')
     into v_pins.pinned, v_pins.ceilings
     from (select o.memory_id, min(o.fidelity_ceiling) as ceiling, coalesce(bool_or(o.pinned_until_turn > coalesce(
-            (select c.turn_count from _memoir.session_counters c where c.user_id = p_user_id
+            (select c.turn_count from _memoir.session_counters c where c.user_id = v.user_id
               and c.session_id = o.session_id), 0)), false) as pinned
           from _memoir.session_objects o
-          where o.user_id = p_user_id and o.session_id = any (p_scope.local_sessions)
+          where o.user_id = v.user_id and o.session_id = any (p_scope.local_sessions)
             and (o.fidelity_ceiling > 0 or o.pinned_until_turn is not null)
           group by o.memory_id) o;
   end if;
@@ -41,23 +45,26 @@ end $$;
 -- anyway. p_pins: what is there whatever the query, in a compile, for which all else is below the floor where the query
 -- is small talk; null: no compile.
 create or replace function _memoir.candidates(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb,
-  p_question _memoir.question,
-  p_project text, p_scope _memoir.search_scope, p_limit integer, p_frequent integer, p_pins _memoir.pins,
-  p_waiting integer[] default '{}')
-returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  p_question _memoir.question, p_project text, p_scope _memoir.search_scope, p_limit integer, p_frequent integer,
+  p_pins _memoir.pins, p_waiting integer[] default '{}')
+returns _memoir.candidate[] language plpgsql stable as $$
 declare
   v_now timestamptz := memoir.now(); v_pinned uuid[] := coalesce(p_pins.pinned, '{}');
   v_ranked _memoir.ranked_item[] := _memoir.rank(p_user_id, p_counters, p_config, p_question, p_project, p_scope,
     p_limit);
-  v_memories uuid[] := _memoir.memories_of(v_ranked);
+  v_memories uuid[] := array(select r.ref_id from unnest(v_ranked) r where r.kind = 'm');
   v_most integer; v_frequent uuid[] := '{}'; v_facts _memoir.memory_facts[]; v_fit _memoir.fit_floor;
   v_related uuid[] := '{}'; v_candidates _memoir.candidate[];
   v_floor real := p_config ->> 'relevance_floor'; v_share real := p_config ->> 'relevance_share';
 begin
   if p_pins.pinned is null then
     v_share := 0;
-  elsif _memoir.is_small_talk(p_config, p_question.facts) or _memoir.is_far_from_all(p_config, p_question, v_ranked)
-    then
+  elsif _memoir.is_small_talk(p_config, p_question.facts)
+    -- It is small talk as well: few words, no question, and nothing close in the store.
+    or (p_config ->> 'small_talk_words')::integer >= greatest(1, cardinality(p_question.terms))
+      and length(p_question.query) <= 200 and not _memoir.is_question(p_question.query)
+      and (select max(r.vector) < (p_config ->> 'small_talk_cosine')::real and max(r.telling) < 0.5
+           from unnest(v_ranked) r) then
     v_floor := 10;
   elsif p_question.goes_on is not true then
     v_fit := _memoir.fit_floor(p_config, p_counters.items, cardinality(p_question.terms), p_project);
@@ -68,12 +75,8 @@ begin
         filter (where s.memory_id <> all (v_memories)))[1 : p_frequent]
     into v_most, v_frequent from _memoir.memory_stats s where s.user_id = p_user_id and s.access_count > 0;
   end if;
-  if v_frequent || v_pinned <> '{}' then
-    v_ranked := coalesce(v_ranked, '{}')
-      || _memoir.joining(p_user_id, v_frequent, v_pinned, v_memories, _memoir.turn_items_of(v_ranked), p_scope);
-    v_memories := v_memories || v_frequent || v_pinned;
-  end if;
-  v_ranked := _memoir.with_waiting(p_user_id, v_ranked, p_waiting);
+  v_ranked := _memoir.with_joining(p_user_id, v_ranked, v_frequent, v_pinned, p_waiting, p_scope);
+  v_memories := v_memories || v_frequent || v_pinned;
   if p_pins.pinned is not null and 'changes' = any (p_counters.features) then
     v_ranked := _memoir.with_changing(p_user_id, v_ranked, p_scope);
   end if;
@@ -95,7 +98,7 @@ end $$;
 -- What a later turn changed and what changes another pass the floor where nothing fits twice as well; and what changes
 -- a line that is shown comes along with it.
 create or replace function _memoir.with_changes(p_user_id uuid, p_candidates _memoir.candidate[], p_as_of timestamptz)
-returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.candidate[] language plpgsql stable as $$
 declare
   v_least constant real := 0.2; v_best real; v_pair record; v_no integer;
 begin
@@ -139,7 +142,7 @@ end $$;
 -- was found.
 create or replace function _memoir.with_changing(p_user_id uuid, p_ranked _memoir.ranked_item[],
   p_scope _memoir.search_scope)
-returns _memoir.ranked_item[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.ranked_item[] language plpgsql stable as $$
 declare
   v_best constant integer := 40; v_most constant integer := 12;
 begin
@@ -160,9 +163,7 @@ begin
       union
       select x.by_session, x.by_turn, c.depth + 1 from changing c
       join changed x on x.session_id = c.by_session and x.turn_index = c.by_turn where c.depth < 4)
-    select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length,
-      i.token_count, i.role, i.created_at, i.recorded_at, i.project, 0, 0, null, 0, 0,
-        array_fill(0, array[cardinality(_memoir.ledger_signals())]), 0)::_memoir.ranked_item
+    select _memoir.unranked(i, 0, 0)
     from (select distinct c.by_session, c.by_turn from changing c) c
     join _memoir.search_items i on i.user_id = p_user_id and i.session_id = c.by_session and i.turn_index = c.by_turn
     where i.kind = 't' and not i.dead and not i.echo and i.sensitivity <= p_scope.clearance
@@ -173,32 +174,53 @@ begin
     order by i.item_no desc limit v_most);
 end $$;
 
--- Much-used memories and what is pinned, as far as it is not among what was found.
-create or replace function _memoir.joining(p_user_id uuid, p_frequent uuid[], p_pinned uuid[], p_memories uuid[],
-  p_turn_items integer[],
-  p_scope _memoir.search_scope)
-returns _memoir.ranked_item[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+-- An item as a ranked one that the query did not find: with a score, and how telling its words count as.
+create or replace function _memoir.unranked(p_item _memoir.search_items, p_score real, p_telling real)
+returns _memoir.ranked_item language sql immutable as $$
+  select (p_item.item_no, p_item.kind, p_item.ref_id, p_item.session_id, p_item.turn_index, p_item.chunk,
+    p_item.span_start, p_item.span_length, p_item.token_count, p_item.role, p_item.created_at, p_item.recorded_at,
+    p_item.project, p_score, 0, null, 0, 0, array_fill(0, array[cardinality(_memoir.ledger_signals())]), p_telling)
+    ::_memoir.ranked_item
+$$;
+
+-- Adds to ranked items the candidates that the query did not find: much-used memories, pinned items, and turns that
+-- wait for their vectors. Of these the user's words come before answers.
+create or replace function _memoir.with_joining(p_user_id uuid, p_ranked _memoir.ranked_item[], p_frequent uuid[],
+  p_pinned uuid[], p_waiting integer[], p_scope _memoir.search_scope)
+returns _memoir.ranked_item[] language plpgsql stable as $$
 declare
-  v_ids uuid[] := p_frequent || p_pinned;
+  v_ids uuid[] := p_frequent || p_pinned; v_ranked _memoir.ranked_item[] := p_ranked;
+  v_user_score constant real := 0.4; v_score constant real := 0.25;
 begin
-  return array(
-    select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length,
-      i.token_count, i.role, i.created_at,
-      i.recorded_at, i.project, 0, 0, null, 0, 0,
-        array_fill(0, array[cardinality(_memoir.ledger_signals())]), 0)::_memoir.ranked_item
-    from _memoir.search_items i
-    where i.user_id = p_user_id and i.ref_id = any (v_ids) and not i.dead and i.sensitivity <= p_scope.clearance
-      and (i.ref_id = any (p_pinned) and i.ref_id <> all (p_memories) and i.item_no <> all (p_turn_items)
-          and (i.session_id is null or i.session_id = any (p_scope.local_sessions))
-        or i.ref_id = any (p_frequent) and i.chunk = 0 and not i.echo and i.session_id is null)
-      and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
-      and (p_scope.projects is null or i.project = any (p_scope.projects)) order by i.item_no);
+  if v_ids <> '{}' then
+    v_ranked := coalesce(v_ranked, '{}') || array(
+      select _memoir.unranked(i, 0, 0) from _memoir.search_items i
+      where i.user_id = p_user_id and i.ref_id = any (v_ids) and not i.dead and i.sensitivity <= p_scope.clearance
+        and (i.ref_id = any (p_pinned) and (i.session_id is null or i.session_id = any (p_scope.local_sessions))
+            and not exists (select from unnest(p_ranked) r where r.kind = 'm' and r.ref_id = i.ref_id
+              or r.kind = 't' and r.item_no = i.item_no)
+          or i.ref_id = any (p_frequent) and i.chunk = 0 and not i.echo and i.session_id is null)
+        and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
+        and (p_scope.projects is null or i.project = any (p_scope.projects)) order by i.item_no);
+  end if;
+  if p_waiting = '{}' then return v_ranked; end if;
+  for i in 1 .. coalesce(cardinality(v_ranked), 0) loop
+    if v_ranked[i].item_no = any (p_waiting) then
+      v_ranked[i].score := greatest(v_ranked[i].score, case when v_ranked[i].role = 'user' then v_user_score
+        else v_score end);
+      v_ranked[i].telling := 1;  -- whether it fits, nobody can say yet
+    end if;
+  end loop;
+  return coalesce(v_ranked, '{}') || array(
+    select _memoir.unranked(i, case when i.role = 'user' then v_user_score else v_score end, 1)
+    from _memoir.search_items i where i.user_id = p_user_id and i.item_no = any (p_waiting)
+      and not exists (select from unnest(v_ranked) r where r.item_no = i.item_no) order by i.item_no);
 end $$;
 
 -- The newest turns that wait for their vectors while the user's others have them: a new session knows the last one.
 create or replace function _memoir.waiting_turns(p_user_id uuid, p_counters _memoir.user_counters,
   p_question _memoir.question, p_scope _memoir.search_scope)
-returns integer[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns integer[] language plpgsql stable as $$
 declare
   v_through integer; v_most constant integer := 12;
 begin
@@ -214,47 +236,10 @@ begin
     order by i.item_no desc limit v_most);
 end $$;
 
--- They are candidates whatever the query: what the user said before what was answered.
-create or replace function _memoir.with_waiting(p_user_id uuid, p_ranked _memoir.ranked_item[], p_waiting integer[])
-returns _memoir.ranked_item[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_user_score constant real := 0.4; v_score constant real := 0.25; v_ranked _memoir.ranked_item[] := p_ranked;
-begin
-  if p_waiting = '{}' then return p_ranked; end if;
-  for i in 1 .. coalesce(cardinality(v_ranked), 0) loop
-    if v_ranked[i].item_no = any (p_waiting) then
-      v_ranked[i].score := greatest(v_ranked[i].score, case when v_ranked[i].role = 'user' then v_user_score
-        else v_score end);
-      v_ranked[i].telling := 1;  -- whether it fits, nobody can say yet
-    end if;
-  end loop;
-  return coalesce(v_ranked, '{}') || array(
-    select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length,
-      i.token_count, i.role, i.created_at, i.recorded_at, i.project, case when i.role = 'user' then v_user_score
-        else v_score end, 0, null, 0, 0,
-        array_fill(0, array[cardinality(_memoir.ledger_signals())]), 1)::_memoir.ranked_item
-    from _memoir.search_items i where i.user_id = p_user_id and i.item_no = any (p_waiting)
-      and not exists (select from unnest(p_ranked) r where r.item_no = i.item_no) order by i.item_no);
-end $$;
-
--- Renames the reason of items that lead the recall because the profile has no room for them.
-create or replace function _memoir.standing_ones(p_candidates _memoir.candidate[], p_standing uuid[])
-returns _memoir.candidate[] language plpgsql immutable as $$
-begin
-  if coalesce(p_standing, '{}') = '{}' then return p_candidates; end if;
-  for i in 1 .. coalesce(cardinality(p_candidates), 0) loop
-    if p_candidates[i].ref_id = any (p_standing) then
-      p_candidates[i].memory_parts := p_candidates[i].memory_parts - 'pinned' || '{"standing": true}';
-    end if;
-  end loop;
-  return p_candidates;
-end $$;
-
 -- Returns what the best memories found depend on, refer to, come from, elaborate or are related to, by edges in either
 -- direction: a step away it is as relevant as six tenths of what led to it, times the weight of the edge.
 create or replace function _memoir.with_related(p_user_id uuid, p_ranked _memoir.ranked_item[], p_hops integer,
-  p_scope _memoir.search_scope, out ranked _memoir.ranked_item[], out related uuid[])
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  p_scope _memoir.search_scope, out ranked _memoir.ranked_item[], out related uuid[]) language plpgsql stable as $$
 declare
   v_step constant float8 := 0.6; v_best constant integer := 8; v_most constant integer := 16;
   v_ids uuid[]; v_scores float8[]; v_related_scores float8[] := '{}'; n integer;
@@ -291,9 +276,7 @@ begin
     end if;
   end loop;
   ranked := ranked || array(
-    select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length,
-      i.token_count, i.role, i.created_at, i.recorded_at, i.project, r.score, 0, null, 0, 0,
-      array_fill(0, array[cardinality(_memoir.ledger_signals())]), 1)::_memoir.ranked_item
+    select _memoir.unranked(i, r.score, 1)
     from (select u.id, max(u.score)::real as score from unnest(related, v_related_scores) u(id, score)
       where u.id is not null group by u.id) r
     join _memoir.search_items i on i.user_id = p_user_id and i.ref_id = r.id and i.kind = 'm' and i.chunk = 0
@@ -306,47 +289,43 @@ begin
   related := array_remove(related, null);
 end $$;
 
--- Leaves out what the profile says already: its memories, and turns that say little else.
-create or replace function _memoir.without_profile(p_user_id uuid, p_candidates _memoir.candidate[], p_profile uuid[])
-returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+-- Leaves out what the list says already: memories of the profile and turns that say little else, and what stands in
+-- p_said in the same words. Standing statements that the profile has no room for (p_standing) lead the recall.
+create or replace function _memoir.without_known(p_user_id uuid, p_candidates _memoir.candidate[], p_profile uuid[],
+  p_standing uuid[], p_said text, p_clearance _memoir.sensitivity)
+returns _memoir.candidate[] language plpgsql stable as $$
 declare
-  v_refs uuid[]; v_from integer[]; v_to integer[];
+  v_most constant integer := 100; v_profile integer[] := '{}'; v_list integer[] := '{}';
+  v_said text := lower(regexp_replace(p_said, '\s+', ' ', 'g'));
 begin
-  if coalesce(p_profile, '{}') = '{}' then return p_candidates; end if;
-  select array_agg(s.source_id), array_agg(s.span_start), array_agg(s.span_start + s.span_length)
-  into v_refs, v_from, v_to from _memoir.memory_sources s
-  where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = any (p_profile) and s.source_kind = 'turn';
+  if p_profile <> '{}' then
+    v_profile := array(
+      with sources as materialized (
+        select s.source_id, s.span_start, s.span_start + s.span_length as span_end from _memoir.memory_sources s
+        where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = any (p_profile)
+          and s.source_kind = 'turn')
+      select c.item_no from unnest(p_candidates) c
+      where c.reason is null and not coalesce(c.memory_parts ? 'pinned', false)
+        and (c.kind = 'm' and c.ref_id = any (p_profile) or c.kind = 't' and 0.6 * c.span_length <= (
+          select sum(least(s.span_end, c.span_start + c.span_length) - greatest(s.span_start, c.span_start))
+          from sources s where s.source_id = c.ref_id and s.span_start < c.span_start + c.span_length
+            and s.span_end > c.span_start)));
+  end if;
+  if v_said is not null then
+    v_list := array(select t.item_no from _memoir.texts_at(p_user_id, array(
+        select (c.item_no, c.kind, c.ref_id, c.session_id, c.turn_index, c.recorded_at, c.span_start,
+          c.span_length)::_memoir.item_locator
+        from unnest(p_candidates) with ordinality c where c.reason is null and c.item_no <> all (v_profile)
+        order by c.ordinality limit v_most), p_clearance) t
+      where strpos(v_said, btrim(lower(regexp_replace(t.body, '\s+', ' ', 'g')), ' .!?…')) > 0);
+  end if;
+  if v_profile || v_list = '{}' and coalesce(p_standing, '{}') = '{}' then return p_candidates; end if;
   for i in 1 .. coalesce(cardinality(p_candidates), 0) loop
-    if p_candidates[i].reason is null and not coalesce(p_candidates[i].memory_parts ? 'pinned', false)
-      and (p_candidates[i].kind = 'm' and p_candidates[i].ref_id = any (p_profile)
-        or p_candidates[i].kind = 't' and p_candidates[i].ref_id = any (v_refs)
-        and (select coalesce(sum(least(t, p_candidates[i].span_start + p_candidates[i].span_length)
-            - greatest(f, p_candidates[i].span_start)), 0)
-          from unnest(v_refs, v_from, v_to) x(r, f, t) where r = p_candidates[i].ref_id
-            and f < p_candidates[i].span_start + p_candidates[i].span_length and t > p_candidates[i].span_start)
-          >= 0.6 * p_candidates[i].span_length) then
-      p_candidates[i].reason := 'stands in the profile';
+    if p_candidates[i].item_no = any (v_profile) then p_candidates[i].reason := 'stands in the profile'; end if;
+    if p_candidates[i].item_no = any (v_list) then p_candidates[i].reason := 'stands in the list'; end if;
+    if p_candidates[i].ref_id = any (p_standing) then
+      p_candidates[i].memory_parts := p_candidates[i].memory_parts - 'pinned' || '{"standing": true}';
     end if;
-  end loop;
-  return p_candidates;
-end $$;
-
--- Leaves out what the list says already in the same words.
-create or replace function _memoir.without_said(p_user_id uuid, p_candidates _memoir.candidate[], p_said text,
-  p_clearance _memoir.sensitivity)
-returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_most constant integer := 100; v_said text := lower(regexp_replace(p_said, '\s+', ' ', 'g')); v_items integer[];
-begin
-  if v_said is null or cardinality(p_candidates) = 0 then return p_candidates; end if;
-  v_items := array(select t.item_no from _memoir.texts_at(p_user_id, array(
-      select (c.item_no, c.kind, c.ref_id, c.session_id, c.turn_index, c.recorded_at, c.span_start,
-        c.span_length)::_memoir.item_locator
-      from unnest(p_candidates) with ordinality c where c.reason is null order by c.ordinality limit v_most),
-      p_clearance) t
-    where strpos(v_said, btrim(lower(regexp_replace(t.body, '\s+', ' ', 'g')), ' .!?…')) > 0);
-  for i in 1 .. cardinality(p_candidates) loop
-    if p_candidates[i].item_no = any (v_items) then p_candidates[i].reason := 'stands in the list'; end if;
   end loop;
   return p_candidates;
 end $$;
@@ -355,7 +334,7 @@ end $$;
 -- better place, and the echo falls behind. Told by their vectors: a statement said before, as close as a paraphrase is.
 create or replace function _memoir.own_words_first(p_user_id uuid, p_candidates _memoir.candidate[],
   p_model_id smallint)
-returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.candidate[] language plpgsql stable as $$
 declare
   v_pair record; v_alike constant float8 := 0.6; v_echo integer; v_own integer; v_items integer[];
 begin
@@ -408,16 +387,19 @@ end $$;
 -- Memories carry more than a match: half-life and weight of their type, importance, use, and authority ([PG] 6.2,
 -- [MS]). Tiers 3 and 4 do not fade; confidence does, until it is reinforced. p_most: how often the most used one was.
 create or replace function _memoir.facts_of(p_user_id uuid, p_memories uuid[], p_most integer, p_config jsonb,
-  p_scope _memoir.search_scope,
-  p_now timestamptz)
-returns _memoir.memory_facts[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  p_scope _memoir.search_scope, p_now timestamptz)
+returns _memoir.memory_facts[] language plpgsql stable as $$
 declare
   v_type_weights jsonb := p_config -> 'type_weights'; v_half_lives jsonb := p_config -> 'half_life_days';
 begin
   return array(
     select (m.memory_id, m.type, m.sensitivity,
       case when p_scope.as_of is null then m.state = 'active' and (m.expires_at is null or m.expires_at > p_now)
-           else _memoir.was_active(m, p_scope.as_of) end,
+        -- A forgotten or erased one never was active.
+        else m.state not in ('forgotten', 'erased') and (m.expires_at <= p_scope.as_of) is not true and coalesce(
+          (select t.state = 'active' from _memoir.memory_states t where t.user_id = p_user_id
+            and t.memory_id = m.memory_id and t.recorded_at <= p_scope.as_of
+           order by t.recorded_at desc, t.seq desc limit 1), false) end,
       m.valid_from, m.valid_to,
       coalesce((v_type_weights ->> m.type)::float8, 1)
         * case m.importance when 'critical' then 1.3 when 'important' then 1.15 when 'minor' then 0.85 else 1 end,
@@ -433,42 +415,25 @@ begin
     where m.user_id = p_user_id and m.memory_id = any (p_memories));
 end $$;
 
--- How many candidates a recall of p_budget tokens takes: all from 2,000 on, sixty at least.
-create or replace function _memoir.candidate_limit(p_candidates integer, p_budget integer)
+-- How many candidates a recall of p_budget tokens takes of p_candidates: all from 2,000 on, sixty at least. More of
+-- long turns, because their sentences are shown too: up to twice as many where texts have more than eighteen words in
+-- the mean. The share of memories among the items lowers that.
+create or replace function _memoir.candidate_limit(p_candidates integer, p_budget integer,
+  p_counters _memoir.user_counters)
 returns integer language plpgsql immutable as $$
-begin
-  return least(p_candidates, 60 + greatest(0, p_candidates - 60) * least(2000, p_budget) / 2000);
-end $$;
-
--- Considers more of long turns, because their sentences are shown too: up to twice as many where texts have more than
--- eighteen words in the mean, as far as they are turns.
-create or replace function _memoir.widened(p_limit integer, p_counters _memoir.user_counters)
-returns integer language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
   v_items float8 := greatest(1, p_counters.items);
+  v_limit integer := least(p_candidates, 60 + greatest(0, p_candidates - 60) * least(2000, p_budget) / 2000);
 begin
-  return coalesce(p_limit * (1 + (least(2, greatest(1, p_counters.total_words / v_items / 18)) - 1) * greatest(0,
-    1 - p_counters.memories / v_items)), p_limit)::integer;
-end $$;
-
-create or replace function _memoir.memories_of(p_ranked _memoir.ranked_item[])
-returns uuid[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-begin
-  return array(select r.ref_id from unnest(p_ranked) r where r.kind = 'm');
-end $$;
-
-create or replace function _memoir.turn_items_of(p_ranked _memoir.ranked_item[])
-returns integer[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-begin
-  return array(select r.item_no from unnest(p_ranked) r where r.kind = 't');
+  return coalesce(v_limit * (1 + (least(2, greatest(1, p_counters.total_words / v_items / 18)) - 1) * greatest(0,
+    1 - p_counters.memories / v_items)), v_limit)::integer;
 end $$;
 
 -- Ranked items as candidates: what memories add, the floor, what each is worth. The rest of a turn of which another
 -- part is worth more gains from it, the less the longer the turn: half of a question or a list is seldom enough.
 create or replace function _memoir.value_candidates(p_ranked _memoir.ranked_item[], p_facts _memoir.memory_facts[],
-  p_frequent uuid[], p_pinned uuid[], p_related uuid[],
-  p_ceilings jsonb, p_config jsonb, p_scope _memoir.search_scope, p_now timestamptz, p_fit _memoir.fit_floor,
-  p_floor real, p_share real, p_own integer)
+  p_frequent uuid[], p_pinned uuid[], p_related uuid[], p_ceilings jsonb, p_config jsonb, p_scope _memoir.search_scope,
+  p_now timestamptz, p_fit _memoir.fit_floor, p_floor real, p_share real, p_own integer)
 returns _memoir.candidate[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
 declare
@@ -555,12 +520,10 @@ $$;
 create or replace function _memoir.within_reach(p_candidates _memoir.candidate[], p_budget integer, p_hidden uuid[],
   p_short boolean, out locators _memoir.item_locator[], out doubtful integer[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_reach record;
 begin
   select array_agg((r.item_no, r.kind, r.ref_id, r.session_id, r.turn_index, r.recorded_at, r.span_start,
-    r.span_length)::_memoir.item_locator) as locators,
-    array_agg(r.item_no) filter (where r.whole >= p_budget / 2) as doubtful into v_reach
+    r.span_length)::_memoir.item_locator),
+    array_agg(r.item_no) filter (where r.whole >= p_budget / 2) into locators, doubtful
   from (select c.item_no, c.kind, c.ref_id, c.session_id, c.turn_index, c.recorded_at, c.span_start, c.span_length,
           sum(n.cost) over best - n.cost as before, sum(c.tokens) over best - c.tokens as whole
         from unnest(p_candidates) c, lateral (select case when p_short then least(c.tokens, 30)
@@ -570,8 +533,6 @@ begin
         window best as (order by (c.memory_parts ? 'pinned') is true desc, c.worth / (n.cost + 8) desc, c.item_no
           rows unbounded preceding)) r
   where r.before <= p_budget::bigint * 3 / 2 + 200;
-  locators := v_reach.locators;
-  doubtful := v_reach.doubtful;
 end $$;
 
 -- Why a candidate is not shown that could be.

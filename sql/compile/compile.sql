@@ -5,12 +5,11 @@
 -- compile is STABLE, so all of it reads one snapshot: a compaction that commits meanwhile can't lose turns. The public
 -- functions are thin writers around it: they leave statistics in an unlogged buffer, and nothing at all on a standby.
 
--- A compile is a list of stages over one row of state: each takes it, fills in its part, and hands it on.
+-- A compile is a list of stages over one row of state: each takes it, fills in its part, and hands it on. They all plan
+-- their statements for the user at hand, as set here; only functions that compute set another plan_cache_mode.
 create or replace function _memoir.compile(p_user text, p_session text, p_query text, p_budget integer,
-  p_memory_budget integer,
-  p_task text, p_tools jsonb, p_query_embedding real[], p_query_parts jsonb, p_as_of timestamptz,
-    p_valid_at timestamptz,
-  p_format text, p_after_turn text)
+  p_memory_budget integer, p_task text, p_tools jsonb, p_query_embedding real[], p_query_parts jsonb,
+  p_as_of timestamptz, p_valid_at timestamptz, p_format text, p_after_turn text)
 returns _memoir.compile_state language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v _memoir.compile_state;
@@ -31,35 +30,48 @@ begin
   return _memoir.assembled(v);
 end $$;
 
--- The same, where the session's past may be shown otherwise from now on: that is written first.
-create or replace function _memoir.compile_at_moment(v _memoir.compile_state)
-returns boolean language plpgsql as $$
-begin
-  if v.moment is null or pg_is_in_recovery() or current_setting('transaction_read_only')::boolean then
-    return false;
-  end if;
-  perform from _memoir.session_counters where user_id = v.user_id and session_id = v.session_id for update;
-  perform _memoir.move_window(v.session, v.counters, v.config, v.frame, _memoir.session_past(v.session, v.counters,
-    v.frame, v.config, v.history_budget, (v.model).message_overhead), v.moment, v.at, v.tokenizer);
-  return true;
-end $$;
-
-create or replace function memoir.compile_context(p_user text, p_session text, p_query text default null,
-  p_budget integer default null,
-  p_memory_budget integer default null, p_task text default null, p_tools jsonb default null,
-    p_query_embedding real[] default null,
-  p_query_parts jsonb default null, p_as_of timestamptz default null, p_valid_at timestamptz default null,
-  p_format text default 'openai', p_after_turn text default null)
-returns jsonb language plpgsql security definer set search_path from current as $$
+-- Compiles, and once more where the session's past may be shown otherwise from now on: that is written first. Checks
+-- the cost limits: above one there is a warning; where budget_action is refuse, nothing more is compiled.
+create or replace function _memoir.compile_at_moment(p_user text, p_session text, p_query text, p_budget integer,
+  p_memory_budget integer, p_task text, p_tools jsonb, p_query_embedding real[], p_query_parts jsonb,
+  p_as_of timestamptz, p_valid_at timestamptz, p_format text, p_after_turn text)
+returns _memoir.compile_state language plpgsql as $$
 declare
   v _memoir.compile_state := _memoir.compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
     p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
+  v_what text; v_spent bigint; v_limit bigint;
 begin
-  if v.moment is not null and _memoir.compile_at_moment(v) then
+  if v.moment is not null and not pg_is_in_recovery() and not current_setting('transaction_read_only')::boolean then
+    perform from _memoir.session_counters where user_id = v.user_id and session_id = v.session_id for update;
+    perform _memoir.move_window(v.session, v.counters, v.config, v.frame, _memoir.session_past(v.session, v.counters,
+      v.frame, v.config, v.history_budget, (v.model).message_overhead), v.moment, v.at, v.tokenizer);
     v := _memoir.compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
       p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
   end if;
-  v := _memoir.within_costs(v, p_user);
+  foreach v_what in array '{session,user}'::text[] loop
+    v_limit := (v.config ->> ('budget_microcents_' || v_what))::bigint;
+    v_spent := coalesce(case v_what when 'session' then (v.counters).cost_microcents
+      else (v.user_counters).cost_microcents end, 0);
+    if v_limit > 0 and v_spent >= v_limit and v.config ->> 'budget_action' = 'refuse' then
+      perform _memoir.fail('PM023', format('%s %s has cost %s microcents, its budget is %s', v_what,
+        _memoir.shown(case v_what when 'session' then v.session_name else p_user end), v_spent, v_limit),
+        format('raise budget_microcents_%s, or set budget_action to warn', v_what));
+    end if;
+    v.warnings := v.warnings || array(select jsonb_array_elements_text(_memoir.over_budget(v_what, v_spent, v.config)));
+  end loop;
+  return v;
+end $$;
+
+create or replace function memoir.compile_context(p_user text, p_session text, p_query text default null,
+  p_budget integer default null, p_memory_budget integer default null, p_task text default null,
+  p_tools jsonb default null, p_query_embedding real[] default null, p_query_parts jsonb default null,
+  p_as_of timestamptz default null, p_valid_at timestamptz default null, p_format text default 'openai',
+  p_after_turn text default null)
+returns jsonb language plpgsql security definer set search_path from current as $$
+declare
+  v _memoir.compile_state := _memoir.compile_at_moment(p_user, p_session, p_query, p_budget, p_memory_budget, p_task,
+    p_tools, p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
+begin
   perform _memoir.leave_traces(v);
   return _memoir.formatted(v.messages, v.prefix, v.is_open, p_format, v.frozen);
 end $$;
@@ -74,28 +86,19 @@ user that has reached its cost limit gets none. Writes unlogged statistics only.
 PM023, PM030.';
 
 create or replace function memoir.context(p_user text, p_session text, p_query text default null,
-  p_budget integer default null,
-  p_memory_budget integer default null, p_task text default null, p_tools jsonb default null,
-    p_query_embedding real[] default null,
-  p_query_parts jsonb default null, p_as_of timestamptz default null, p_valid_at timestamptz default null,
-  p_format text default 'openai', p_after_turn text default null)
+  p_budget integer default null, p_memory_budget integer default null, p_task text default null,
+  p_tools jsonb default null, p_query_embedding real[] default null, p_query_parts jsonb default null,
+  p_as_of timestamptz default null, p_valid_at timestamptz default null, p_format text default 'openai',
+  p_after_turn text default null)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v _memoir.compile_state := _memoir.compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
-    p_query_embedding,
-    p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
-  v_compile uuid;
+  v _memoir.compile_state := _memoir.compile_at_moment(p_user, p_session, p_query, p_budget, p_memory_budget, p_task,
+    p_tools, p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
+  v_compile uuid := _memoir.leave_traces(v);
 begin
-  if v.moment is not null and _memoir.compile_at_moment(v) then
-    v := _memoir.compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
-      p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
-  end if;
-  v := _memoir.within_costs(v, p_user);
-  v_compile := _memoir.leave_traces(v);
   return jsonb_build_object('messages', _memoir.formatted(v.messages, v.prefix, v.is_open, p_format, v.frozen),
-    'compile_id',
-    v_compile,
-    'tokens', v.tokens, 'budget', v.budget, 'system_tokens', v.system_tokens, 'tools_tokens', v.tools_tokens,
+    'compile_id', v_compile, 'tokens', v.tokens, 'budget', v.budget, 'system_tokens', v.system_tokens,
+    'tools_tokens', v.tools_tokens,
     'recall_tokens', v.recall_tokens, 'recall_budget', v.recall_budget,
     'prefix_messages', v.prefix, 'prefix_hash', encode(_memoir.prefix_hash(v.messages, v.prefix), 'hex'),
     'tokenizer', v.tokenizer, 'model', (v.model).model, 'format', p_format, 'task', v.task, 'warnings',
@@ -121,19 +124,17 @@ given them, and on a standby "report": what report_context on the primary makes 
 -- explain_context: every considered item of a compile, why it is in or out.
 
 create or replace function memoir.explain_context(p_user text, p_session text, p_query text default null,
-  p_budget integer default null,
-  p_memory_budget integer default null, p_task text default null, p_tools jsonb default null,
-    p_query_embedding real[] default null,
-  p_query_parts jsonb default null, p_as_of timestamptz default null, p_valid_at timestamptz default null,
-  p_format text default 'openai', p_after_turn text default null)
+  p_budget integer default null, p_memory_budget integer default null, p_task text default null,
+  p_tools jsonb default null, p_query_embedding real[] default null, p_query_parts jsonb default null,
+  p_as_of timestamptz default null, p_valid_at timestamptz default null, p_format text default 'openai',
+  p_after_turn text default null)
 returns table ("position" integer, kind text, id uuid, session text, turn_index integer, chunk integer, arms text[],
   score real, parts jsonb,
   words_rank integer, vector_rank integer, tokens integer, fidelity text, included boolean, reason text, content text)
 language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v _memoir.compile_state := _memoir.compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
-    p_query_embedding,
-    p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
+    p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
   v_shown uuid[] := _memoir.message_ids(v.shown, v.reduced);
 begin
   return query
@@ -143,20 +144,22 @@ begin
       then (array['detailed', 'compact', 'stub'])[t.fidelity] else 'full' end, true, t.why, left(t.content, 200)
   from unnest(v.shown) t order by t.turn_index;
   -- Turns of the session that stand as lines, or that the list only names.
-  return query
-  select null::integer, 'turn'::text, h.message_id, p_session, h.turn_index, 0, '{recent}'::text[], null::real,
-    null::jsonb, null::integer, null::integer, h.token_count, case when h.turn_index >= (v.frame).first_turn
-      then 'line' else 'not shown' end, h.turn_index >= (v.frame).first_turn,
-    case when h.turn_index >= (v.frame).first_turn then 'an earlier step' else 'left the list, which says so' end,
-    left(h.content, 200)
-  from _memoir.lineage(v.session) l
-  join _memoir.session_counters c on c.user_id = v.user_id and c.session_id = l.session_id
-  join _memoir.conversation_history h on h.user_id = v.user_id and h.session_id = l.session_id
-    and h.recorded_at between c.first_recorded_at and c.last_recorded_at
-    and h.turn_index between greatest(l.from_turn, (v.frame).summary_through + 1)
-    and least(l.to_turn, (v.frame).lines_through)
-    and _memoir.sensitivity_now(h.sensitivity, h.turn_index, _memoir.marks(h.user_id, h.session_id)) <= v.clearance
-  where (v.frame).user_id is not null and h.message_id <> all (v_shown) order by h.turn_index;
+  if (v.frame).user_id is not null then
+    return query
+    select null::integer, 'turn'::text, h.message_id, p_session, h.turn_index, 0, '{recent}'::text[], null::real,
+      null::jsonb, null::integer, null::integer, h.token_count, case when h.turn_index >= (v.frame).first_turn
+        then 'line' else 'not shown' end, h.turn_index >= (v.frame).first_turn,
+      case when h.turn_index >= (v.frame).first_turn then 'an earlier step' else 'left the list, which says so' end,
+      left(h.content, 200)
+    from _memoir.lineage(v.session) l
+    join _memoir.session_counters c on c.user_id = v.user_id and c.session_id = l.session_id
+    join _memoir.conversation_history h on h.user_id = v.user_id and h.session_id = l.session_id
+      and h.recorded_at between c.first_recorded_at and c.last_recorded_at
+      and h.turn_index between greatest(l.from_turn, (v.frame).summary_through + 1)
+      and least(l.to_turn, (v.frame).lines_through)
+      and _memoir.sensitivity_now(h.sensitivity, h.turn_index, _memoir.marks(h.user_id, h.session_id)) <= v.clearance
+    where h.message_id <> all (v_shown) order by h.turn_index;
+  end if;
   return query
   with items as (
     select c.*, row_number() over () as o, case when c.position is null then _memoir.left_out(c, v.recall_budget,

@@ -35,7 +35,7 @@ end $$;
 create or replace function _memoir.query_passages(p_caller _memoir.caller, p_user text, p_session text,
   p_question text, p_tokens integer, p_whole_user boolean)
 returns table (o integer, id uuid, kind text, session text, turn_index integer, object uuid, line text, tokens integer)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
   v_row record; v_left integer := p_tokens; v_cost integer; v_n integer := 0; v_line text;
   v_user uuid := p_caller.user_id;
@@ -84,12 +84,13 @@ end $$;
 
 create or replace function memoir.memory_query(p_user text, p_session text, p_question text,
   p_max_tokens integer default 600, p_scope text default 'session', p_answer boolean default true)
-returns jsonb language plpgsql security definer set search_path from current as $$
+returns jsonb language plpgsql security definer set search_path from current
+set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session);
   v_started timestamptz := clock_timestamp(); v_passages jsonb; v_text text; v_tokens integer; v_memory uuid;
-  v_sent text; v_items uuid[]; v_asks boolean;
+  v_sent text; v_items uuid[]; v_asks boolean; v_id uuid := gen_random_uuid(); v_now timestamptz := memoir.now();
 begin
   perform _memoir.check_choice('scope', p_scope, '{session,user}');
   if _memoir.is_blank(p_question) then
@@ -99,7 +100,9 @@ begin
     perform _memoir.fail('PM014', format('max_tokens must be from 50 to 16000, not %s',
       coalesce(p_max_tokens::text, 'null')));
   end if;
-  v_asks := p_answer and _memoir.begin_answer(v_caller.user_id);
+  v_asks := p_answer and (select config ->> 'llm_provider' from _memoir.settings_merged) is distinct from 'none';
+  -- Lock the user before passages are looked for, so that nothing that is forgotten meanwhile is sent.
+  if v_asks then perform from _memoir.user_counters where user_id = v_caller.user_id for update; end if;
   select string_agg(q.line, E'\n' order by q.o), coalesce(sum(q.tokens), 0), coalesce(jsonb_agg(jsonb_build_object(
       'id', q.id, 'kind', q.kind, 'session', q.session, 'turn_index', q.turn_index,
       'object', _memoir.object_name(q.object)) order by q.o), '[]'),
@@ -115,8 +118,20 @@ begin
     where m.user_id = v_caller.user_id and m.memory_id = v_memory and c.user_id = v_caller.user_id
       and c.session_id = v_session.session_id;
   end if;
-  return jsonb_strip_nulls(jsonb_build_object('answer', _memoir.ask_for_answer(v_caller, v_session.session_id,
-      p_question, p_max_tokens, v_sent, v_items)))
+  if v_sent is not null then
+    delete from _memoir.query_answers where user_id = v_caller.user_id and asked_at < v_now - interval '1 day';
+    insert into _memoir.query_answers (user_id, query_id, session_id, asked_at, question, passages, items, max_tokens,
+      clearance, projects)
+    values (v_caller.user_id, v_id, v_session.session_id, v_now, p_question, v_sent,
+      -- An object goes with the turns that it lies in.
+      (select jsonb_agg(i) from (select unnest(v_items) as i union select s.source_id from _memoir.memory_sources s
+        where s.user_id = v_caller.user_id and s.item_kind = 'memory' and s.item_id = any (v_items)) x),
+      p_max_tokens, v_caller.clearance, v_caller.projects);
+    perform _memoir.enqueue('answer', v_caller.user_id, v_id::text,
+      jsonb_build_object('session_id', v_session.session_id));
+  end if;
+  return case when v_sent is null then '{}' else jsonb_build_object('answer',
+      jsonb_build_object('id', v_id, 'state', 'waiting')) end
     || jsonb_build_object('text', coalesce(v_text, 'Nothing found.'), 'tokens', v_tokens, 'passages', v_passages);
 end $$;
 comment on function memoir.memory_query(text, text, text, integer, text, boolean) is

@@ -68,7 +68,7 @@ comment on function memoir.memory_stats(text) is
 
 -- The caller's compiles that the ledger has, or the buffer before it; p_session_id or p_compile null: any.
 create or replace function _memoir.traces_of(p_user_id uuid, p_session_id uuid, p_compile uuid)
-returns setof _memoir.compile_ledger language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns setof _memoir.compile_ledger language plpgsql stable as $$
 declare
   v_from timestamptz := memoir.now() - make_interval(days => (select (config ->> 'ledger_days')::integer
     from _memoir.settings_merged) + 31);

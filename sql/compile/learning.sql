@@ -2,19 +2,6 @@
 -- was not. Nothing here happens by itself: credit_recall says what was used, learn_weights is asked for and changes
 -- nothing unless told to.
 
--- Objects that a recall showed and the answer used are raised at the next moment of their session.
-create or replace function _memoir.note_use(p_caller _memoir.caller, p_used uuid[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
-begin
-  update _memoir.session_objects o set is_used = true
-  from _memoir.search_items i
-  join _memoir.object_places p on p.user_id = i.user_id and p.session_id = i.session_id and p.turn_index = i.turn_index
-    and p.call_no = 0
-  where i.user_id = p_caller.user_id and i.ref_id = any (p_used) and i.sensitivity <= p_caller.clearance
-    and (p_caller.projects is null or i.project = any (p_caller.projects))
-    and o.user_id = p_caller.user_id and o.session_id = p.session_id and o.memory_id = p.memory_id and not o.is_used;
-end $$;
-
 create or replace function memoir.credit_recall(p_user text, p_compile uuid, p_used uuid[])
 returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
   as $$
@@ -28,13 +15,8 @@ begin
     perform _memoir.fail('PM014',
       'compile and used must be given: the compile_id and ids of items that context returned');
   end if;
-  select compile_id, items, positions into v_row.compile_id, v_row.items, v_row.positions
-  from _memoir.compile_buffer where user_id = v_caller.user_id and compile_id = p_compile;
+  select * into v_row from _memoir.traces_of(v_caller.user_id, null, p_compile);
   if not found then
-    select compile_id, items, positions into v_row.compile_id, v_row.items, v_row.positions
-    from _memoir.compile_ledger where user_id = v_caller.user_id and compile_id = p_compile and recorded_at >= v_from;
-  end if;
-  if v_row.compile_id is null then
     perform _memoir.fail('PM004', format('no compile %s of user %s is known', p_compile, _memoir.shown(p_user)),
       'with ledger_sample below 1, not every compile is kept');
   end if;
@@ -49,31 +31,26 @@ begin
     update _memoir.compile_ledger set used = v_used where user_id = v_caller.user_id and compile_id = p_compile
       and recorded_at >= v_from;
   end if;
-  perform _memoir.note_use(v_caller, p_used);
+  -- Objects that the recall showed are raised at the next moment of their session.
+  update _memoir.session_objects o set is_used = true
+  from _memoir.search_items i
+  join _memoir.object_places p on p.user_id = i.user_id and p.session_id = i.session_id and p.turn_index = i.turn_index
+    and p.call_no = 0
+  where i.user_id = v_caller.user_id and i.ref_id = any (p_used) and i.sensitivity <= v_caller.clearance
+    and (v_caller.projects is null or i.project = any (v_caller.projects))
+    and o.user_id = v_caller.user_id and o.session_id = p.session_id and o.memory_id = p.memory_id and not o.is_used;
   return v_count;
 end $$;
 comment on function memoir.credit_recall(text, uuid, uuid[]) is
   'Says which items of a recall the answer used, by compile_id and ids of what context returned; an empty list: none of
-them. Said again, it
-replaces what was said. Returns how many of them the compile had considered. Writes the ledger, for learn_weights; used
-objects that a window shows shorter are raised at its next moment.
-Raises PM001, PM004,
-PM014.';
-
--- Signals by name as a vector, in the order of their list; those that are not given are 0: the constant, which no
--- difference has.
-create or replace function _memoir.signal_vector(p_signals jsonb)
-returns vector language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-begin
-  return array(select coalesce((p_signals ->> n)::real, 0) from unnest(_memoir.signal_names()) with ordinality t(n, o)
-    order by o)::vector;
-end $$;
+them. Said again, it replaces what was said. Returns how many of them the compile had considered. Writes the ledger,
+for learn_weights; used objects that a window shows shorter are raised at its next moment. Raises PM001, PM004, PM014.';
 
 -- Pairs of a used item and one that was shown and not used, by the difference of their signals; a compile's pairs
 -- weigh 1 together. Used: credited, or a memory that was validated within a day. The newest fifth of the compiles
 -- is held out.
 create or replace function _memoir.learning_pairs(p_user_id uuid, p_from timestamptz, p_compiles integer)
-returns _memoir.weight_pair[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.weight_pair[] language plpgsql stable as $$
 begin
   return (
   with ledger as materialized (
@@ -107,16 +84,17 @@ begin
   ), described as (
     select c.compile_id, c.recorded_at, c.item_no, c.used, ln(k.share / (1 - k.share)) as base,
       row_number() over (partition by c.compile_id, c.used order by c.score desc, c.item_no) as n,
-      _memoir.signal_vector(jsonb_build_object('words', c.words, 'vector', c.vector, 'session', c.session_score, 'both',
-        c.words * c.vector,
-        'words_rank', c.words_rank, 'vector_rank', c.vector_rank, 'user', coalesce(c.by_user, false)::integer,
-          'question', c.is_question::integer,
-        'after_question', c.after_question::integer, 'length', ln(greatest(c.token_count, 4)::float8 / 30), 'age',
-          c.days / c.span,
-        'fresh', exp(- least(50, c.days / 7)), 'further', c.further)
+      -- A signal that is not given is 0: the constant, which no difference has.
+      array(select coalesce((g.given ->> t.name)::real, 0)
+        from unnest(_memoir.signal_names()) with ordinality t(name, o) order by t.o)::vector as x
+    from considered c, lateral (select greatest(0.001, least(0.999, c.score::float8)) as share) k,
+      lateral (select jsonb_build_object('words', c.words, 'vector', c.vector, 'session', c.session_score, 'both',
+          c.words * c.vector, 'words_rank', c.words_rank, 'vector_rank', c.vector_rank,
+          'user', coalesce(c.by_user, false)::integer, 'question', c.is_question::integer,
+          'after_question', c.after_question::integer, 'length', ln(greatest(c.token_count, 4)::float8 / 30),
+          'age', c.days / c.span, 'fresh', exp(- least(50, c.days / 7)), 'further', c.further)
         || (select jsonb_object_agg(f.name, c.facts[c.n][f.k] / 1000.0)
-          from unnest(_memoir.ledger_signals()) with ordinality f(name, k))) as x
-    from considered c, lateral (select greatest(0.001, least(0.999, c.score::float8)) as share) k
+          from unnest(_memoir.ledger_signals()) with ordinality f(name, k)) as given offset 0) g
     where c.used or c.position is not null
   ), paired as (
     select a.compile_id, a.recorded_at, a.item_no, b.item_no as other, a.base - b.base as base,
@@ -172,18 +150,8 @@ begin
     from unnest(p_pairs) p);
 end $$;
 
--- Weights with what was learnt added.
-create or replace function _memoir.with_learnt(p_weights jsonb, p_d float8[])
-returns jsonb language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-begin
-  return p_weights || (select coalesce(jsonb_object_agg(n,
-    round((coalesce((p_weights ->> n)::float8, 0) + p_d[o])::numeric, 3)), '{}')
-    from unnest(_memoir.signal_names()) with ordinality t(n, o) where p_d[o] <> 0);
-end $$;
-
 create or replace function memoir.learn_weights(p_user text, p_apply boolean default false,
-  p_compiles integer default 500,
-  p_least integer default 40, p_prior real default 0.02)
+  p_compiles integer default 500, p_least integer default 40, p_prior real default 0.02)
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
   as $$
 declare
@@ -197,8 +165,7 @@ begin
       quote_ident(v_caller.login)), 'they are the user''s in all projects');
   end if;
   if num_nulls(p_apply, p_compiles, p_least, p_prior) > 0 or p_compiles not between 10 and 5000
-    or p_least not between 10 and p_compiles
-     or not p_prior between 0.0001 and 10 then
+    or p_least not between 10 and p_compiles or not p_prior between 0.0001 and 10 then
     perform _memoir.fail('PM014',
       format('compiles must be from 10 to 5000, least from 10 to compiles, prior from 0.0001 to 10, not %s, %s, %s',
       p_compiles, p_least, p_prior));
@@ -224,7 +191,9 @@ begin
   v_before := _memoir.pairs_in_order(v_held_out, array_fill(0::float8, array[cardinality(_memoir.signal_names())]));
   v_after := _memoir.pairs_in_order(v_held_out, _memoir.fit_pairs(v_seen, p_prior));
   v_d := _memoir.fit_pairs(v_pairs, p_prior);
-  v_new := _memoir.with_learnt(v_old, v_d);
+  v_new := v_old || (select coalesce(jsonb_object_agg(n, round((coalesce((v_old ->> n)::float8, 0)
+      + v_d[o])::numeric, 3)), '{}')
+    from unnest(_memoir.signal_names()) with ordinality t(n, o) where v_d[o] <> 0);
   v_applied := p_apply and v_after > v_before;
   if v_applied then
     perform from _memoir.user_counters where user_id = v_user for update;
@@ -238,8 +207,8 @@ begin
   return jsonb_build_object('compiles', v_compiles, 'pairs', cardinality(v_pairs), 'old', v_old, 'new', v_new,
     'applied', v_applied,
     'held_out', jsonb_build_object('compiles', (select count(distinct p.compile_id) from unnest(v_held_out) p),
-      'before', round(v_before::numeric, 4),
-      'after', round(v_after::numeric, 4), 'gain', round((v_after - v_before)::numeric, 4)));
+      'before', round(v_before::numeric, 4), 'after', round(v_after::numeric, 4),
+      'gain', round((v_after - v_before)::numeric, 4)));
 end $$;
 comment on function memoir.learn_weights(text, boolean, integer, integer, real) is
   'Learns the weights of the ranking anew from the newest p_compiles of a user''s ledger: that what was used

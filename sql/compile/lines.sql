@@ -6,10 +6,7 @@ create or replace function _memoir.shown_after(p_past _memoir.past, p_places _me
 returns bigint language sql immutable as $$
   select p_past.shown - coalesce(sum(case when p.target = 0 then 0 else p.tokens - p.form end
     - case when p.fidelity = 0 then 0 else p.tokens - o.form end), 0)
-  from unnest(p_places) with ordinality p(turn_index, call_no, argument, memory_id, tokens, part_no, type, about,
-    recorded_at, over, pinned, asked, fidelity, form, why, value, target, n)
-  join unnest(p_past.places) with ordinality o(turn_index, call_no, argument, memory_id, tokens, part_no, type, about,
-    recorded_at, over, pinned, asked, fidelity, form, why, value, target, n) on o.n = p.n
+  from unnest(p_places) with ordinality p join unnest(p_past.places) with ordinality o on o.ordinality = p.ordinality
 $$;
 
 -- Which steps become lines, oldest first, until so many tokens are shown; which leave, where that is not enough.
@@ -54,7 +51,7 @@ end $$;
 -- From which turn on anything is shown, so that so many tokens leave: of what is lines already, oldest first.
 create or replace function _memoir.with_leaving(p_session _memoir.sessions, p_frame _memoir.session_windows,
   p_turns _memoir.past_turn[], p_tokens bigint)
-returns _memoir.session_windows language plpgsql stable as $$
+returns _memoir.session_windows language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_frame _memoir.session_windows := p_frame; v_left bigint := p_tokens; v_row record;
 begin
@@ -66,8 +63,14 @@ begin
     from (select u.* from unnest(p_turns) u
       union all
       -- Lines that are there already: what they were is no longer among the turns.
-      select h.turn_index, h.role, h.exchange_start, h.recorded_at, h.cost, true, 0
-      from _memoir.lined_turns(p_session, p_frame, p_turns) h) t
+      select h.turn_index, h.role, h.exchange_start, h.recorded_at, h.token_count, true, 0
+      from _memoir.lineage(p_session) l
+      join _memoir.session_counters c on c.user_id = p_session.user_id and c.session_id = l.session_id
+      join _memoir.conversation_history h on h.user_id = p_session.user_id and h.session_id = l.session_id
+        and h.recorded_at between c.first_recorded_at and c.last_recorded_at
+        and h.turn_index between greatest(l.from_turn, p_frame.first_turn) and least(l.to_turn, p_frame.lines_through)
+      where (h.role = 'tool' or h.role = 'assistant' and h.tool_calls is not null)
+        and not exists (select from unnest(p_turns) u where u.turn_index = h.turn_index)) t
     where t.turn_index between p_frame.first_turn and p_frame.lines_through
     window w as (order by t.turn_index) order by t.turn_index
   loop
@@ -84,24 +87,6 @@ begin
   return v_frame;
 end $$;
 
--- Turns that are lines since an earlier moment.
-create or replace function _memoir.lined_turns(p_session _memoir.sessions, p_frame _memoir.session_windows,
-  p_turns _memoir.past_turn[])
-returns table (turn_index integer, role _memoir.turn_role, exchange_start integer, recorded_at timestamptz,
-  cost integer)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-begin
-  return query
-  select h.turn_index, h.role, h.exchange_start, h.recorded_at, h.token_count
-  from _memoir.lineage(p_session) l
-  join _memoir.session_counters c on c.user_id = p_session.user_id and c.session_id = l.session_id
-  join _memoir.conversation_history h on h.user_id = p_session.user_id and h.session_id = l.session_id
-    and h.recorded_at between c.first_recorded_at and c.last_recorded_at
-    and h.turn_index between greatest(l.from_turn, p_frame.first_turn) and least(l.to_turn, p_frame.lines_through)
-  where (h.role = 'tool' or h.role = 'assistant' and h.tool_calls is not null)
-    and not exists (select from unnest(p_turns) t where t.turn_index = h.turn_index);
-end $$;
-
 -- {"exchange": its fenced lines} of the steps that a frame shows as lines, and in the first of them what left. What
 -- is not for everybody, or was taken out of recall, is not said here. p_known: an earlier frame, whose lines stay as
 -- they are.
@@ -113,10 +98,12 @@ declare
   v_key text; v_note text := _memoir.left_note(p_session, p_frame); v_from integer := p_frame.first_turn;
 begin
   if p_known.lines is not null then
-    select coalesce(array_agg(k.exchange order by k.turn, k.o), '{}'), coalesce(array_agg(k.line order by k.turn, k.o),
-      '{}')
-    into v_of, v_lines from _memoir.known_lines(p_known.lines) k
-    where k.turn between p_frame.first_turn and p_frame.lines_through;
+    -- Each line begins with its turn.
+    select coalesce(array_agg(e.key::integer order by t, l.o), '{}'), coalesce(array_agg(l.line order by t, l.o), '{}')
+    into v_of, v_lines
+    from jsonb_each_text(p_known.lines) e, string_to_table(e.value, E'\n') with ordinality l(line, o),
+      lateral cast(substring(l.line from '^- turn (\d{1,9})') as integer) t
+    where t between p_frame.first_turn and p_frame.lines_through;
     v_from := greatest(v_from, p_known.lines_through + 1);
   end if;
   for v_row in
@@ -174,17 +161,9 @@ begin
       from unnest(v_of, v_lines) with ordinality l(exchange, line, o) group by 1) e);
 end $$;
 
--- The lines of steps that a frame has: each begins with its turn.
-create or replace function _memoir.known_lines(p_lines jsonb)
-returns table (exchange integer, turn integer, line text, o bigint) language sql immutable as $$
-  select e.key::integer, substring(l.line from '^- turn (\d{1,9})')::integer, l.line, l.o
-  from jsonb_each_text(p_lines) e, string_to_table(e.value, E'\n') with ordinality l(line, o)
-  where l.line ~ '^- turn \d'
-$$;
-
 -- Returns what is said of the turns that left the list; null where none did, or the summary has them.
 create or replace function _memoir.left_note(p_session _memoir.sessions, p_frame _memoir.session_windows)
-returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns text language plpgsql stable as $$
 declare
   v_from integer := p_frame.summary_through + 1; v_steps bigint; v_turns bigint;
 begin

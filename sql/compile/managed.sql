@@ -1,36 +1,33 @@
 -- The window of a session with objects: turns from its frame's first on, objects as what they are shown as, older
 -- steps as lines. Reads only; what is due it says (moment), and what does not fit yet it leaves out, named.
 
-create or replace function _memoir.managed_window(p_session _memoir.sessions, p_counters _memoir.session_counters,
-  p_config jsonb, p_model _memoir.models, p_tokenizer text, p_frame _memoir.session_windows, p_budget integer,
-  p_limit integer, p_open boolean, p_caller _memoir.caller, p_at timestamptz)
+create or replace function _memoir.managed_window(v _memoir.compile_state, p_limit integer)
 returns _memoir.shown_window language plpgsql stable as $$
 declare
-  v_window _memoir.shown_window; v_frame _memoir.session_windows := p_frame; v_left integer;
-  v_past _memoir.past := _memoir.session_past(p_session, p_counters, p_frame, p_config, p_budget,
-    p_model.message_overhead);
-  v_turns _memoir.shown_turn[]; v_lines jsonb := p_frame.lines; v_none boolean := false; v_recalls jsonb; n integer;
+  v_window _memoir.shown_window; v_frame _memoir.session_windows := v.frame; v_left integer;
+  v_past _memoir.past := _memoir.session_past(v.session, v.counters, v.frame, v.config, v.history_budget,
+    (v.model).message_overhead);
+  v_turns _memoir.shown_turn[]; v_lines jsonb := (v.frame).lines; v_none boolean := false; v_recalls jsonb := '{}';
 begin
   v_window.warnings := '{}';
-  v_window.moment := _memoir.moment_due(v_past, p_frame, p_session, p_config, p_at);
-  v_turns := _memoir.framed_turns(p_session, p_counters, p_frame, least(p_caller.clearance, 'private'), p_model,
-    p_tokenizer, v_past.places, greatest(64, greatest(p_frame.budget, p_budget) / 10));
-  v_turns := _memoir.with_shown_forms(p_session, v_turns, v_past.places, p_frame.moved_at, p_model, p_tokenizer);
-  if v_lines is null then v_lines := _memoir.step_lines(p_session, p_config, p_frame); end if;
-  -- An unanswered tool call and its partial results can't be shown before a new query.
-  if p_counters.open_calls <> '{}' then
-    n := cardinality(v_turns);
-    while n > 0 and (v_turns[n]).role = 'tool' loop
-      n := n - 1;
-    end loop;
-    v_turns := v_turns[1 : n - 1];
-    v_window.warnings := v_window.warnings || format('tool calls %s have no result yet and are left out',
-      array_to_string(p_counters.open_calls, ', '));
+  v_window.moment := _memoir.moment_due(v_past, v.frame, v.session, v.config, v.at);
+  v_turns := _memoir.framed_turns(v, v_past.places, greatest(64, (v.frame).budget / 10, v.history_budget / 10));
+  v_turns := _memoir.with_shown_forms(v, v_turns, v_past.places);
+  if v_lines is null then v_lines := _memoir.step_lines(v.session, v.config, v.frame); end if;
+  select * into v_turns, v_window.warnings from _memoir.without_open_calls(v_turns, v_window.warnings,
+    (v.counters).open_calls);
+  -- {"turn": recall} of earlier exchanges, which stand before their questions until the next moment, as they were sent.
+  if not pg_is_in_recovery() then
+    select coalesce(jsonb_object_agg(k.at_turn, k.recall), '{}') into v_recalls from _memoir.kept_recalls k
+    where k.user_id = v.user_id and k.session_id = v.session_id and k.recall <> ''
+      and k.at_turn < _memoir.recalls_until(v.counters) and k.clearance <= (v.caller).clearance
+      and ((v.caller).projects is null or k.projects <@ (v.caller).projects)
+      -- The exchange may have asked something else in the end.
+      and k.query_hash = _memoir.query_hash('{}', _memoir.asked_in(v_turns, k.at_turn));
   end if;
-  v_recalls := _memoir.past_recalls(p_session, p_counters, v_turns, p_caller);
-  v_window := _memoir.with_line_blocks(v_window, v_turns, v_lines, v_recalls, p_tokenizer);
+  v_window := _memoir.with_line_blocks(v_window, v_turns, v_lines, v_recalls, v.tokenizer);
   while v_window.tokens > p_limit loop
-    v_left := _memoir.next_step(v_turns, p_open);
+    v_left := _memoir.next_step(v_turns, v.is_open);
     exit when v_left is null;
     -- Steps that must go before the next moment; their exchange's question stays while any of it does.
     v_turns := array(select t from unnest(v_turns) t where t.turn_index >= v_left
@@ -40,54 +37,47 @@ begin
     v_frame.lines_through := v_left - 1;
     v_frame.opening := (v_turns[1]).exchange_start;
     v_window := _memoir.with_line_blocks(v_window, v_turns,
-      _memoir.step_lines(p_session, p_config, v_frame, p_frame), v_recalls, p_tokenizer);
+      _memoir.step_lines(v.session, v.config, v_frame, v.frame), v_recalls, v.tokenizer);
   end loop;
   if v_window.tokens > p_limit and v_frame.lines_through < (v_turns[1]).exchange_start then
     -- The newest exchange alone, too large for the lines of those before it.
-    v_window := _memoir.with_line_blocks(v_window, v_turns, '{}', '{}', p_tokenizer);
+    v_window := _memoir.with_line_blocks(v_window, v_turns, '{}', '{}', v.tokenizer);
     v_none := v_frame.lines_through >= 0;
   end if;
-  if v_none or v_frame.first_turn > p_frame.first_turn then
+  if v_none or v_frame.first_turn > (v.frame).first_turn then
     v_window.warnings := v_window.warnings || 'earlier steps have no room'::text;
   end if;
-  if v_window.tokens > p_limit then
-    v_window.turns := case when p_open then _memoir.squeezed(v_window.turns, p_limit, p_tokenizer,
-      p_model.message_overhead) else '{}' end;
-    v_window.tokens := _memoir.cost_of(v_window.turns);
-  end if;
-  if _memoir.any_excerpt(v_window.turns) then
-    v_window.warnings := v_window.warnings || 'a long tool result is shown as an excerpt'::text;
-  end if;
-  return v_window;
+  return _memoir.fitted(v_window, p_limit, v.is_open, v.tokenizer, (v.model).message_overhead);
 end $$;
 
 -- The turns that a frame shows as messages, whole: a tool result that is no object and longer than p_cap as an excerpt.
-create or replace function _memoir.framed_turns(p_session _memoir.sessions, p_counters _memoir.session_counters,
-  p_frame _memoir.session_windows, p_clearance _memoir.sensitivity, p_model _memoir.models, p_tokenizer text,
-  p_places _memoir.past_place[], p_cap integer)
-returns _memoir.shown_turn[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.framed_turns(v _memoir.compile_state, p_places _memoir.past_place[], p_cap integer)
+returns _memoir.shown_turn[] language plpgsql stable as $$
 declare
   v_turns _memoir.shown_turn[] := '{}'; v_turn _memoir.shown_turn; v_row _memoir.conversation_history; v_part record;
-  v_user uuid := p_session.user_id; v_from timestamptz; v_to timestamptz; v_marks jsonb;
+  v_session _memoir.sessions := v.session; v_frame _memoir.session_windows := v.frame;
+  v_model _memoir.models := v.model;
+  v_most integer := p_cap + v_model.message_overhead; v_last integer := (v.counters).turn_count - 1;
+  v_user uuid := v.user_id; v_from timestamptz; v_to timestamptz; v_marks jsonb;
 begin
-  for v_part in select * from _memoir.lineage(p_session) l where l.to_turn >= p_frame.opening order by l.from_turn loop
+  for v_part in select * from _memoir.lineage(v_session) l where l.to_turn >= v_frame.opening order by l.from_turn loop
     v_marks := _memoir.marks(v_user, v_part.session_id);
     select c.first_recorded_at, c.last_recorded_at into v_from, v_to from _memoir.session_counters c
     where c.user_id = v_user and c.session_id = v_part.session_id;
     for v_row in select * from _memoir.conversation_history h
       where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
-        and h.turn_index between greatest(v_part.from_turn, p_frame.opening)
-        and least(v_part.to_turn, p_counters.turn_count - 1)
-        and (h.turn_index > p_frame.lines_through or h.role in ('user', 'system')
-          or h.turn_index >= p_frame.first_turn and h.role = 'assistant' and h.tool_calls is null)
+        and h.turn_index between greatest(v_part.from_turn, v_frame.opening)
+        and least(v_part.to_turn, v_last)
+        and (h.turn_index > v_frame.lines_through or h.role in ('user', 'system')
+          or h.turn_index >= v_frame.first_turn and h.role = 'assistant' and h.tool_calls is null)
       order by h.turn_index
     loop
-      continue when v_row.role = 'system' and p_session.system_prompt_hash is not null
-        and sha256(convert_to(v_row.content, 'UTF8')) = p_session.system_prompt_hash;
-      v_turn := _memoir.as_shown(v_row, v_marks, p_clearance, p_model, p_tokenizer);
-      if v_turn.role = 'tool' and v_turn.cost > p_cap + p_model.message_overhead and not exists (
+      continue when v_row.role = 'system' and v_session.system_prompt_hash is not null
+        and sha256(convert_to(v_row.content, 'UTF8')) = v_session.system_prompt_hash;
+      v_turn := _memoir.as_shown(v_row, v_marks, v.clearance, v_model, v.tokenizer);
+      if v_turn.role = 'tool' and v_turn.cost > v_most and not exists (
         select from unnest(p_places) p where p.turn_index = v_turn.turn_index and p.call_no = 0) then
-        v_turn := _memoir.excerpt(v_turn, p_cap + p_model.message_overhead, p_tokenizer, p_model.message_overhead);
+        v_turn := _memoir.excerpt(v_turn, v_most, v.tokenizer, v_model.message_overhead);
       end if;
       v_turns := v_turns || v_turn;
     end loop;
@@ -96,12 +86,12 @@ begin
 end $$;
 
 -- Objects as what they are shown as: the content of a result, an argument of a call. What is withheld stays that.
-create or replace function _memoir.with_shown_forms(p_session _memoir.sessions, p_turns _memoir.shown_turn[],
-  p_places _memoir.past_place[], p_at timestamptz, p_model _memoir.models, p_tokenizer text)
-returns _memoir.shown_turn[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.with_shown_forms(v _memoir.compile_state, p_turns _memoir.shown_turn[],
+  p_places _memoir.past_place[])
+returns _memoir.shown_turn[] language plpgsql stable as $$
 declare
   v_form record; v_turn _memoir.shown_turn; v_at integer[]; v_ids uuid[]; v_to smallint[]; v_changed integer[] := '{}';
-  n integer;
+  v_place text[]; v_texts text[]; v_of integer[]; n integer;
 begin
   for i in 1 .. cardinality(p_turns) loop
     v_at[(p_turns[i]).turn_index] := i;
@@ -113,7 +103,7 @@ begin
     select p.turn_index, p.call_no, p.argument, p.fidelity, p.why, case when p.part_no = 0 then f.content
       else format('[with the result above: object %s]', _memoir.object_name(p.memory_id)) end as content
     from unnest(p_places) p
-    left join _memoir.object_forms(p_session.user_id, v_ids, v_to, p_at) f on f.memory_id = p.memory_id
+    left join _memoir.object_forms(v.user_id, v_ids, v_to, (v.frame).moved_at) f on f.memory_id = p.memory_id
       and f.fidelity = p.fidelity
     where p.fidelity between 1 and 3
   loop
@@ -125,57 +115,29 @@ begin
       v_turn.content := v_form.content;
       v_turn.parts := null;
     else
-      v_turn.tool_calls := _memoir.with_argument(v_turn.tool_calls, v_form.call_no, v_form.argument, v_form.content);
+      v_place := array[(v_form.call_no - 1)::text, 'function', 'arguments'];
+      v_turn.tool_calls := jsonb_set(v_turn.tool_calls, v_place, to_jsonb(jsonb_set(
+        _memoir.try_json(v_turn.tool_calls #>> v_place), v_form.argument, to_jsonb(v_form.content), false)::text));
     end if;
     v_turn.fidelity := greatest(v_turn.fidelity, v_form.fidelity);
     v_turn.why := v_form.why;
     p_turns[n] := v_turn;
     v_changed := v_changed || n;
   end loop;
-  return _memoir.with_costs(p_turns, v_changed, p_model, p_tokenizer);
-end $$;
-
--- Turns with what those at some places cost now, counted together.
-create or replace function _memoir.with_costs(p_turns _memoir.shown_turn[], p_places integer[], p_model _memoir.models,
-  p_tokenizer text)
-returns _memoir.shown_turn[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_row record; v_texts text[]; v_of integer[];
-begin
+  -- What they cost now is counted together.
   select array_agg(t.text order by i, t.o), array_agg(i order by i, t.o) into v_texts, v_of
-  from (select distinct i from unnest(p_places) i) x,
+  from (select distinct i from unnest(v_changed) i) x,
     unnest(_memoir.token_texts((p_turns[i]).content, (p_turns[i]).parts, (p_turns[i]).name, (p_turns[i]).tool_calls,
       (p_turns[i]).tool_call_id)) with ordinality t(text, o);
-  for v_row in
-    select c.i, sum(c.tokens)::integer + p_model.message_overhead + coalesce((
-      select sum(_memoir.media_tokens(p, p_model.images)) from jsonb_array_elements((p_turns[c.i]).parts) p), 0) as cost
-    from rows from (unnest(v_of), unnest(_memoir.count_tokens(v_texts, p_tokenizer))) c(i, tokens) group by c.i
+  for v_form in
+    select c.i, sum(c.tokens)::integer + (v.model).message_overhead
+      + coalesce((select sum(_memoir.media_tokens(p, (v.model).images))
+        from jsonb_array_elements((p_turns[c.i]).parts) p), 0) as cost
+    from rows from (unnest(v_of), unnest(_memoir.count_tokens(v_texts, v.tokenizer))) c(i, tokens) group by c.i
   loop
-    p_turns[v_row.i].cost := v_row.cost;
+    p_turns[v_form.i].cost := v_form.cost;
   end loop;
   return p_turns;
-end $$;
-
--- Tool calls with another text in one of their arguments.
-create or replace function _memoir.with_argument(p_calls jsonb, p_call integer, p_argument text[], p_text text)
-returns jsonb language sql immutable as $$
-  select jsonb_set(p_calls, array[(p_call - 1)::text, 'function', 'arguments'], to_jsonb(jsonb_set(
-    _memoir.try_json(p_calls #>> array[(p_call - 1)::text, 'function', 'arguments']), p_argument,
-    to_jsonb(p_text), false)::text))
-$$;
-
--- {"turn": recall} of earlier exchanges, which stand before their questions until the next moment, as they were sent.
-create or replace function _memoir.past_recalls(p_session _memoir.sessions, p_counters _memoir.session_counters,
-  p_turns _memoir.shown_turn[], p_caller _memoir.caller)
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-begin
-  if pg_is_in_recovery() then return '{}'; end if;
-  return (select coalesce(jsonb_object_agg(k.at_turn, k.recall), '{}') from _memoir.kept_recalls k
-    where k.user_id = p_session.user_id and k.session_id = p_session.session_id and k.recall <> ''
-      and k.at_turn < _memoir.recalls_until(p_counters) and k.clearance <= p_caller.clearance
-      and (p_caller.projects is null or k.projects <@ p_caller.projects)
-      -- What was asked in the end may have been something else.
-      and k.query_hash = _memoir.query_hash('{}', _memoir.asked_in(p_turns, k.at_turn)));
 end $$;
 
 -- Turns with what stands around questions: recalls before them, the lines of their exchanges behind. Lines whose
@@ -186,10 +148,8 @@ language plpgsql stable as $$
 declare
   v_block record; v_turn _memoir.shown_turn; n integer;
 begin
-  for v_block in select t.n, r.value from jsonb_each_text(p_recalls) r
-    join unnest(p_turns) with ordinality t(turn_index, exchange_start, message_id, role, content, parts, name,
-      tool_calls, tool_call_id, tokens_before, cost, excerpt, withheld, fidelity, why,
-        n) on t.turn_index = r.key::integer
+  for v_block in select t.ordinality as n, r.value from jsonb_each_text(p_recalls) r
+    join unnest(p_turns) with ordinality t on t.turn_index = r.key::integer
   loop
     v_turn := p_turns[v_block.n];
     if v_turn.parts is null then
@@ -202,8 +162,7 @@ begin
   end loop;
   p_window.note := null;
   for v_block in select key::integer as exchange, value from jsonb_each_text(p_lines) order by 1 loop
-    n := (select max(t.n) from unnest(p_turns) with ordinality t(turn_index, exchange_start, message_id, role, content,
-        parts, name, tool_calls, tool_call_id, tokens_before, cost, excerpt, withheld, fidelity, why, n)
+    n := (select max(t.ordinality) from unnest(p_turns) with ordinality t
       where t.exchange_start = v_block.exchange and t.role = 'user');
     if n is null then
       p_window.note := concat_ws(E'\n', p_window.note, v_block.value);

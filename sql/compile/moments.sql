@@ -48,7 +48,7 @@ end $$;
 -- The frame of a session that has objects; null for all others.
 create or replace function _memoir.session_frame(p_session _memoir.sessions, p_counters _memoir.session_counters,
   p_budget integer, p_at timestamptz)
-returns _memoir.session_windows language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.session_windows language plpgsql stable as $$
 declare
   v_frame _memoir.session_windows; v_part record;
 begin
@@ -75,20 +75,9 @@ begin
   return case when p_counters.last_role = 'assistant' then p_counters.turn_count else p_counters.exchange_start end;
 end $$;
 
--- Returns what was asked for, or recalled and used, since the last moment, and what it depends on.
-create or replace function _memoir.asked_objects(p_user_id uuid, p_session_id uuid, p_since timestamptz)
-returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-begin
-  return _memoir.with_dependencies(p_user_id, array(
-    select f.memory_id from _memoir.fault_history f where f.user_id = p_user_id and f.session_id = p_session_id
-      and f.recorded_at > p_since and f.memory_id is not null
-    union select o.memory_id from _memoir.session_objects o where o.user_id = p_user_id and o.session_id = p_session_id
-      and o.is_used));
-end $$;
-
 -- Objects and what they depend on, two hops.
 create or replace function _memoir.with_dependencies(p_user_id uuid, p_objects uuid[])
-returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns uuid[] language plpgsql stable as $$
 declare
   v_next uuid[] := p_objects;
 begin
@@ -114,7 +103,12 @@ begin
   v_past.places := '{}';
   v_past.budget := p_budget;
   v_past.overhead := p_overhead;
-  v_asked := _memoir.asked_objects(v_user, v_own, p_frame.moved_at);
+  -- Objects asked for, or recalled and used, since the last moment, and those they depend on.
+  v_asked := _memoir.with_dependencies(v_user, array(
+    select f.memory_id from _memoir.fault_history f where f.user_id = v_user and f.session_id = v_own
+      and f.recorded_at > p_frame.moved_at and f.memory_id is not null
+    union select o.memory_id from _memoir.session_objects o where o.user_id = v_user and o.session_id = v_own
+      and o.is_used));
   for v_part in select * from _memoir.lineage(p_session) l where l.to_turn >= p_frame.opening order by l.from_turn loop
     select c.first_recorded_at, c.last_recorded_at into v_from, v_to from _memoir.session_counters c
     where c.user_id = v_user and c.session_id = v_part.session_id;
@@ -217,7 +211,7 @@ create or replace function _memoir.moment_due(p_past _memoir.past, p_frame _memo
   p_session _memoir.sessions, p_config jsonb, p_at timestamptz, p_kept boolean default false)
 returns text language plpgsql stable as $$
 declare
-  v_pays record; v_newest timestamptz; v_cold boolean;
+  v_pays record; v_newest timestamptz; v_cold boolean; v_asks integer[]; v_cosine float8;
   v_life interval := make_interval(secs => (p_config ->> 'cache_ttl_seconds')::float8);
 begin
   if p_past.shown > p_past.budget and not (p_kept and p_frame.zone = 4) then return 'room'; end if;
@@ -237,7 +231,23 @@ begin
       or v_pays.rewritten <= v_pays.spent * (p_config ->> 'window_first_share')::float8) then
     return case when v_cold then 'cold' else 'pays' end;
   end if;
-  if p_frame.zone >= 1 and _memoir.goal_changed(p_session, p_past, p_frame) then return 'goal'; end if;
+  if p_frame.zone >= 1 then
+    -- The user turned to something else: by the cosine of the newest message, which came since the last moment, and the
+    -- one before it. Unknown while they have no vectors.
+    v_asks := array(select t.turn_index from unnest(p_past.turns) t where t.role = 'user'
+      order by t.turn_index desc limit 2);
+    if v_asks[2] is not null and v_asks[1] >= p_frame.at_turn then
+      select 1 - (a.embedding <=> b.embedding) into v_cosine
+      from _memoir.search_items i
+      join _memoir.embeddings a on a.user_id = i.user_id and a.item_no = i.item_no
+      join _memoir.search_items j on j.user_id = i.user_id and j.chunk = 0
+        and j.ref_id = (_memoir.turn_seen(p_session, v_asks[2])).message_id
+      join _memoir.embeddings b on b.user_id = j.user_id and b.item_no = j.item_no and b.model_id = a.model_id
+      where i.user_id = p_session.user_id and i.chunk = 0
+        and i.ref_id = (_memoir.turn_seen(p_session, v_asks[1])).message_id limit 1;
+      if v_cosine < 0.5 then return 'goal'; end if;
+    end if;
+  end if;
   if exists (select from unnest(p_past.places) p where p.fidelity = 0 and not p.pinned
     and p.turn_index >= _memoir.newest_step(p_past) and p.tokens > p_past.budget / 10) then
     return 'born';
@@ -251,71 +261,52 @@ returns integer language sql immutable as $$
   select coalesce(max(t.turn_index), 0) from unnest(p_past.turns) t where t.role <> 'tool'
 $$;
 
--- Returns whether the newest message of the user came since the last moment and turns to something else than the one
--- before it: the cosine of their vectors. Unknown while there are none.
-create or replace function _memoir.goal_changed(p_session _memoir.sessions, p_past _memoir.past,
-  p_frame _memoir.session_windows)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_turns integer[] := array(select t.turn_index from unnest(p_past.turns) t where t.role = 'user'
-    order by t.turn_index desc limit 2);
-  v_cosine float8;
-begin
-  if cardinality(v_turns) < 2 or v_turns[1] < p_frame.at_turn then return false; end if;
-  select 1 - (a.embedding <=> b.embedding) into v_cosine
-  from _memoir.search_items i
-  join _memoir.embeddings a on a.user_id = i.user_id and a.item_no = i.item_no
-  join _memoir.search_items j on j.user_id = i.user_id and j.chunk = 0
-    and j.ref_id = (_memoir.turn_seen(p_session, v_turns[2])).message_id
-  join _memoir.embeddings b on b.user_id = j.user_id and b.item_no = j.item_no and b.model_id = a.model_id
-  where i.user_id = p_session.user_id and i.chunk = 0
-    and i.ref_id = (_memoir.turn_seen(p_session, v_turns[1])).message_id limit 1;
-  return coalesce(v_cosine < 0.5, false);
-end $$;
-
 -- Returns what each place should be shown as at this moment: no longer of use as a stub, the others compact, in detail
 -- where a model asked for it since, or where objects of its type were needed again as a rule. Never raised but where it
 -- was asked for, or is pinned, and the list is short.
-create or replace function _memoir.targets(p_past _memoir.past, p_learnt text[], p_message text)
-returns _memoir.past_place[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+create or replace function _memoir.targets(p_user_id uuid, p_session_id uuid, p_past _memoir.past, p_kind text,
+  p_message text)
+returns _memoir.past_place[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
+  v_learnt text[]; v_needed uuid[] := '{}';
   v_words text[] := _memoir.query_terms('simple', p_message);
   v_newest timestamptz := (select max(p.recorded_at) from unnest(p_past.places) p);
   v_roomy boolean := p_past.shown < p_past.budget / 2;
 begin
+  -- Types of objects that were needed again after they had been made shorter, three times and each tenth time, are made
+  -- shorter later.
+  v_learnt := array(select f.type from _memoir.fault_history f where f.user_id = p_user_id
+    and f.session_id = p_session_id and f.fault_type in ('full_restore', 'page_fault') and f.type is not null
+    group by f.type having count(*) >= greatest(3, (select count(*) / 10 from _memoir.fidelity_transitions t
+      join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = t.memory_id
+      where t.user_id = p_user_id and t.session_id = p_session_id and t.to_fidelity > t.from_fidelity
+        and m.type = f.type)));
+  -- Where the user turns to something else, what the plan and the newest steps depend on counts as asked for.
+  if p_kind = 'goal' then
+    v_needed := _memoir.with_dependencies(p_user_id, array(select distinct p.memory_id from unnest(p_past.places) p
+      where p.type = 'plan' or p.turn_index >= p_past.fresh_from));
+  end if;
   return array(
     select (p.turn_index, p.call_no, p.argument, p.memory_id, p.tokens, p.part_no, p.type, p.about, p.recorded_at,
-      p.over, p.pinned, p.asked, p.fidelity, p.form, p.why,
+      p.over, p.pinned, n.asked, p.fidelity, p.form, p.why,
       -- relevance to what the user said last × importance × recency × faults, per token
       (0.5 + coalesce((select count(*) from unnest(_memoir.query_terms('simple', p.about)) w
           where w = any (v_words))::float8 / nullif(cardinality(v_words), 0), 0))
         * case p.type when 'plan' then 3 when 'error_context' then 1.5 when 'file_context' then 1.2 else 1 end
         * power(0.5, extract(epoch from v_newest - p.recorded_at) / 3600.0)
-        * case when p.asked or p.type = any (p_learnt) then 2 else 1 end / greatest(p.tokens, 1),
+        * case when n.asked or p.type = any (v_learnt) then 2 else 1 end / greatest(p.tokens, 1),
       case when p.turn_index >= p_past.fresh_from
           then case when p.fidelity = 0 and not p.pinned and p.tokens > p_past.budget / 10 then 1 else p.fidelity end
         when p.pinned then case when v_roomy then 0 else p.fidelity end
         when p.over is not null then greatest(p.fidelity, 3)
         when p.type = 'summary' then 2
-        when p.asked and v_roomy then least(greatest(p.fidelity, 1), 1)
-        when p.type = any (p_learnt) and p.fidelity <= 1 then 1
+        when n.asked and v_roomy then least(greatest(p.fidelity, 1), 1)
+        when p.type = any (v_learnt) and p.fidelity <= 1 then 1
         -- Of a short file a few lines tell nothing; it is read again, or asked.
         when p.type = 'file_context' and p.tokens < 3000 then 3
         else greatest(p.fidelity, 2) end)::_memoir.past_place
-    from unnest(p_past.places) p order by p.turn_index, p.call_no, p.argument);
-end $$;
-
--- Where the user turns to something else, what the plan and the newest steps depend on comes along.
-create or replace function _memoir.along(p_user_id uuid, p_past _memoir.past)
-returns _memoir.past_place[] language plpgsql stable as $$
-declare
-  v_needed uuid[] := _memoir.with_dependencies(p_user_id, array(select distinct p.memory_id from unnest(p_past.places) p
-    where p.type = 'plan' or p.turn_index >= p_past.fresh_from));
-begin
-  for i in 1 .. cardinality(p_past.places) loop
-    p_past.places[i].asked := (p_past.places[i]).asked or (p_past.places[i]).memory_id = any (v_needed);
-  end loop;
-  return p_past.places;
+    from unnest(p_past.places) p, lateral (select p.asked or p.memory_id = any (v_needed) as asked) n
+    order by p.turn_index, p.call_no, p.argument);
 end $$;
 
 -- What lies so deep that rewriting all behind it costs more than its being shorter saves stays as it is: the calls to
@@ -389,10 +380,9 @@ declare
   v_over bigint; v_place record; v_changed boolean := false;
 begin
   for v_place in
-    select p.n, p.target, p.form, case when p.target = 0 then p.tokens else p.form end as shown, p.pinned
-    from unnest(p_places) with ordinality p(turn_index, call_no, argument, memory_id, tokens, part_no, type, about,
-      recorded_at, over, pinned, asked, fidelity, form, why, value, target, n)
-    where p.turn_index >= p_past.fresh_from and not p.pinned and p.target <= 1 order by shown desc, p.n
+    select p.ordinality as n, p.target, case when p.target = 0 then p.tokens else p.form end as shown
+    from unnest(p_places) with ordinality p
+    where p.turn_index >= p_past.fresh_from and not p.pinned and p.target <= 1 order by shown desc, n
   loop
     v_over := coalesce(v_over, (select sum(t.cost - t.saved) from unnest(p_past.turns) t
       where t.turn_index >= p_past.fresh_from)::bigint - p_past.budget / 2);
@@ -405,17 +395,6 @@ begin
   end loop;
   return case when v_changed then _memoir.with_forms(p_user_id, p_places, p_at) else p_places end;
 end $$;
-
--- Which places, those that are worth least first, become stubs so that so many tokens are saved.
-create or replace function _memoir.least_worth(p_places _memoir.past_place[], p_fresh_from integer, p_tokens float8)
-returns integer[] language sql immutable as $$
-  select coalesce(array_agg(x.n), '{}') from (
-    select p.n, sum(p.form - 60) over (order by p.value, p.n) - (p.form - 60) as before
-    from unnest(p_places) with ordinality p(turn_index, call_no, argument, memory_id, tokens, part_no, type, about,
-      recorded_at, over, pinned, asked, fidelity, form, why, value, target, n)
-    where p.turn_index < p_fresh_from and p.target in (1, 2) and p.form > 90 and p.part_no = 0 and not p.pinned) x
-  where x.before < p_tokens
-$$;
 
 -- The batch: forms first; from warning on stubs, what is worth least first, then steps as lines, oldest first, down to
 -- the low-water mark; what does not fit even so leaves, once nine tenths are full, and the lines say that it did.
@@ -438,14 +417,19 @@ begin
     v_past.places := array(select p from unnest(p_past.places) p
       where p.turn_index >= _memoir.newest_step(p_past) order by p.turn_index, p.call_no, p.argument);
   end if;
-  if p_kind = 'goal' then v_past.places := _memoir.along(v_user, v_past); end if;
-  v_places := _memoir.targets(v_past, _memoir.learnt_types(v_user, p_session.session_id), left(v_message, 4000));
+  v_places := _memoir.targets(v_user, p_session.session_id, v_past, p_kind, left(v_message, 4000));
   if not v_deep then v_places := _memoir.held_back(v_past, v_places, p_config); end if;
   v_places := _memoir.with_forms(v_user, v_places, v_frame.moved_at);
   v_places := _memoir.born_small(v_user, v_past, v_places, v_frame.moved_at);
   v_shown := _memoir.shown_after(v_past, v_places);
   if p_kind <> 'born' and v_deep and v_zone >= 2 and v_shown > v_low then
-    v_stubs := _memoir.least_worth(v_places, v_past.fresh_from, v_shown - v_low);
+    -- The places that are worth least become stubs, until that saves enough.
+    v_stubs := array(select x.ordinality from (
+        select p.ordinality, sum(p.form - 60) over (order by p.value, p.ordinality) - (p.form - 60) as before
+        from unnest(v_places) with ordinality p
+        where p.turn_index < v_past.fresh_from and p.target in (1, 2) and p.form > 90 and p.part_no = 0
+          and not p.pinned) x
+      where x.before < v_shown - v_low);
     for i in 1 .. cardinality(v_stubs) loop
       v_places[v_stubs[i]].target := 3;
     end loop;
@@ -492,19 +476,6 @@ begin
     v_frame.opening := coalesce((_memoir.turn_seen(p_session, v_frame.first_turn)).exchange_start, v_frame.first_turn);
   end if;
   return v_frame;
-end $$;
-
--- Types of objects that were needed again and again after they had been made shorter, three times and each tenth time:
--- they are made shorter later.
-create or replace function _memoir.learnt_types(p_user_id uuid, p_session_id uuid)
-returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-begin
-  return array(select f.type from _memoir.fault_history f where f.user_id = p_user_id and f.session_id = p_session_id
-    and f.fault_type in ('full_restore', 'page_fault') and f.type is not null group by f.type
-    having count(*) >= greatest(3, (select count(*) / 10 from _memoir.fidelity_transitions t
-      join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = t.memory_id
-      where t.user_id = p_user_id and t.session_id = p_session_id and t.to_fidelity > t.from_fidelity
-        and m.type = f.type)));
 end $$;
 
 -- Stores the frame and what changed: forms, and a row for each change.

@@ -1,120 +1,111 @@
 -- The recall block: candidates of all arms on one footing, chosen within the block's budget, shown grouped by session
 -- and date.
 
--- Chooses candidates within p_budget tokens, each at one fidelity, and renders them. p_hidden: turns that the list
--- shows already.
-create or replace function _memoir.recall_block(p_user_id uuid, p_candidates _memoir.candidate[], p_working text[],
-  p_budget integer,
-  p_tokenizer text, p_hidden uuid[], p_clearance _memoir.sensitivity, p_config jsonb, p_terms text[],
-    p_weak boolean default false, p_as_of timestamptz default null, p_breadth _memoir.breadth default null,
-    p_changes boolean default true)
-returns _memoir.recall_block language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+-- Chooses candidates within the budget of the recall, each at one fidelity, and renders them, but for turns that the
+-- list shows already. Candidates come back with what became of them.
+create or replace function _memoir.recall_block(v _memoir.compile_state, p_candidates _memoir.candidate[],
+  p_working text[], p_terms text[], p_weak boolean, p_breadth _memoir.breadth)
+returns _memoir.recall_block language plpgsql stable as $$
 declare
-  v_block _memoir.recall_block; v_lines _memoir.recall_line[]; v_copies integer[]; v_all boolean;
-  v_working integer := cardinality(p_working); v_budget integer := p_budget - p_budget / 200; v_used integer;
-  v_exact integer; v_pass integer := 0;
-  v_chosen integer[] := '{}'; v_ratio numeric;
+  v_block _memoir.recall_block; v_lines _memoir.recall_line[]; v_line _memoir.recall_line; v_copies integer[];
+  v_working integer := coalesce(cardinality(p_working), 0); v_chosen integer[] := '{}'; v_all boolean; v_used integer;
+  v_budget integer := v.recall_budget - v.recall_budget / 200; v_exact integer; v_pass integer := 0; v_ratio numeric;
+  n integer;
 begin
   v_block.tokens := 0;
-  if p_budget <= 0 or cardinality(p_candidates) = 0 and v_working = 0 then
+  if v.recall_budget <= 0 or cardinality(p_candidates) = 0 and v_working = 0 then
     v_block.candidates := p_candidates;
     return v_block;
   end if;
-  select l.lines, l.copies into v_lines, v_copies
-  from _memoir.lines_of(p_user_id, p_candidates, p_budget, p_hidden, p_clearance, p_config, p_terms, p_as_of,
-    p_breadth, p_changes) l;
+  select l.lines, l.copies into v_lines, v_copies from _memoir.lines_of(v, p_candidates, p_terms, p_breadth) l;
 
   -- First with stored counts, then once more with the budget corrected by what the text really costs.
   loop
     select * into v_chosen, v_used, v_all from _memoir.choose(v_lines, v_budget);
     exit when v_chosen = '{}' and v_working = 0;
     v_block.text := _memoir.render_recall(v_lines, v_chosen, p_working[1 : v_working], p_weak);
-    v_exact := _memoir.tokens_of(v_block.text || E'\n\n', p_tokenizer);
-    exit when v_pass >= 2 or v_exact > p_budget * 0.97 or v_all or v_chosen = '{}';
-    v_ratio := least(1.5, (p_budget * 0.995) / greatest(v_exact, 1));
+    v_exact := _memoir.tokens_of(v_block.text || E'\n\n', v.tokenizer);
+    exit when v_pass >= 2 or v_exact > v.recall_budget * 0.97 or v_all or v_chosen = '{}';
+    v_ratio := least(1.5, (v.recall_budget * 0.995) / greatest(v_exact, 1));
     exit when v_ratio < 1.03;
     v_budget := (v_used * v_ratio)::integer;
     v_pass := v_pass + 1;
   end loop;
   -- The block is counted as it is; if that is too much, the choice is made again with so much less.
-  while v_block.text is not null and v_exact > p_budget loop
+  while v_block.text is not null and v_exact > v.recall_budget loop
     if v_chosen <> '{}' then
-      select c.chosen, c.used into v_chosen, v_used from _memoir.choose(v_lines, v_used - (v_exact - p_budget)) c;
+      select c.chosen, c.used into v_chosen, v_used
+      from _memoir.choose(v_lines, v_used - (v_exact - v.recall_budget)) c;
     else
       v_working := v_working - 1;
     end if;
     if v_chosen = '{}' and v_working <= 0 then v_block.text := null; exit; end if;
     v_block.text := _memoir.render_recall(v_lines, v_chosen, p_working[1 : v_working], p_weak);
-    v_exact := _memoir.tokens_of(v_block.text || E'\n\n', p_tokenizer);
+    v_exact := _memoir.tokens_of(v_block.text || E'\n\n', v.tokenizer);
   end loop;
 
   if v_block.text is null then v_chosen := '{}'; else v_block.tokens := v_exact; end if;
-  v_block.candidates := _memoir.with_positions(p_candidates, v_lines, v_chosen, v_copies);
-  return v_block;
-end $$;
-
--- Candidates with what became of them: those of the chosen lines have a position, copies a reason.
-create or replace function _memoir.with_positions(p_candidates _memoir.candidate[], p_lines _memoir.recall_line[],
-  p_chosen integer[], p_copies integer[])
-returns _memoir.candidate[] language plpgsql immutable as $$
-declare
-  v_line _memoir.recall_line; i integer;
-begin
-  foreach i in array p_copies loop
-    p_candidates[i].reason := 'a copy of another candidate';
+  foreach n in array v_copies loop
+    p_candidates[n].reason := 'a copy of another candidate';
   end loop;
-  for n in 1 .. cardinality(p_chosen) loop
-    v_line := p_lines[p_chosen[n]];
-    p_candidates[v_line.candidate_no].position := n;
+  for i in 1 .. cardinality(v_chosen) loop
+    v_line := v_lines[v_chosen[i]];
+    p_candidates[v_line.candidate_no].position := i;
     p_candidates[v_line.candidate_no].fidelity := v_line.fidelity;
     if v_line.fidelity <> 'full' then p_candidates[v_line.candidate_no].shown := v_line.body; end if;
   end loop;
-  return p_candidates;
+  v_block.candidates := p_candidates;
+  return v_block;
 end $$;
 
 -- Returns what could be shown, at every fidelity there is, in the order in which to take it, and the candidates that
--- say what another says. Texts are read of what is worth most up to half again the budget.
-create or replace function _memoir.lines_of(p_user_id uuid, p_candidates _memoir.candidate[], p_budget integer,
-  p_hidden uuid[],
-  p_clearance _memoir.sensitivity, p_config jsonb, p_terms text[], p_as_of timestamptz, p_breadth _memoir.breadth,
-    p_changes boolean, out lines _memoir.recall_line[], out copies integer[])
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+-- say what another says. Texts are read of what is worth most up to half again the budget. Short ones are shown as they
+-- are or not at all.
+create or replace function _memoir.lines_of(v _memoir.compile_state, p_candidates _memoir.candidate[], p_terms text[],
+  p_breadth _memoir.breadth, out lines _memoir.recall_line[], out copies integer[]) language plpgsql stable as $$
 declare
-  v_broad boolean := p_breadth.shape is not null;
-  v_reach record := _memoir.within_reach(p_candidates, p_budget, p_hidden, v_broad);
-  v_items integer[]; v_texts _memoir.item_text[]; v_names _memoir.session_name[];
-  v_renditions _memoir.memory_renditions[]; v_reduced _memoir.reduced_text[];
-  v_found record; v_shares jsonb := p_config -> 'fidelity_worth';
+  v_broad boolean := p_breadth.shape is not null; v_shares jsonb := v.config -> 'fidelity_worth';
+  v_locators _memoir.item_locator[]; v_doubtful integer[]; v_items integer[]; v_texts _memoir.item_text[];
+  v_sessions uuid[]; v_turns _memoir.candidate[]; v_memories _memoir.candidate[]; v_refs uuid[];
+  v_names _memoir.session_name[]; v_renditions _memoir.memory_renditions[]; v_reduced _memoir.reduced_text[];
 begin
+  select r.locators, r.doubtful into v_locators, v_doubtful from _memoir.within_reach(p_candidates, v.recall_budget,
+    _memoir.message_ids(v.shown || v.unanswered, v.reduced), v_broad) r;
   select array_agg(t.item_no), array_agg((t.item_no, t.name, t.body)::_memoir.item_text) into v_items, v_texts
-  from _memoir.texts_at(p_user_id, v_reach.locators, p_clearance) t;
-  if p_changes then v_texts := _memoir.with_marks(p_user_id, v_texts, v_reach.locators, p_as_of); end if;
-  v_found := _memoir.reducible(p_candidates, v_items, case when p_breadth.shape = 'even' or not v_broad
-    then v_reach.doubtful else v_items end, case when v_broad then 16 else 60 end);
-  if v_found.sessions is not null then
+  from _memoir.texts_at(v.user_id, v_locators, v.clearance) t;
+  if 'changes' = any ((v.user_counters).features) then
+    v_texts := _memoir.with_marks(v.user_id, v_texts, v_locators, v.as_of);
+  end if;
+  if v_broad and p_breadth.shape <> 'even' then v_doubtful := v_items; end if;
+  select array_agg(distinct c.session_id) filter (where c.kind = 't'),
+    array_agg(c) filter (where c.kind = 't' and c.tokens >= case when v_broad then 16 else 60 end
+      and c.item_no = any (v_doubtful)),
+    array_agg(c order by c.score desc, c.item_no) filter (where c.kind = 'm' and l.is_long),
+    array_agg(c.ref_id) filter (where c.kind = 'm' and l.is_long)
+  into v_sessions, v_turns, v_memories, v_refs
+  from unnest(p_candidates) c, lateral (select c.tokens >= 60 or c.chunk > 0 or c.memory_parts ? 'ceiling' as is_long) l
+  where c.item_no = any (v_items);
+  if v_sessions is not null then
     select array_agg((s.session_id, s.external_id)::_memoir.session_name) into v_names
-    from _memoir.sessions s where s.user_id = p_user_id and s.session_id = any (v_found.sessions);
+    from _memoir.sessions s where s.user_id = v.user_id and s.session_id = any (v_sessions);
   end if;
-  if v_found.refs is not null then
+  if v_refs is not null then
     select array_agg(r) into v_renditions
-    from _memoir.memory_renditions r where r.user_id = p_user_id and r.memory_id = any (v_found.refs)
+    from _memoir.memory_renditions r where r.user_id = v.user_id and r.memory_id = any (v_refs)
       and r.fidelity between 1 and 3;
-    v_reduced := _memoir.reduced_memories(v_found.memories, v_texts, v_renditions, v_shares);
+    v_reduced := _memoir.reduced_memories(v_memories, v_texts, v_renditions, v_shares);
   end if;
-  if v_found.turns is not null then
-    v_reduced := v_reduced || case when v_broad and (v_shares ->> 'excerpt')::float8 > 0
-      then _memoir.short_turns(v_found.turns, v_texts, p_terms, p_breadth)
-      else _memoir.reduced_turns(v_found.turns, v_texts, (v_shares ->> 'excerpt')::float8, p_terms) end;
+  if v_turns is not null then
+    v_reduced := v_reduced || _memoir.reduced_turns(v_turns, v_texts, (v_shares ->> 'excerpt')::float8, p_terms,
+      p_breadth);
   end if;
-  v_found := _memoir.recall_lines(p_candidates, v_texts, v_names, v_reduced);
-  lines := v_found.lines;
-  copies := v_found.copies;
+  select l.lines, l.copies into lines, copies from _memoir.recall_lines(p_candidates, v_texts, v_names, v_reduced) l;
 end $$;
 
 -- Texts with a mark behind each clause that a later turn changed.
 create or replace function _memoir.with_marks(p_user_id uuid, p_texts _memoir.item_text[],
   p_locators _memoir.item_locator[], p_as_of timestamptz)
-returns _memoir.item_text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.item_text[] language plpgsql stable as $$
 declare
   v_change record; v_texts _memoir.item_text[] := p_texts; v_place integer; v_body text;
 begin
@@ -143,7 +134,7 @@ end $$;
 -- One such text.
 create or replace function _memoir.marked(p_user_id uuid, p_kind "char", p_session_id uuid, p_turn integer,
   p_start integer, p_length integer, p_body text, p_as_of timestamptz)
-returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns text language plpgsql stable as $$
 begin
   if p_kind <> 't' then return p_body; end if;
   return (_memoir.with_marks(p_user_id, array[(0, null, p_body)::_memoir.item_text], array[(0, 't', null, p_session_id,
@@ -152,64 +143,54 @@ end $$;
 
 -- The functions below touch no table: one generic plan serves every call.
 
--- Returns, of the candidates whose texts were read, the sessions of turns and the items that are not short. Short texts
--- are shown as they are or not at all.
-create or replace function _memoir.reducible(p_candidates _memoir.candidate[], p_items integer[], p_doubtful integer[],
-  p_least integer, out sessions uuid[], out turns _memoir.candidate[], out memories _memoir.candidate[],
-    out refs uuid[])
-language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_found record;
-begin
-  select array_agg(distinct c.session_id) filter (where c.kind = 't') as sessions,
-    array_agg(c) filter (where c.kind = 't' and c.tokens >= p_least and c.item_no = any (p_doubtful)) as turns,
-    array_agg(c order by c.score desc, c.item_no) filter (where c.kind = 'm'
-      and (c.tokens >= 60 or c.chunk > 0 or c.memory_parts ? 'ceiling')) as memories,
-    array_agg(c.ref_id) filter (where c.kind = 'm' and (c.tokens >= 60 or c.chunk > 0 or c.memory_parts ? 'ceiling'))
-      as refs
-  into v_found from unnest(p_candidates) c where c.item_no in (select unnest(p_items));
-  sessions := v_found.sessions;
-  turns := v_found.turns;
-  memories := v_found.memories;
-  refs := v_found.refs;
-end $$;
-
 -- Returns of a part of a long turn the sentence that holds most of the question's words, rare ones above all: it is
--- worth three quarters of the root of its share, as gold turns keep the words of answers (bench/RESULTS.md).
+-- worth three quarters of the root of its share, as gold turns keep the words of answers (bench/RESULTS.md). A broad
+-- recall (p_breadth) shows short lines: the sentence cut to the longest excerpt, and to a stub. For an order of events
+-- that is the first sentence, which says what the turn is about.
 create or replace function _memoir.reduced_turns(p_turns _memoir.candidate[], p_texts _memoir.item_text[],
-  p_share float8, p_terms text[])
+  p_share float8, p_terms text[], p_breadth _memoir.breadth)
 returns _memoir.reduced_text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_broad boolean := p_breadth.shape is not null;
 begin
   if coalesce(p_share, 0) <= 0 then return null; end if;
   return array(
-  with long as materialized (
+  with turns as materialized (
     select c.item_no, c.turn_index, c.chunk, c.tokens, btrim(t.body, E' \n\t') as body
     from unnest(p_turns) c join unnest(p_texts) t on t.item_no = c.item_no
   ), terms as materialized (
     select t.term, (1000 * ln(1 + (n.n - d.df + 0.5) / (d.df + 0.5)) + 50)::integer as weight
     from (select distinct case when length(w) > 4 then rtrim(w, 'iy') else w end as term from unnest(p_terms) w) t,
-      (select count(*)::float8 as n from long) n,
-      lateral (select count(*)::float8 as df from (select lower(body) as low from long offset 0) l
+      (select count(*)::float8 as n from turns) n,
+      lateral (select count(*)::float8 as df from (select lower(body) as low from turns offset 0) l
         where strpos(l.low, t.term) > 0) d
+    where p_breadth.shape is distinct from 'order'
   ), sentences as (
     -- Cut at the ends of sentences and lines: quick and rough.
-    select item_no, turn_index, chunk, tokens, body, btrim(unnest(parts), ' -*#=_|~') as said,
-      generate_subscripts(parts, 1) as o
-    from (select *, string_to_array(replace(replace(replace(replace(replace(body, '. ', E'.\x02'), '? ', E'?\x02'),
-      '! ', E'!\x02'), '。', E'。\x02'), E'\n', E'\x02'), E'\x02') as parts
-          from long) l
+    select item_no, body, btrim(unnest(parts), ' -*#=_|~') as said, generate_subscripts(parts, 1) as o
+    from (select item_no, body, string_to_array(replace(replace(replace(replace(replace(body, '. ', E'.\x02'), '? ',
+      E'?\x02'), '! ', E'!\x02'), '。', E'。\x02'), E'\n', E'\x02'), E'\x02') as parts from turns) l
   ), lowered as (
-    select *, lower(said) as low from sentences where length(said) between 20 and length(body) * 3 / 4 offset 0
+    select *, lower(said) as low from sentences
+    where length(said) >= 20 and (v_broad or length(said) <= length(body) * 3 / 4) offset 0
   ), best as (
-    select distinct on (item_no) item_no, turn_index, chunk, tokens, body, said
-    from lowered order by item_no, (select coalesce(sum(t.weight), 0) from terms t where strpos(low, t.term) > 0) desc,
-      o
+    select distinct on (item_no) item_no, said from lowered
+    order by item_no, (select coalesce(sum(t.weight), 0) from terms t where strpos(low, t.term) > 0) desc, o
+  ), shortened as (
+    select t.*, l.fidelity, l.share, case when length(b.said) > l.longest
+      then regexp_replace(left(b.said, l.longest), '\s+\S*$', '') else b.said end as said
+    from best b join turns t on t.item_no = b.item_no,
+      (values ('stub', 90, p_breadth.stub), ('excerpt', p_breadth.longest, p_breadth.excerpt))
+        l(fidelity, longest, share)
+    where v_broad or l.fidelity = 'excerpt'
   )
-  select (item_no, 'excerpt', case when chunk = 0 and starts_with(body, said) then ''
-    else '… ' end || said || ' … #' || turn_index,
-    (tokens * length(said) / length(body) + 5)::integer,
-      p_share * sqrt(length(said)::float8 / length(body)))::_memoir.reduced_text
-  from best);
+  select (item_no, fidelity, case when chunk = 0 and starts_with(body, said) then '' else '… ' end || said || ' … #'
+      || turn_index,
+    -- Without the line breaks, which are counted with the whole.
+    case when v_broad then greatest(1, tokens * length(said) / length(body) + 6 - length(body)
+      + length(replace(body, E'\n', ''))) else tokens * length(said) / length(body) + 5 end,
+    case when v_broad then share else p_share * sqrt(length(said)::float8 / length(body)) end)::_memoir.reduced_text
+  from shortened where not v_broad or length(said) < length(body) * 9 / 10);
 end $$;
 
 -- Returns the renditions of a memory within the ceiling of its session, at least its beginning.
@@ -248,8 +229,6 @@ create or replace function _memoir.recall_lines(p_candidates _memoir.candidate[]
   p_names _memoir.session_name[],
   p_reduced _memoir.reduced_text[], out lines _memoir.recall_line[], out copies integer[])
 language plpgsql stable set plan_cache_mode = force_generic_plan set enable_nestloop = off as $$
-declare
-  v_found record;
 begin
   with labelled as materialized (
     select c.ordinality::integer as candidate_no, c.item_no, c.kind, c.session_id, c.turn_index, c.chunk, c.ref_id,
@@ -318,9 +297,7 @@ begin
       o.said_at, o.header, o.label, o.body)::_memoir.recall_line order by o.efficiency desc, o.own desc, o.candidate_no,
         o.step) as lines,
     array(select l.candidate_no from labelled l where l.copy > 1) as copies
-  into v_found from ordered o;
-  lines := v_found.lines;
-  copies := v_found.copies;
+  into lines, copies from ordered o;
 end $$;
 
 -- Which lines to show within a budget of about so many tokens, and about how many they take: each that still fits,

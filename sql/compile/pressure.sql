@@ -4,8 +4,7 @@
 -- A session's past at a budget of its own (null: that of its model), and its frame.
 create or replace function _memoir.past_at(p_caller _memoir.caller, p_session _memoir.sessions, p_budget integer,
   out frame _memoir.session_windows, out past _memoir.past, out counters _memoir.session_counters, out config jsonb,
-  out model _memoir.models)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  out model _memoir.models) language plpgsql stable as $$
 declare
   v_room integer; v_budget integer;
 begin
@@ -69,7 +68,7 @@ language plpgsql security definer set search_path from current set plan_cache_mo
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session); v record; v_kind text;
-  v_now timestamptz := memoir.now(); v_frame _memoir.session_windows;
+  v_now timestamptz := memoir.now(); v_frame _memoir.session_windows; v_part record;
 begin
   if p_budget <= 0 then perform _memoir.fail('PM014', format('budget must be positive, not %s', p_budget)); end if;
   select * into v from _memoir.past_at(v_caller, v_session, p_budget);
@@ -82,44 +81,25 @@ begin
     v_frame := _memoir.move_window(v_session, v.counters, v.config, v.frame, v.past, v_kind, v_now,
       _memoir.tokenizer_used(coalesce(v_session.tokenizer, (v.model).tokenizer)), true);
   end if;
-  return query select * from _memoir.forms_of(v_caller, v_session, v.counters, v_frame);
-end $$;
-comment on function memoir.window_forms(text, text, integer, boolean) is
-  'Lists what stands for which parts of a session''s messages now, for a list that its client keeps: per part
-turn_index, role, tool_call_id (of a result, or of the call whose argument it is), call_no (0: the content of the
-turn, else which call) and argument (path in its arguments), object (its name), fidelity (detailed, compact, stub, not
-shown), content (the text to show in its place, the same bytes until the next moment), tokens, full_tokens, reason.
-p_budget: tokens that the conversation may take (default: of the session''s model). p_changed: the client changed its
-past itself, so now is a moment. What is due moves first. Writes session_windows, shown_forms, fidelity_transitions,
-memory_renditions. Raises PM001, PM003, PM014.';
-
--- Forms in force: of objects as they are shown, of those whose steps are lines their stubs, of those that left a word.
-create or replace function _memoir.forms_of(p_caller _memoir.caller, p_session _memoir.sessions,
-  p_counters _memoir.session_counters, p_frame _memoir.session_windows)
-returns table (turn_index integer, role text, tool_call_id text, call_no integer, argument text[], object text,
-  fidelity text, content text, tokens integer, full_tokens integer, reason text)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_part record; v_user uuid := p_caller.user_id;
-begin
-  for v_part in select * from _memoir.lineage(p_session) l order by l.from_turn loop
+  -- Objects as they are shown. Those whose steps are lines have stubs, those that left the list a word.
+  for v_part in select * from _memoir.lineage(v_session) l order by l.from_turn loop
     return query
     with places as materialized (
       select o.*, h.role, coalesce(h.tool_call_id, h.tool_calls -> (o.call_no - 1) ->> 'id') as called,
-        coalesce(f.reason, 'earlier step') as why, (case when o.turn_index < p_frame.first_turn then 4
-          when o.turn_index <= p_frame.lines_through then 3 else f.fidelity end)::smallint as shown
-      from _memoir.objects_at(v_user, v_part.session_id, v_part.from_turn, least(v_part.to_turn,
-        p_counters.turn_count - 1)) o
-      join _memoir.session_counters c on c.user_id = v_user and c.session_id = v_part.session_id
-      join _memoir.conversation_history h on h.user_id = v_user and h.session_id = v_part.session_id
+        coalesce(f.reason, 'earlier step') as why, (case when o.turn_index < v_frame.first_turn then 4
+          when o.turn_index <= v_frame.lines_through then 3 else f.fidelity end)::smallint as shown
+      from _memoir.objects_at(v_caller.user_id, v_part.session_id, v_part.from_turn, least(v_part.to_turn,
+        (v.counters).turn_count - 1)) o
+      join _memoir.session_counters c on c.user_id = v_caller.user_id and c.session_id = v_part.session_id
+      join _memoir.conversation_history h on h.user_id = v_caller.user_id and h.session_id = v_part.session_id
         and h.turn_index = o.turn_index and h.recorded_at between c.first_recorded_at and c.last_recorded_at
-      left join _memoir.shown_forms f on f.user_id = v_user and f.session_id = p_session.session_id
+      left join _memoir.shown_forms f on f.user_id = v_caller.user_id and f.session_id = v_session.session_id
         and f.turn_index = o.turn_index and f.call_no = o.call_no and f.argument = o.argument
-      where o.source_tool is not null and o.sensitivity <= p_caller.clearance),
+      where o.source_tool is not null and o.sensitivity <= v_caller.clearance),
     wanted as (select distinct p.memory_id, p.shown from places p where p.part_no = 0 and p.shown < 4),
-    forms as materialized (select * from _memoir.object_forms(v_user, array(select w.memory_id from wanted w
+    forms as materialized (select * from _memoir.object_forms(v_caller.user_id, array(select w.memory_id from wanted w
       order by w),
-      array(select w.shown from wanted w order by w), p_frame.moved_at))
+      array(select w.shown from wanted w order by w), v_frame.moved_at))
     select p.turn_index, p.role::text, p.called, p.call_no::integer, p.argument, _memoir.object_name(p.memory_id),
       (array['detailed', 'compact', 'stub', 'not shown'])[p.shown], y.content,
       case when p.shown < 4 and p.part_no = 0 then s.token_count else 24 end, p.tokens, p.why
@@ -132,6 +112,14 @@ begin
     order by p.turn_index, p.call_no, p.argument;
   end loop;
 end $$;
+comment on function memoir.window_forms(text, text, integer, boolean) is
+  'Lists what stands for which parts of a session''s messages now, for a list that its client keeps: per part
+turn_index, role, tool_call_id (of a result, or of the call whose argument it is), call_no (0: the content of the
+turn, else which call) and argument (path in its arguments), object (its name), fidelity (detailed, compact, stub, not
+shown), content (the text to show in its place, the same bytes until the next moment), tokens, full_tokens, reason.
+p_budget: tokens that the conversation may take (default: of the session''s model). p_changed: the client changed its
+past itself, so now is a moment. What is due moves first. Writes session_windows, shown_forms, fidelity_transitions,
+memory_renditions. Raises PM001, PM003, PM014.';
 
 create or replace function memoir.list_objects(p_user text, p_session text, p_query text default null,
   p_limit integer default 100)

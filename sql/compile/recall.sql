@@ -1,21 +1,10 @@
 -- Recall tools: the same ranking as compile's, as rows.
 
-create or replace function _memoir.kinds(p_kinds text[])
-returns "char"[] language plpgsql immutable as $$
-begin
-  if p_kinds is null then return null; end if;
-  if not p_kinds <@ array['memory', 'turn', 'summary'] then
-    perform _memoir.fail('PM014', format('kinds may be memory, turn, summary, not %s',
-      _memoir.shown(array_to_string(p_kinds, ', '))));
-  end if;
-  return array(select left(k, 1)::"char" from unnest(p_kinds) k);
-end $$;
-
 -- Memories that the filters name, whatever the query: a tag is looked up, not ranked. None without a filter, and none
 -- of other times, whose states are for the ranking to know.
 create or replace function _memoir.filtered_memories(p_caller _memoir.caller, p_scope _memoir.search_scope,
   p_types text[], p_tags text[], p_category text, p_project text, p_limit integer)
-returns setof _memoir.memory_store language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns setof _memoir.memory_store language plpgsql stable as $$
 declare
   v_now timestamptz := memoir.now();
 begin
@@ -41,7 +30,7 @@ end $$;
 -- Turns with one of these tags, likewise: each by its first item.
 create or replace function _memoir.filtered_turns(p_caller _memoir.caller, p_scope _memoir.search_scope,
   p_tags text[], p_project text, p_limit integer)
-returns setof _memoir.search_items language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns setof _memoir.search_items language plpgsql stable as $$
 begin
   if p_tags is null or p_scope.as_of is not null or p_scope.kinds is not null and 't' <> all (p_scope.kinds) then
     return;
@@ -73,13 +62,15 @@ begin
   if _memoir.is_blank(p_query) then
     perform _memoir.fail('PM014', format('query must not be empty, it is %s', _memoir.shown(p_query)));
   end if;
-  if p_limit is null or p_limit not between 1 and 1000 then
-    perform _memoir.fail('PM014', format('limit must be from 1 to 1000, not %s', coalesce(p_limit::text, 'null')));
-  end if;
+  perform _memoir.check_count('limit', p_limit, 1000);
   perform _memoir.check_choices('types', p_types, _memoir.known_types());
   if p_session is not null then v_session := (_memoir.session(v_caller, p_session)).session_id; end if;
   v_config := _memoir.config(v_user, null);
-  v_scope.kinds := _memoir.kinds(p_kinds);
+  if not p_kinds <@ array['memory', 'turn', 'summary'] then
+    perform _memoir.fail('PM014', format('kinds may be memory, turn, summary, not %s',
+      _memoir.shown(array_to_string(p_kinds, ', '))));
+  end if;
+  if p_kinds is not null then v_scope.kinds := array(select left(k, 1)::"char" from unnest(p_kinds) k); end if;
   v_scope.hidden_sessions := '{}';
   v_scope.hidden_from := 0;
   v_scope.local_sessions := array[coalesce(v_session, _memoir.no_session())];
@@ -155,8 +146,7 @@ well. matched_by: words, vector, neighbour (what stands beside a match), related
 nothing. Raises PM001, PM003, PM014, PM030.';
 
 create or replace function memoir.match_memories(p_user text, p_embedding real[], p_threshold real default 0.7,
-  p_limit integer default 10,
-  p_project text default null)
+  p_limit integer default 10, p_project text default null)
 returns table (id uuid, content text, similarity real, type text, project text, recorded_at timestamptz)
 language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare

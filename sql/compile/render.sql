@@ -23,7 +23,7 @@ end $$;
 
 -- All turns as messages, in one statement: a call for each would cost more than the rest of a short window.
 create or replace function _memoir.openai_messages(p_turns _memoir.shown_turn[])
-returns jsonb[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+returns jsonb[] language plpgsql immutable as $$
 begin
   return array(
     select jsonb_build_object('role', case when t.role = 'system' then 'user' else t.role::text end)
@@ -40,14 +40,6 @@ begin
     from unnest(p_turns) t);
 end $$;
 
--- Returns whether the second message must become part of the first: templates of many servers insist on
--- alternating roles.
-create or replace function _memoir.mergeable(p_first jsonb, p_second jsonb)
-returns boolean language sql immutable as $$
-  select p_first ->> 'role' = p_second ->> 'role' and p_first ->> 'role' in ('user', 'assistant')
-    and not p_first ? 'tool_calls'
-$$;
-
 create or replace function _memoir.merge_messages(p_first jsonb, p_second jsonb)
 returns jsonb language sql immutable as $$
   select (case when p_first ->> 'name' is distinct from p_second ->> 'name' then p_first - 'name' else p_first end)
@@ -56,23 +48,18 @@ returns jsonb language sql immutable as $$
       'null'), nullif(p_second -> 'content', 'null')))
 $$;
 
-create or replace function _memoir.message_texts(p_message jsonb)
-returns text[] language sql immutable as $$
-  select _memoir.token_texts(
-    case when jsonb_typeof(p_message -> 'content') = 'string' then p_message ->> 'content' end,
-    case when jsonb_typeof(p_message -> 'content') = 'array' then p_message -> 'content' end,
-    p_message ->> 'name', p_message -> 'tool_calls', p_message ->> 'tool_call_id')
-$$;
-
 -- Tokens of one message: overhead, texts, images.
 create or replace function _memoir.message_tokens(p_message jsonb, p_tokenizer text, p_overhead integer, p_images text)
 returns integer language plpgsql stable as $$
 declare
-  v_tokens integer := p_overhead + _memoir.sum_tokens(_memoir.message_texts(p_message), p_tokenizer);
+  v_parts jsonb := case when jsonb_typeof(p_message -> 'content') = 'array' then p_message -> 'content' end;
+  v_tokens integer := p_overhead + _memoir.sum_tokens(_memoir.token_texts(case
+    when jsonb_typeof(p_message -> 'content') = 'string' then p_message ->> 'content' end, v_parts,
+    p_message ->> 'name', p_message -> 'tool_calls', p_message ->> 'tool_call_id'), p_tokenizer);
 begin
-  if jsonb_typeof(p_message -> 'content') = 'array' then
+  if v_parts is not null then
     v_tokens := v_tokens + coalesce((select sum(_memoir.media_tokens(p, p_images))
-      from jsonb_array_elements(p_message -> 'content') p), 0);
+      from jsonb_array_elements(v_parts) p), 0);
   end if;
   return v_tokens;
 end $$;
@@ -142,19 +129,14 @@ begin
     if v_index = p_prefix then v_mark := cardinality(v_out); end if;
     if v_index = p_frozen then v_frozen := cardinality(v_out); end if;
   end loop;
-  if v_mark > 0 then v_out[v_mark] := _memoir.mark_cache(v_out[v_mark]); end if;
-  if v_frozen > coalesce(v_mark, 0) and v_frozen < cardinality(v_out) then
-    v_out[v_frozen] := _memoir.mark_cache(v_out[v_frozen]);
-  end if;
-  if p_open and cardinality(v_out) > coalesce(v_mark, 0)
-    then v_out[cardinality(v_out)] := _memoir.mark_cache(v_out[cardinality(v_out)]); end if;
+  v_n := cardinality(v_out);
+  foreach v_index in array array[v_mark, case when v_frozen > coalesce(v_mark, 0) and v_frozen < v_n then v_frozen end,
+    case when p_open and v_n > coalesce(v_mark, 0) then v_n end]
+  loop
+    -- Thoughts take no mark.
+    if v_index > 0 and coalesce(v_out[v_index] -> 'content' -> -1 ->> 'type', '') !~ 'thinking$' then
+      v_out[v_index] := jsonb_set(v_out[v_index], array['content', '-1', 'cache_control'], '{"type": "ephemeral"}');
+    end if;
+  end loop;
   return jsonb_build_object('system', v_system, 'messages', to_jsonb(v_out));
 end $$;
-
-create or replace function _memoir.mark_cache(p_message jsonb)
-returns jsonb language sql immutable as $$
-  -- Thoughts take no mark.
-  select case when p_message -> 'content' -> -1 ->> 'type' ~ 'thinking$' then p_message else
-    jsonb_set(p_message, array['content', (jsonb_array_length(p_message -> 'content') - 1)::text, 'cache_control'],
-    '{"type": "ephemeral"}') end
-$$;

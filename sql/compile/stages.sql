@@ -6,16 +6,13 @@ create or replace function _memoir.check_asked(p_budget integer, p_memory_budget
   p_format text)
 returns void language plpgsql immutable as $$
 begin
-  if p_format is null or p_format not in ('openai', 'anthropic') then
-    perform _memoir.fail('PM014', format('format must be openai or anthropic, not %s', _memoir.shown(p_format)));
-  end if;
+  perform _memoir.check_choice('format', p_format, '{openai,anthropic}');
   if p_budget <= 0 or p_memory_budget < 0 then
     perform _memoir.fail('PM014', format('budgets must be positive, not %s',
       coalesce(least(p_budget, p_memory_budget), p_budget, p_memory_budget)));
   end if;
-  if p_task is not null and p_task <> all (enum_range(null::_memoir.task_type)::text[]) then
-    perform _memoir.fail('PM014', format('task must be continuation, knowledge, new_session or tool_heavy, not %s',
-      _memoir.shown(p_task)));
+  if p_task is not null then
+    perform _memoir.check_choice('task', p_task, enum_range(null::_memoir.task_type)::text[]);
   end if;
   if p_tools is not null and jsonb_typeof(p_tools) not in ('array', 'null') then
     perform _memoir.fail('PM014', format('tools must be a list of tool definitions, not %s',
@@ -25,7 +22,7 @@ end $$;
 
 -- The session, its counters and settings, as they are or were: all that is read of who asks and where.
 create or replace function _memoir.with_session(inout v _memoir.compile_state, p_session text, p_after_turn text)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
   v_session _memoir.sessions; v_counters _memoir.session_counters; v_user_counters _memoir.user_counters;
 begin
@@ -40,7 +37,15 @@ begin
     select * into v_counters from _memoir.session_counters where user_id = v.user_id and session_id = v.session_id;
   end if;
   if p_after_turn is not null then
-    perform _memoir.check_reached(p_session, v.session_id, coalesce(v_counters.turn_count, 0), p_after_turn);
+    if p_after_turn !~ '^[0-9a-f]{8}:[0-9]{1,9}$' or left(p_after_turn, 8) <> left(v.session_id::text, 8) then
+      perform _memoir.fail('PM014', format('after_turn %s is no mark of session %s',
+        _memoir.shown(p_after_turn), _memoir.shown(p_session)));
+    end if;
+    if coalesce(v_counters.turn_count, 0) < split_part(p_after_turn, ':', 2)::integer then
+      perform _memoir.fail('PM021', format('this server has %s turns of session %s, not yet %s',
+          coalesce(v_counters.turn_count, 0), _memoir.shown(p_session), split_part(p_after_turn, ':', 2)),
+        'ask again shortly, or ask the primary');
+    end if;
   end if;
   if v.as_of < v_counters.last_recorded_at then
     v_counters := _memoir.counters_as_of(v_session, v_counters, v.as_of);
@@ -57,24 +62,9 @@ begin
   return;
 end $$;
 
--- That this server has reached a turn mark.
-create or replace function _memoir.check_reached(p_session text, p_session_id uuid, p_turns integer, p_mark text)
-returns void language plpgsql immutable as $$
-begin
-  if p_mark !~ '^[0-9a-f]{8}:[0-9]{1,9}$' or left(p_mark, 8) <> left(p_session_id::text, 8) then
-    perform _memoir.fail('PM014', format('after_turn %s is no mark of session %s',
-      _memoir.shown(p_mark), _memoir.shown(p_session)));
-  end if;
-  if p_turns < split_part(p_mark, ':', 2)::integer then
-    perform _memoir.fail('PM021', format('this server has %s turns of session %s, not yet %s',
-        p_turns, _memoir.shown(p_session), split_part(p_mark, ':', 2)),
-      'ask again shortly, or ask the primary');
-  end if;
-end $$;
-
 -- The model, how its tokens are counted, and how many the list may have.
 create or replace function _memoir.with_budget(inout v _memoir.compile_state, p_budget integer, p_tools jsonb)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
   v_session _memoir.sessions := v.session;
   v_model _memoir.models := _memoir.model(coalesce(v_session.model, v.config ->> 'default_model'));
@@ -86,25 +76,6 @@ begin
   v.warnings := array_remove(v.warnings || _memoir.model_warning(v_model.model), null);
   v.tools_tokens := case when jsonb_typeof(p_tools) = 'array' then _memoir.tokens_of(p_tools::text, v.tokenizer)
     else 0 end;
-end $$;
-
--- The cost limits: above one a warning; where budget_action is refuse, nothing more is compiled once it is reached.
-create or replace function _memoir.within_costs(inout v _memoir.compile_state, p_user text)
-language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_what text; v_spent bigint; v_limit bigint;
-begin
-  foreach v_what in array '{session,user}'::text[] loop
-    v_limit := (v.config ->> ('budget_microcents_' || v_what))::bigint;
-    v_spent := coalesce(case v_what when 'session' then (v.counters).cost_microcents
-      else (v.user_counters).cost_microcents end, 0);
-    if v_limit > 0 and v_spent >= v_limit and v.config ->> 'budget_action' = 'refuse' then
-      perform _memoir.fail('PM023', format('%s %s has cost %s microcents, its budget is %s', v_what,
-        _memoir.shown(case v_what when 'session' then v.session_name else p_user end), v_spent, v_limit),
-        format('raise budget_microcents_%s, or set budget_action to warn', v_what));
-    end if;
-    v.warnings := v.warnings || array(select jsonb_array_elements_text(_memoir.over_budget(v_what, v_spent, v.config)));
-  end loop;
 end $$;
 
 -- The newest message: the query, or what is open in the session.
@@ -144,8 +115,7 @@ end $$;
 
 -- The system message: prompt, then fenced profile and summary, frozen parts first. What it and the tools leave is
 -- the room.
-create or replace function _memoir.with_system_message(inout v _memoir.compile_state)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.with_system_message(inout v _memoir.compile_state) language plpgsql stable as $$
 declare
   v_session _memoir.sessions := v.session; v_overhead integer := (v.model).message_overhead;
   v_version integer := v.config ->> 'profile_version';
@@ -201,17 +171,13 @@ begin
 end $$;
 
 -- Recent turns. Their share follows the session's task, so that one query can't move the window.
-create or replace function _memoir.with_shown_turns(inout v _memoir.compile_state)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.with_shown_turns(inout v _memoir.compile_state) language plpgsql stable as $$
 declare
-  v_session _memoir.sessions := v.session;
-  v_counters _memoir.session_counters := v.counters;
+  v_session _memoir.sessions := v.session; v_counters _memoir.session_counters := v.counters;
   v_limit integer := v.room - v.newest_tokens;
   v_history integer := greatest(0, (_memoir.history_share(v.config, v_session.task_type) * v.room)::integer);
-  v_step integer := greatest(1, v_history / 4);
-  v_window _memoir.shown_window;
-  v_shown _memoir.shown_turn[] := '{}'; v_unanswered _memoir.shown_turn[] := '{}'; v_repeated boolean := false;
-  n integer;
+  v_step integer := greatest(1, v_history / 4); v_window _memoir.shown_window; v_shown _memoir.shown_turn[] := '{}';
+  v_unanswered _memoir.shown_turn[] := '{}'; v_repeated boolean := false; n integer;
 begin
   if v_history > v_limit and not v.is_open then
     -- A long query takes whole steps from the window, not a token more or less each time.
@@ -224,11 +190,9 @@ begin
       v.frame := _memoir.session_frame(v_session, v_counters, v.history_budget, v.at);
     end if;
     if (v.frame).user_id is null then
-      v_window := _memoir.window(v_session, v_counters, v.config, v.model, v.tokenizer, v_history, v_limit, v.is_open,
-        (v.caller).clearance);
+      v_window := _memoir.window(v, v_history, v_limit);
     else
-      v_window := _memoir.managed_window(v_session, v_counters, v.config, v.model, v.tokenizer, v.frame,
-        v.history_budget, v_limit, v.is_open, v.caller, v.at);
+      v_window := _memoir.managed_window(v, v_limit);
       v.moment := v_window.moment;
       v.note := v_window.note;
     end if;
@@ -279,7 +243,9 @@ begin
   for i in 1 .. cardinality(v_shown) loop
     v_turn := v_shown[i];
     n := cardinality(v_messages);
-    if n > 0 and _memoir.mergeable(v_messages[n], v_rendered[i]) then
+    -- Templates of many servers insist on alternating roles.
+    if n > 0 and v_messages[n] ->> 'role' = v_rendered[i] ->> 'role' and v_messages[n] ->> 'role' in ('user',
+      'assistant') and not v_messages[n] ? 'tool_calls' then
       v_messages[n] := _memoir.merge_messages(v_messages[n], v_rendered[i]);
       v_costs[n] := _memoir.message_tokens(v_messages[n], v.tokenizer, v_overhead, v_images);
     else
@@ -321,8 +287,7 @@ end $$;
 
 -- The newest message, after those that nobody answered: one message. These are dropped, oldest first, rather than
 -- the query.
-create or replace function _memoir.with_unanswered(inout v _memoir.compile_state)
-language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+create or replace function _memoir.with_unanswered(inout v _memoir.compile_state) language plpgsql stable as $$
 declare
   v_rendered jsonb[] := _memoir.openai_messages(v.unanswered);
   v_rest integer := (select coalesce(sum(c), 0) from unnest(v.costs) c);
@@ -331,7 +296,11 @@ declare
   v_message jsonb := v_newest; v_cost integer := v.newest_tokens; n integer := cardinality(v.unanswered);
 begin
   while n > 0 loop
-    v_message := _memoir.merge_messages(_memoir.merged(v_rendered) - 'name', v_newest);
+    v_message := v_rendered[1];
+    for i in 2 .. n loop
+      v_message := _memoir.merge_messages(v_message, v_rendered[i]);
+    end loop;
+    v_message := _memoir.merge_messages(v_message - 'name', v_newest);
     v_cost := _memoir.message_tokens(v_message, v.tokenizer, (v.model).message_overhead, (v.model).images);
     exit when v_rest + v_cost <= v.room;
     v_rendered := v_rendered[2 :];
@@ -347,22 +316,10 @@ begin
   v.costs := v.costs || v_cost;
 end $$;
 
-create or replace function _memoir.merged(p_messages jsonb[])
-returns jsonb language plpgsql immutable as $$
-declare
-  v_merged jsonb := p_messages[1];
-begin
-  for i in 2 .. cardinality(p_messages) loop
-    v_merged := _memoir.merge_messages(v_merged, p_messages[i]);
-  end loop;
-  return v_merged;
-end $$;
-
 -- Recall: kept since the exchange began, or searched. Its share follows the query's own task; it may use what
 -- history leaves.
 create or replace function _memoir.with_recall(inout v _memoir.compile_state, p_task text, p_memory_budget integer,
-  p_query_embedding real[])
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  p_query_embedding real[]) language plpgsql stable as $$
 declare
   v_counters _memoir.session_counters := v.counters;
   v_projects text[] := (v.caller).projects;
@@ -386,7 +343,16 @@ begin
       and clearance <= v_clearance and (v_projects is null or projects <@ v_projects);
   end if;
   if v_kept.recall is not null and v_kept.query_hash = v.query_hash then
-    v := _memoir.with_kept_recall(v, v_kept.recall);
+    -- The recall that the exchange began with.
+    v.recall := v_kept.recall;
+    if v.recall <> '' then v.recall_tokens := _memoir.tokens_of(v.recall || E'\n\n', v.tokenizer); end if;
+    if v.recall_tokens > v.room - v.total - 4 then
+      v.recall := null;
+      v.recall_tokens := 0;
+      v.warnings := v.warnings || 'the recall of this exchange no longer fits'::text;
+    end if;
+    v.arms := jsonb_build_object('recall', 'kept',
+      'weak', starts_with(v.recall, _memoir.fence_note('recall') || _memoir.weak_note()));
   elsif v.recall_budget > 16 and not _memoir.is_blank(v.query) then
     v := _memoir.with_found_recall(v, p_query_embedding);
   end if;
@@ -413,123 +379,91 @@ returns integer language sql immutable as $$
     ((1 - _memoir.history_share(p_config, p_task)) * p_room)::integer)
 $$;
 
--- The recall that the exchange began with.
-create or replace function _memoir.with_kept_recall(inout v _memoir.compile_state, p_recall text)
-language plpgsql stable as $$
-begin
-  v.recall := p_recall;
-  v.recall_tokens := case when p_recall = '' then 0 else _memoir.tokens_of(p_recall || E'\n\n', v.tokenizer) end;
-  if v.recall_tokens > v.room - v.total - 4 then
-    v.recall := null;
-    v.recall_tokens := 0;
-    v.warnings := v.warnings || 'the recall of this exchange no longer fits'::text;
-  end if;
-  v.arms := jsonb_build_object('recall', 'kept',
-    'weak', starts_with(v.recall, _memoir.fence_note('recall') || _memoir.weak_note()));
-end $$;
-
 -- A recall made anew: what the session pins and its working notes, the question, candidates of all arms, the block
 -- packed of them.
 create or replace function _memoir.with_found_recall(inout v _memoir.compile_state, p_query_embedding real[])
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
-  v_scope _memoir.search_scope := _memoir.recall_scope(v.caller, v.session, v.session_id, v.clearance, v.as_of,
-    v.valid_at,
-    _memoir.shown_from(v.shown, v.exchange_at), v.reduced);
-  v_pins _memoir.pins := _memoir.pins(v.user_id, v.user_counters, v_scope);
-  v_shown uuid[] := _memoir.message_ids(v.shown || v.unanswered, v.reduced);
-  v_here boolean := not pg_is_in_recovery();
-  v_below real := v.config ->> 'weak_below';
-  v_working text[] := '{}'; v_question _memoir.question; v_candidates _memoir.candidate[]; v_strength real;
-  v_weak boolean; v_waiting integer[];
-  v_block _memoir.recall_block; v_facts jsonb := _memoir.question_facts(v.query, v.config);
+  v_scope _memoir.search_scope := _memoir.recall_scope(v);
+  v_pins _memoir.pins := _memoir.pins(v, v_scope);
+  v_facts jsonb := _memoir.question_facts(v.query, v.config);
   v_breadth _memoir.breadth := _memoir.breadth(v_facts ->> 'shape', (v_facts ->> 'of_speaker')::boolean);
-  v_even constant float8 := 20;  -- so many candidates must share the worth
-  v_goes_on boolean := coalesce(cardinality(v.shown), 0) = 0 and v.said is null
-    and coalesce((v_facts ->> 'back')::boolean, false);
+  v_question _memoir.question; v_waiting integer[] := '{}'; v_candidates _memoir.candidate[]; v_strength real;
+  v_below real := v.config ->> 'weak_below'; v_weak boolean; v_block _memoir.recall_block;
 begin
-  if (v.session).session_id is not null and v_here and 'working' = any ((v.user_counters).features) then
-    v_working := array(select content from _memoir.memory_store_working
-      where user_id = v.user_id and session_id = v.session_id and (expires_at is null or expires_at > v.at)
-        and sensitivity <= v_scope.clearance order by recorded_at, key);
-  end if;
   -- Standing statements are in every prompt.
   v_pins.pinned := v_pins.pinned || coalesce(v.left_out, '{}');
   if v.left_out <> '{}' then
-    v.warnings := v.warnings
-      || format('%s standing statements have no room in the profile (profile_tokens) and lead the '
-      'recall', cardinality(v.left_out));
+    v.warnings := v.warnings || format('%s standing statements have no room in the profile (profile_tokens) and lead '
+      'the recall', cardinality(v.left_out));
   end if;
-  -- Small talk recalls what is there whatever is said; where nothing is, nothing is searched.
-  if v_pins.pinned = '{}' and v_working = '{}' and _memoir.is_small_talk(v.config, v_facts) then
+  -- For small talk, show only these. If there are none, skip the search.
+  if v_pins.pinned = '{}' and coalesce(v_pins.working, '{}') = '{}' and _memoir.is_small_talk(v.config, v_facts) then
     v.arms := jsonb_build_object('recall', 'small talk');
     return;
   end if;
   v_question := _memoir.question(v.user_id, v.user_counters, v.config, v.query, v_facts, v_scope, p_query_embedding);
-  v_question.goes_on := v_goes_on;
+  v_question.goes_on := coalesce(cardinality(v.shown), 0) = 0 and v.said is null
+    and coalesce((v_facts ->> 'back')::boolean, false);
   if v_question.problem is not null then
     v.warnings := v.warnings || ('searched by words only: ' || v_question.problem);
   end if;
-  v_waiting := case when v.said is null
-    then _memoir.waiting_turns(v.user_id, v.user_counters, v_question, v_scope) else '{}' end;
+  if v.said is null then v_waiting := _memoir.waiting_turns(v.user_id, v.user_counters, v_question, v_scope); end if;
   if v_waiting <> '{}' then
     v.warnings := v.warnings || format('%s new turns have no vectors yet and are found by words and by being recent',
       cardinality(v_waiting));
   end if;
-  v_candidates := _memoir.candidates(v.user_id, v.user_counters, v.config,
-    v_question, nullif((v.session).project, 'global'),
-    v_scope, _memoir.widened(_memoir.candidate_limit((v.config ->> 'candidates')::integer, v.recall_budget),
-      v.user_counters),
+  v_candidates := _memoir.candidates(v.user_id, v.user_counters, v.config, v_question,
+    nullif((v.session).project, 'global'), v_scope,
+    _memoir.candidate_limit((v.config ->> 'candidates')::integer, v.recall_budget, v.user_counters),
     (v.config ->> 'frequent_memories')::integer, v_pins, v_waiting);
   v_strength := _memoir.strength(v.config, v_candidates);
   v_candidates := _memoir.own_words_first(v.user_id, v_candidates, v_question.model_id);
-  v_candidates := _memoir.without_profile(v.user_id, v_candidates, v.profile);
-  v_candidates := _memoir.standing_ones(v_candidates, v.left_out);
-  v_candidates := _memoir.without_said(v.user_id, v_candidates, v.said, v_scope.clearance);
+  v_candidates := _memoir.without_known(v.user_id, v_candidates, v.profile, v.left_out, v.said, v_scope.clearance);
   if v_breadth.shape is not null then
     v_candidates := _memoir.spread(v_candidates, v_breadth);
-  elsif _memoir.evenness(v_candidates) >= v_even then
+  -- Scores fall evenly where twenty or more share the worth: the best may have it all, or all the same.
+  elsif (select power(sum(c.worth), 2) >= 20 * nullif(sum(c.worth * c.worth), 0) from unnest(v_candidates) c) then
     v_breadth := _memoir.breadth('even', false);
   end if;
   v_weak := coalesce(v_strength < v_below, false);
-  if v_weak and not v_goes_on then
+  if v_weak and not v_question.goes_on then
     -- The weaker, the less: a few lines where nothing fits.
     v.recall_budget := least(v.recall_budget, greatest((v.config ->> 'weak_recall_tokens')::integer,
       (v.recall_budget * power(v_strength / v_below, 3))::integer));
   end if;
-  v_block := _memoir.recall_block(v.user_id, v_candidates, v_working, v.recall_budget, v.tokenizer, v_shown,
-    v_scope.clearance,
-    v.config, v_question.terms, v_weak, v.as_of, v_breadth, 'changes' = any ((v.user_counters).features));
+  v_block := _memoir.recall_block(v, v_candidates, v_pins.working, v_question.terms, v_weak, v_breadth);
   v.recall := v_block.text;
   v.recall_tokens := v_block.tokens;
-  v.arms := jsonb_build_object('recall', 'searched', 'vector', v_question.vector is not null, 'words', true,
-    'candidates', cardinality(v_candidates), 'working', case when v_here then cardinality(v_working) end,
-    'strength', v_strength, 'weak', v_weak and coalesce(v.recall, '') <> '')
-    || case when v_breadth.shape is null then '{}' else jsonb_build_object('breadth', v_breadth.shape) end;
   v.candidates := v_block.candidates;
+  v.arms := jsonb_build_object('recall', 'searched', 'vector', v_question.vector is not null, 'words', true,
+    'candidates', cardinality(v_candidates), 'working', cardinality(v_pins.working), 'strength', v_strength,
+    'weak', v_weak and coalesce(v.recall, '') <> '')
+    || case when v_breadth.shape is null then '{}' else jsonb_build_object('breadth', v_breadth.shape) end;
 end $$;
 
 -- Where a compile looks: not in what the list shows, nor above its caller.
-create or replace function _memoir.recall_scope(p_caller _memoir.caller, p_session _memoir.sessions, p_session_id uuid,
-  p_clearance _memoir.sensitivity, p_as_of timestamptz, p_valid_at timestamptz, p_shown_from integer,
-  p_reduced integer[])
-returns _memoir.search_scope language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.recall_scope(v _memoir.compile_state)
+returns _memoir.search_scope language plpgsql stable as $$
 declare
   v_scope _memoir.search_scope; v_lineage uuid[] := '{}';
 begin
-  if p_session.parent_turn is not null then
-    v_lineage := array(select l.session_id from _memoir.lineage(p_session) l);
-  elsif p_session.session_id is not null then
-    v_lineage := array[p_session_id];
+  if (v.session).parent_turn is not null then
+    v_lineage := array(select l.session_id from _memoir.lineage(v.session) l);
+  elsif (v.session).session_id is not null then
+    v_lineage := array[v.session_id];
   end if;
   v_scope.hidden_sessions := v_lineage;
-  v_scope.hidden_from := p_shown_from;
-  v_scope.reduced := p_reduced;
-  v_scope.local_sessions := v_lineage || coalesce(p_session.parent_session_id, p_session_id);
-  v_scope.projects := p_caller.projects;
-  v_scope.clearance := p_clearance;
-  v_scope.as_of := p_as_of;
-  v_scope.valid_at := p_valid_at;
+  -- From which turn on the list shows all.
+  v_scope.hidden_from := coalesce((select min(t.turn_index)
+    from (select s.turn_index, s.turn_index - row_number() over (order by s.turn_index) as run from unnest(v.shown) s) t
+    where t.run = (select max(s.turn_index) - count(*) from unnest(v.shown) s)), v.exchange_at, 0);
+  v_scope.reduced := v.reduced;
+  v_scope.local_sessions := v_lineage || coalesce((v.session).parent_session_id, v.session_id);
+  v_scope.projects := (v.caller).projects;
+  v_scope.clearance := v.clearance;
+  v_scope.as_of := v.as_of;
+  v_scope.valid_at := v.valid_at;
   return v_scope;
 end $$;
 
@@ -540,21 +474,6 @@ returns boolean language sql immutable as $$
   select p_fidelity between 1 and 3
     and coalesce(p_why, '') <> all ('{read again,superseded,edited since,released}')
 $$;
-
--- From which turn on the list shows all.
-create or replace function _memoir.shown_from(p_shown _memoir.shown_turn[], p_exchange_at integer)
-returns integer language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-begin
-  return coalesce((select min(t.turn_index)
-    from (select s.turn_index, s.turn_index - row_number() over (order by s.turn_index) as run from unnest(p_shown) s) t
-    where t.run = (select max(s.turn_index) - count(*) from unnest(p_shown) s)), p_exchange_at, 0);
-end $$;
-
-create or replace function _memoir.message_ids(p_turns _memoir.shown_turn[], p_reduced integer[])
-returns uuid[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-begin
-  return array(select t.message_id from unnest(p_turns) t where t.turn_index <> all (coalesce(p_reduced, '{}')));
-end $$;
 
 -- The list: recall before the message that asks for it, the system message before all, and what is said of it.
 create or replace function _memoir.assembled(inout v _memoir.compile_state)

@@ -26,7 +26,7 @@ end $$;
 -- The recall that a continued compile of the exchange shows again. Who has its row in an open transaction is not waited
 -- for: then it is made anew.
 create or replace function _memoir.keep_recall(v _memoir.compile_state)
-returns void language plpgsql set plan_cache_mode = force_custom_plan set lock_timeout = '10ms' as $$
+returns void language plpgsql set lock_timeout = '10ms' as $$
 begin
   -- Only a managed window goes on showing those of earlier exchanges.
   if (v.frame).user_id is null and v.as_of is null then

@@ -21,7 +21,7 @@ end $$;
 -- The session's counters as they were: what came later does not exist yet.
 create or replace function _memoir.counters_as_of(p_session _memoir.sessions, p_counters _memoir.session_counters,
   p_as_of timestamptz)
-returns _memoir.session_counters language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.session_counters language plpgsql stable as $$
 declare
   v_counters _memoir.session_counters := p_counters; v_next _memoir.conversation_history; v_part record;
   v_user uuid := p_session.user_id; v_from timestamptz;
@@ -73,63 +73,41 @@ begin
 end $$;
 
 -- p_budget: what history may take, p_limit: what it may take at most, mandatory turns included; tokens with overhead.
--- p_open: the list must end with the open exchange. Returns turns oldest first.
-create or replace function _memoir.window(p_session _memoir.sessions, p_counters _memoir.session_counters,
-  p_config jsonb, p_model _memoir.models,
-  p_tokenizer text, p_budget integer, p_limit integer, p_open boolean, p_clearance _memoir.sensitivity)
-returns _memoir.shown_window language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+-- Where the list is open it must end with the open exchange. Returns turns oldest first.
+create or replace function _memoir.window(v _memoir.compile_state, p_budget integer, p_limit integer)
+returns _memoir.shown_window language plpgsql stable as $$
 declare
+  v_counters _memoir.session_counters := v.counters;
   v_window _memoir.shown_window; v_turns _memoir.shown_turn[]; v_found record; v_is_cut boolean := false;
-  v_step bigint := greatest(1, p_budget / (p_config ->> 'window_steps')::integer);
-  v_cap integer := greatest(64, ((p_config ->> 'tool_result_share')::real * p_budget)::integer);
-  v_first integer := coalesce(p_session.summary_through + 1, 0); v_base bigint := 0; v_total bigint; v_threshold bigint;
-  n integer;
+  v_step bigint := greatest(1, p_budget / (v.config ->> 'window_steps')::integer);
+  v_cap integer := greatest(64, ((v.config ->> 'tool_result_share')::real * p_budget)::integer);
+  v_first integer := coalesce((v.session).summary_through + 1, 0); v_threshold bigint := 0; v_total bigint;
 begin
-  v_window.turns := '{}';
-  v_window.tokens := 0;
   v_window.warnings := '{}';
-  if p_counters.turn_count is null or p_counters.turn_count = 0 then return v_window; end if;
   if v_first > 0 then
-    v_base := coalesce(_memoir.tokens_before(p_session, v_first), p_counters.tokens);
+    v_threshold := coalesce(_memoir.tokens_before(v.session, v_first), v_counters.tokens);
   end if;
-  v_total := p_counters.tokens - v_base;
-  v_threshold := case when v_total <= p_budget then v_base else v_base + ((v_total - p_budget + v_step - 1) / v_step)
-    * v_step end;
-  v_turns := _memoir.turns_since(p_session, p_counters, v_first, v_threshold, p_open, p_clearance, p_model, p_tokenizer,
-    v_cap);
-
-  -- An unanswered tool call and its partial results can't be shown before a new query.
-  if p_counters.open_calls <> '{}' then
-    n := cardinality(v_turns);
-    while n > 0 and (v_turns[n]).role = 'tool' loop
-      n := n - 1;
-    end loop;
-    v_turns := v_turns[1 : n - 1];
-    v_window.warnings := v_window.warnings || format('tool calls %s have no result yet and are left out',
-      array_to_string(p_counters.open_calls, ', '));
+  v_total := v_counters.tokens - v_threshold;
+  if v_total > p_budget then
+    v_threshold := v_threshold + ((v_total - p_budget + v_step - 1) / v_step) * v_step;
   end if;
+  v_turns := _memoir.turns_since(v, v_first, v_threshold, v_cap);
+  select * into v_turns, v_window.warnings from _memoir.without_open_calls(v_turns, v_window.warnings,
+    v_counters.open_calls);
 
   -- Steps further while it does not fit.
   loop
-    v_found := _memoir.turns_from(v_turns, v_threshold, p_counters.exchange_start, p_open);
+    v_found := _memoir.turns_from(v_turns, v_threshold, v_counters.exchange_start, v.is_open);
     v_window.turns := v_found.turns;
     v_is_cut := v_is_cut or v_found.is_cut;
     v_window.tokens := _memoir.cost_of(v_window.turns);
-    exit when v_window.tokens <= p_limit or v_threshold >= p_counters.tokens;
-    v_threshold := least(p_counters.tokens, v_threshold + v_step);
+    exit when v_window.tokens <= p_limit or v_threshold >= v_counters.tokens;
+    v_threshold := least(v_counters.tokens, v_threshold + v_step);
   end loop;
   if v_is_cut then
     v_window.warnings := v_window.warnings || 'the middle of the last exchange is left out'::text;
   end if;
-  if v_window.tokens > p_limit then
-    v_window.turns := case when p_open then _memoir.squeezed(v_window.turns, p_limit, p_tokenizer,
-      p_model.message_overhead) else '{}' end;
-    v_window.tokens := _memoir.cost_of(v_window.turns);
-  end if;
-  if _memoir.any_excerpt(v_window.turns) then
-    v_window.warnings := v_window.warnings || 'a long tool result is shown as an excerpt'::text;
-  end if;
-  return v_window;
+  return _memoir.fitted(v_window, p_limit, v.is_open, v.tokenizer, (v.model).message_overhead);
 end $$;
 
 -- A turn as the list shows it whole, or that it is withheld from callers of this clearance; what it costs.
@@ -141,45 +119,47 @@ declare
   v_withheld boolean := case when p_marks is null then v_row.sensitivity else _memoir.sensitivity_now(v_row.sensitivity,
     v_row.turn_index, p_marks) end > p_clearance;
 begin
-  if v_withheld then v_row := _memoir.withheld(v_row); end if;
+  if v_withheld then
+    -- The list stays valid: a tool call keeps its result.
+    if v_row.content is not null or v_row.tool_calls is null then
+      v_row.content := '[withheld: this message is marked secret]';
+    end if;
+    v_row.content_parts := null;
+    v_row.name := null;
+    v_row.tool_calls := (select jsonb_agg(jsonb_set(c, '{function,arguments}', '"{}"') order by o)
+      from jsonb_array_elements(v_row.tool_calls) with ordinality t(c, o));
+  end if;
   v_directed := v_row.role = 'assistant' and strpos(v_row.content, '<memory-window>') > 0;
   if v_directed then v_row.content := coalesce(nullif(_memoir.without_directives(v_row.content), ''), '…'); end if;
   v_turn := (v_row.turn_index, v_row.exchange_start, v_row.message_id, v_row.role, v_row.content,
     v_row.content_parts, v_row.name, v_row.tool_calls, v_row.tool_call_id, v_row.tokens_before,
     v_row.token_count + p_model.message_overhead, false, v_withheld, 0, null);
   if v_withheld or v_directed or v_row.tokenizer <> p_tokenizer then
-    v_turn.cost := _memoir.cost_shown(v_turn, p_model, p_tokenizer);
+    v_turn.cost := p_model.message_overhead + _memoir.sum_tokens(_memoir.token_texts(v_turn.content, v_turn.parts,
+        v_turn.name, v_turn.tool_calls, v_turn.tool_call_id), p_tokenizer)
+      + coalesce((select sum(_memoir.media_tokens(p, p_model.images)) from jsonb_array_elements(v_turn.parts) p), 0);
   end if;
   return v_turn;
-end $$;
-
-create or replace function _memoir.cost_shown(p_turn _memoir.shown_turn, p_model _memoir.models, p_tokenizer text)
-returns integer language plpgsql stable as $$
-begin
-  return p_model.message_overhead + _memoir.sum_tokens(_memoir.token_texts(p_turn.content, p_turn.parts, p_turn.name,
-      p_turn.tool_calls, p_turn.tool_call_id), p_tokenizer)
-    + coalesce((select sum(_memoir.media_tokens(p, p_model.images)) from jsonb_array_elements(p_turn.parts) p), 0);
 end $$;
 
 -- The turns from a running total of tokens on, oldest first, and the last exchange whatever its length: of one that
 -- began before it, the opening words are kept and the middle is not. Read newest first, and only as far back as the
 -- window reaches.
-create or replace function _memoir.turns_since(p_session _memoir.sessions, p_counters _memoir.session_counters,
-  p_first integer, p_threshold bigint,
-  p_open boolean, p_clearance _memoir.sensitivity, p_model _memoir.models, p_tokenizer text, p_cap integer)
-returns _memoir.shown_turn[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.turns_since(v _memoir.compile_state, p_first integer, p_threshold bigint,
+  p_cap integer)
+returns _memoir.shown_turn[] language plpgsql stable as $$
 declare
   v_turns _memoir.shown_turn[] := '{}'; v_turn _memoir.shown_turn; v_row _memoir.conversation_history; v_part record;
-  v_last _memoir.turn_role;
-  v_user uuid := p_session.user_id; v_from timestamptz; v_to timestamptz; v_marks jsonb;
-  v_overhead integer := p_model.message_overhead;
+  v_session _memoir.sessions := v.session; v_counters _memoir.session_counters := v.counters;
+  v_model _memoir.models := v.model; v_most integer := p_cap + v_model.message_overhead; v_last _memoir.turn_role;
+  v_user uuid := v.user_id; v_from timestamptz; v_to timestamptz; v_marks jsonb;
 begin
   <<parts>>
-  for v_part in select * from _memoir.lineage(p_session) order by from_turn desc loop
+  for v_part in select * from _memoir.lineage(v_session) order by from_turn desc loop
     v_marks := _memoir.marks(v_user, v_part.session_id);
-    if v_part.session_id = p_session.session_id then
-      v_from := p_counters.first_recorded_at;
-      v_to := p_counters.last_recorded_at;
+    if v_part.session_id = v_session.session_id then
+      v_from := v_counters.first_recorded_at;
+      v_to := v_counters.last_recorded_at;
     else
       select first_recorded_at, last_recorded_at into v_from, v_to
       from _memoir.session_counters where user_id = v_user and session_id = v_part.session_id;
@@ -187,30 +167,24 @@ begin
     for v_row in select * from _memoir.conversation_history h
       where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
         and h.turn_index between greatest(v_part.from_turn, p_first)
-        and least(v_part.to_turn, p_counters.turn_count - 1)
+        and least(v_part.to_turn, v_counters.turn_count - 1)
       order by h.turn_index desc
     loop
-      exit parts when v_row.tokens_before < p_threshold and v_row.turn_index < p_counters.exchange_start;
+      exit parts when v_row.tokens_before < p_threshold and v_row.turn_index < v_counters.exchange_start;
       continue when v_row.tokens_before < p_threshold and v_row.role not in ('user', 'system')
-        and not (p_open and (v_last is null or v_row.role in ('assistant', 'tool') and v_last = 'tool'));
+        and not (v.is_open and (v_last is null or v_row.role in ('assistant', 'tool') and v_last = 'tool'));
       continue when v_marks is not null and _memoir.is_retracted(v_row.turn_index, v_marks);
-      continue when v_row.role = 'system' and p_session.system_prompt_hash is not null
-        and sha256(convert_to(v_row.content, 'UTF8')) = p_session.system_prompt_hash;
-      v_turn := _memoir.as_shown(v_row, v_marks, p_clearance, p_model, p_tokenizer);
-      if v_turn.role = 'tool' and v_turn.cost > p_cap + v_overhead then
-        v_turn := _memoir.excerpt(v_turn, p_cap + v_overhead, p_tokenizer, v_overhead);
+      continue when v_row.role = 'system' and v_session.system_prompt_hash is not null
+        and sha256(convert_to(v_row.content, 'UTF8')) = v_session.system_prompt_hash;
+      v_turn := _memoir.as_shown(v_row, v_marks, (v.caller).clearance, v_model, v.tokenizer);
+      if v_turn.role = 'tool' and v_turn.cost > v_most then
+        v_turn := _memoir.excerpt(v_turn, v_most, v.tokenizer, v_model.message_overhead);
       end if;
       v_turns := v_turns || v_turn;
       v_last := v_turn.role;
     end loop;
   end loop;
-  return _memoir.oldest_first(v_turns);
-end $$;
-
-create or replace function _memoir.oldest_first(p_turns _memoir.shown_turn[])
-returns _memoir.shown_turn[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-begin
-  return array(select t from unnest(p_turns) t order by t.turn_index);
+  return array(select t from unnest(v_turns) t order by t.turn_index);
 end $$;
 
 create or replace function _memoir.cost_of(p_turns _memoir.shown_turn[])
@@ -219,17 +193,10 @@ begin
   return (select coalesce(sum(t.cost), 0) from unnest(p_turns) t);
 end $$;
 
-create or replace function _memoir.any_excerpt(p_turns _memoir.shown_turn[])
-returns boolean language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-begin
-  return exists (select from unnest(p_turns) t where t.excerpt);
-end $$;
-
 -- From the first whole exchange at or after the threshold; where the last exchange is longer than that, its opening and
 -- the first whole step after the threshold. is_cut: between these, turns are left out.
 create or replace function _memoir.turns_from(p_turns _memoir.shown_turn[], p_threshold bigint, p_exchange integer,
-  p_open boolean,
-  out turns _memoir.shown_turn[], out is_cut boolean)
+  p_open boolean, out turns _memoir.shown_turn[], out is_cut boolean)
 language plpgsql immutable as $$
 declare
   v_turn _memoir.shown_turn; v_count integer := cardinality(p_turns); v_opening integer; v_end integer; v_step integer;
@@ -266,23 +233,51 @@ begin
   end if;
 end $$;
 
--- Shortens what must be shown and does not fit: its tool results share the rest.
-create or replace function _memoir.squeezed(p_turns _memoir.shown_turn[], p_limit integer, p_tokenizer text,
-  p_overhead integer)
-returns _memoir.shown_turn[] language plpgsql stable as $$
+-- A window that takes no more than p_limit: where it must end with the open exchange, the tool results of that share
+-- what the rest leaves, else nothing is shown. Says where a result is an excerpt.
+create or replace function _memoir.fitted(inout p_window _memoir.shown_window, p_limit integer, p_open boolean,
+  p_tokenizer text, p_overhead integer)
+language plpgsql stable as $$
 declare
-  v_turn _memoir.shown_turn; v_results integer := 0; v_left integer := p_limit;
+  v_turns _memoir.shown_turn[] := p_window.turns; v_turn _memoir.shown_turn; v_results integer := 0;
+  v_left integer := p_limit; v_is_excerpt boolean := false;
 begin
-  foreach v_turn in array p_turns loop
-    if v_turn.role = 'tool' then v_results := v_results + 1; else v_left := v_left - v_turn.cost; end if;
+  if p_window.tokens > p_limit then
+    if not p_open then v_turns := '{}'; end if;
+    foreach v_turn in array v_turns loop
+      if v_turn.role = 'tool' then v_results := v_results + 1; else v_left := v_left - v_turn.cost; end if;
+    end loop;
+    for i in 1 .. cardinality(v_turns) loop
+      v_turn := v_turns[i];
+      if v_turn.role = 'tool' and v_turn.cost > v_left / v_results then
+        v_turns[i] := _memoir.excerpt(v_turn, greatest(0, v_left / v_results), p_tokenizer, p_overhead);
+      end if;
+    end loop;
+    p_window.turns := v_turns;
+    p_window.tokens := _memoir.cost_of(v_turns);
+  end if;
+  foreach v_turn in array v_turns loop
+    v_is_excerpt := v_is_excerpt or v_turn.excerpt;
   end loop;
-  for i in 1 .. cardinality(p_turns) loop
-    v_turn := p_turns[i];
-    if v_turn.role = 'tool' and v_turn.cost > v_left / v_results then
-      p_turns[i] := _memoir.excerpt(v_turn, greatest(0, v_left / v_results), p_tokenizer, p_overhead);
-    end if;
+  if v_is_excerpt then
+    p_window.warnings := p_window.warnings || 'a long tool result is shown as an excerpt'::text;
+  end if;
+end $$;
+
+-- Turns without an unanswered tool call and its partial results, which can't be shown before a new query. Warns of it.
+create or replace function _memoir.without_open_calls(inout p_turns _memoir.shown_turn[], inout p_warnings text[],
+  p_open_calls text[])
+language plpgsql immutable as $$
+declare
+  n integer := cardinality(p_turns);
+begin
+  if coalesce(p_open_calls, '{}') = '{}' then return; end if;
+  while n > 0 and (p_turns[n]).role = 'tool' loop
+    n := n - 1;
   end loop;
-  return p_turns;
+  p_turns := p_turns[1 : n - 1];
+  p_warnings := p_warnings || format('tool calls %s have no result yet and are left out',
+    array_to_string(p_open_calls, ', '));
 end $$;
 
 -- Returns what the user asks in the exchange that began at a turn: all up to the first answer, without the lines
@@ -304,4 +299,11 @@ begin
   return sha256(convert_to(concat_ws(E'\n',
     (select string_agg(t.content, E'\n' order by t.turn_index) from unnest(p_unanswered) t where t.role = 'user'),
     coalesce(p_query, '')), 'UTF8'));
+end $$;
+
+-- The messages that the list shows whole.
+create or replace function _memoir.message_ids(p_turns _memoir.shown_turn[], p_reduced integer[])
+returns uuid[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+begin
+  return array(select t.message_id from unnest(p_turns) t where t.turn_index <> all (coalesce(p_reduced, '{}')));
 end $$;

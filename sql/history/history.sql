@@ -132,21 +132,6 @@ create or replace function _memoir.sensitivity_now(p_stored _memoir.sensitivity,
 returns _memoir.sensitivity language sql immutable as $$
   select coalesce((p_marks ->> p_turn::text)::_memoir.sensitivity, p_stored) $$;
 
--- Returns what a caller without the clearance sees in a message's place: the list stays valid, a tool call keeps
--- its result.
-create or replace function _memoir.withheld(p_turn _memoir.conversation_history)
-returns _memoir.conversation_history language plpgsql immutable as $$
-begin
-  if p_turn.content is not null or p_turn.tool_calls is null
-    then p_turn.content := '[withheld: this message is marked secret]'; end if;
-  p_turn.content_parts := null;
-  p_turn.name := null;
-  p_turn.metadata := null;
-  p_turn.tool_calls := (select jsonb_agg(jsonb_set(c, '{function,arguments}', '"{}"') order by o)
-    from jsonb_array_elements(p_turn.tool_calls) with ordinality t(c, o));
-  return p_turn;
-end $$;
-
 -- The strictest sensitivity of these turns.
 create or replace function _memoir.strictest_of(p_turns _memoir.conversation_history[])
 returns _memoir.sensitivity language plpgsql stable as $$
@@ -156,10 +141,11 @@ begin
     _memoir.marks(t.user_id, t.session_id))), 'normal') from unnest(p_turns) t);
 end $$;
 
--- The ranges of turns that a session's compaction must not cover, those of the sessions it branched from included. A
--- pin that ends with a turn counts while the session has fewer.
+-- The ranges of pinned turns of a session and of the sessions it branched from, each with the session it lies in. A
+-- compaction must not cover them. A pin that ends with a turn counts while the session has fewer.
 create or replace function _memoir.pinned_turns(p_user_id uuid, p_session_id uuid)
-returns table (from_turn integer, to_turn integer) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns table (from_turn integer, to_turn integer, session_id uuid)
+language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_session _memoir.sessions; v_turns integer;
 begin
@@ -167,32 +153,9 @@ begin
   select c.turn_count into v_turns from _memoir.session_counters c where c.user_id = p_user_id
     and c.session_id = p_session_id;
   return query
-  select p.from_turn, least(p.to_turn, l.to_turn)
+  select p.from_turn, least(p.to_turn, l.to_turn), l.session_id
   from _memoir.lineage(v_session) l
   join _memoir.turn_pins p on p.user_id = p_user_id and p.session_id = l.session_id
   where (p.until_turn is null or p.until_turn > v_turns) and p.from_turn <= l.to_turn
   order by 1, 2;
-end $$;
-
--- The pinned turns of a session, its own and those it shares with the sessions it branched from (p_sessions, the
--- session first).
-create or replace function _memoir.pinned_messages(p_user_id uuid, p_sessions uuid[])
-returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_session _memoir.sessions; v_turns integer;
-begin
-  if not exists (select from _memoir.turn_pins p where p.user_id = p_user_id and p.session_id = any (p_sessions))
-    then return '{}'; end if;
-  select * into v_session from _memoir.sessions s where s.user_id = p_user_id and s.session_id = p_sessions[1];
-  select c.turn_count into v_turns from _memoir.session_counters c where c.user_id = p_user_id
-    and c.session_id = v_session.session_id;
-  return array(
-    select h.message_id from _memoir.lineage(v_session) l
-    join _memoir.session_counters c on c.user_id = p_user_id and c.session_id = l.session_id
-    join _memoir.turn_pins p on p.user_id = p_user_id and p.session_id = l.session_id
-      and (p.until_turn is null or p.until_turn > v_turns)
-    join _memoir.conversation_history h on h.user_id = p_user_id and h.session_id = l.session_id
-      and h.recorded_at between c.first_recorded_at and c.last_recorded_at and h.turn_index between p.from_turn
-      and least(p.to_turn, l.to_turn)
-    order by h.turn_index, h.message_id);
 end $$;

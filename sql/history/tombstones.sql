@@ -130,7 +130,7 @@ end $$;
 -- Returns what the tombstones of contents are keyed by: their text, and their claims, also where letters that look
 -- alike are one.
 create or replace function _memoir.tombstone_texts(p_contents text[], p_names text[])
-returns table (n bigint, text text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns table (n bigint, text text) language plpgsql stable as $$
 declare
   v_of bigint[]; v_pieces text[];
 begin
@@ -183,8 +183,7 @@ returns boolean language sql stable as $$ select (_memoir.tombstone_of(p_user_id
 -- Leaves tombstones for what memories say and, with p_slots, for their values in their slots; not for what memories of
 -- p_except say. p_wide: for all projects.
 create or replace function _memoir.set_tombstones(p_user_id uuid, p_ids uuid[], p_slots boolean, p_wide boolean,
-  p_memory uuid, p_reason text, p_actor _memoir.actor,
-  p_by text, p_at timestamptz, p_except uuid[] default '{}')
+  p_memory uuid, p_reason text, p_actor _memoir.actor, p_by text, p_at timestamptz, p_except uuid[] default '{}')
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_texts text[]; v_kinds text[]; v_count integer; v_names text[] := _memoir.known_names(p_user_id);

@@ -27,18 +27,6 @@ returns boolean language sql immutable as $$
     and p_config ->> 'text_search_config' in ('english', 'simple', 'pg_catalog.english', 'pg_catalog.simple')
 $$;
 
--- It is small talk as well: few words, no question, and nothing close in the store.
-create or replace function _memoir.is_far_from_all(p_config jsonb, p_question _memoir.question,
-  p_ranked _memoir.ranked_item[])
-returns boolean language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-begin
-  return (p_config ->> 'small_talk_words')::integer >= greatest(1, cardinality(p_question.terms))
-    and length(p_question.query) <= 200
-    and not _memoir.is_question(p_question.query)
-    and coalesce((select max(r.vector) < (p_config ->> 'small_talk_cosine')::real and max(r.telling) < 0.5
-                  from unnest(p_ranked) r), false);
-end $$;
-
 -- The odds that a candidate fits the question at all: by its score, its cosine and how telling the words are that it
 -- has of the question, as weights of turns and summaries and of memories. In a long question more words hit by chance.
 -- In a small store the floor ends what the budget does not, in a large one answers lie scattered and the budget ends

@@ -9,8 +9,7 @@ declare
   v_count integer := cardinality(p_items);
   v_first integer; v_config regconfig := (p_config ->> 'text_search_config')::regconfig; v_old _memoir.user_counters;
   v_written record;
-  v_continues boolean; v_session uuid; v_question boolean;
-  v_previous _memoir.search_items;
+  v_continues boolean; v_session uuid; v_question boolean; v_ref uuid; v_previous _memoir.search_items;
 begin
   if v_count = 0 then return null; end if;
   select * into v_old from _memoir.user_counters where user_id = p_user_id for update;
@@ -20,7 +19,14 @@ begin
   if v_continues then
     v_previous.item_no := v_first - 1; v_previous.is_question := v_old.last_question;
   elsif p_items[1].turn_index > 0 then
-    v_previous := _memoir.item_before(p_user_id, p_items[1].session_id, p_items[1].turn_index);
+    -- The last item of the turn before it, or of the last before that which has any text.
+    for v_turn in reverse p_items[1].turn_index - 1 .. greatest(0, p_items[1].turn_index - 8) loop
+      v_ref := (_memoir.turn(p_user_id, p_items[1].session_id, v_turn)).message_id;
+      exit when v_ref is null;
+      select * into v_previous from _memoir.search_items i where i.user_id = p_user_id and i.ref_id = v_ref
+      order by i.chunk desc limit 1;
+      exit when found;
+    end loop;
   end if;
   v_written := _memoir.write_items(p_user_id, p_items, p_texts, v_first, v_previous, p_at, v_config);
   v_session := case when p_items[v_count].kind = 't' then p_items[v_count].session_id end;
@@ -55,8 +61,8 @@ create or replace function _memoir.write_items(p_user_id uuid, p_items _memoir.s
 language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_count integer := cardinality(p_items); v_item _memoir.search_items; v_next _memoir.search_items := p_items[1];
-  v_rows _memoir.search_items[] := '{}'; v_language smallint; v_question boolean; v_text text; v_words tsvector;
-  v_part integer[]; v_last_part integer[]; v_length bigint := 0; v_tail tsvector[] := '{}'; v_totals smallint[] := '{}';
+  v_rows _memoir.search_items[] := '{}'; v_language smallint; v_question boolean; v_text text;
+  v_words tsvector[] := '{}'; v_parts text[] := '{}'; v_length bigint := 0;
 begin
   total_words := 0;
   written_in := 0;
@@ -67,14 +73,14 @@ begin
     v_question := coalesce(v_item.is_question, p_previous.is_question, false);
     v_item := v_next;
     v_next := p_items[i + 1];
-    v_words := _memoir.item_words(v_text, v_language, p_config);
+    v_words := array_append(v_words, _memoir.item_words(v_text, v_language, p_config));
     v_item.user_id := p_user_id;
     v_item.recorded_at := p_at;
     v_item.item_no := p_first + i - 1;
     v_item.language := v_language;
     -- What has no position was added to what the text says.
     v_item.word_count := least(32767,
-      coalesce((select sum(cardinality(w.positions)) from unnest(v_words) w), 0))::smallint;
+      coalesce((select sum(cardinality(w.positions)) from unnest(v_words[i]) w), 0))::smallint;
     v_item.after_question := v_item.kind = 't' and v_item.chunk = 0 and v_question;
     v_item.last_chunk := v_next.ref_id is distinct from v_item.ref_id;
     v_item.previous_item := case when v_item.kind = 't' then case i when 1 then p_previous.item_no
@@ -83,36 +89,24 @@ begin
     v_item.echo := coalesce(v_item.echo, false);
     v_item.sensitivity := coalesce(v_item.sensitivity, 'normal');
     v_rows := array_append(v_rows, v_item);
-    -- Words of some items together, as many as fit a tsvector.
     v_length := v_length + length(v_text);
-    v_part := array[(i - 1) / 60, v_length / 20000];
-    if v_part <> v_last_part then
-      perform _memoir.write_tail(p_user_id, v_item.item_no - cardinality(v_tail), v_totals, v_tail);
-      v_tail := '{}';
-      v_totals := '{}';
-    end if;
-    v_last_part := v_part;
-    v_tail := array_append(v_tail, v_words);
-    v_totals := array_append(v_totals, v_item.word_count);
+    v_parts := array_append(v_parts, (i - 1) / 60 || '.' || v_length / 20000);
     total_words := total_words + v_item.word_count;
     written_in := written_in | (1::bigint << v_language);
     has_echo := has_echo is true or v_item.echo;
     has_sensitive := has_sensitive is true or v_item.sensitivity <> 'normal';
   end loop;
-  perform _memoir.write_tail(p_user_id, p_first + v_count - cardinality(v_tail), v_totals, v_tail);
-  insert into _memoir.search_items select r.* from unnest(v_rows) r;
-end $$;
-
--- Words of items from p_first on, to be merged into the lists of each word.
-create or replace function _memoir.write_tail(p_user_id uuid, p_first integer, p_totals smallint[], p_words tsvector[])
-returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
-begin
+  -- Words of some items together, as many as fit a tsvector, to be merged into the lists of each word.
   insert into _memoir.search_tail (user_id, item_no, word_counts, words)
-  select p_user_id, p_first, p_totals, w.words
-  from (select _memoir.packed_words(array_agg(l.lexeme), array_agg((c.n - 1)::integer),
-      array_agg(coalesce(cardinality(l.positions), 1))) as words
-    from unnest(p_words) with ordinality c(words, n), unnest(c.words) l offset 0) w
+  select p_user_id, t.first, t.word_counts, w.words
+  from (select min(r.item_no) as first, array_agg(r.word_count order by r.item_no) as word_counts,
+      array_agg(v_words[r.item_no - p_first + 1] order by r.item_no) as texts
+    from unnest(v_rows) r group by v_parts[r.item_no - p_first + 1]) t,
+    lateral (select _memoir.packed_words(array_agg(l.lexeme), array_agg((c.n - 1)::integer),
+        array_agg(coalesce(cardinality(l.positions), 1))) as words
+      from unnest(t.texts) with ordinality c(words, n), unnest(c.words) l offset 0) w
   where w.words is not null;
+  insert into _memoir.search_items select r.* from unnest(v_rows) r;
 end $$;
 
 -- Takes items out of all search structures, so that nothing of their words is left in a list.
@@ -166,24 +160,6 @@ begin
     tail_items = greatest(0, tail_items - v_tail),
     last_session = null
   where user_id = p_user_id;
-end $$;
-
--- The last item of what was said before a turn of a session: of the turn before it, or of the last before that which
--- has any text.
-create or replace function _memoir.item_before(p_user_id uuid, p_session_id uuid, p_turn integer)
-returns _memoir.search_items language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_item _memoir.search_items; v_turn integer := p_turn - 1; v_ref uuid;
-begin
-  while v_turn >= greatest(0, p_turn - 8) loop
-    v_ref := (_memoir.turn(p_user_id, p_session_id, v_turn)).message_id;
-    exit when v_ref is null;
-    select * into v_item from _memoir.search_items i where i.user_id = p_user_id and i.ref_id = v_ref
-    order by i.chunk desc limit 1;
-    exit when found;
-    v_turn := v_turn - 1;
-  end loop;
-  return v_item;
 end $$;
 
 -- The texts of items, as they are embedded and shown.

@@ -37,9 +37,8 @@ end $$;
 
 -- One user's best items, best first: signals of each → weights → one integer, ties by item number.
 create or replace function _memoir.rank(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb,
-  p_question _memoir.question,
-  p_project text, p_scope _memoir.search_scope, p_limit integer)
-returns _memoir.ranked_item[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  p_question _memoir.question, p_project text, p_scope _memoir.search_scope, p_limit integer)
+returns _memoir.ranked_item[] language plpgsql stable as $$
 declare
   v_words _memoir.item_scores; v_vectors _memoir.item_scores; v_wanted integer[]; v_items _memoir.search_items[];
   v_hidden integer[] := '{}'; v_hidden_words bigint := 0; v_above integer := 0; v_further boolean := false;
@@ -95,26 +94,13 @@ begin
     coalesce(p_scope.as_of, memoir.now()), p_limit);
 end $$;
 
--- Neighbours that do not lie beside their items, since something else was indexed in between; within 128 numbers after,
--- anywhere before.
+-- Neighbours that do not lie beside their items, since something else was indexed in between: those before a match in
+-- meaning, and within 128 numbers those after a match in words.
 create or replace function _memoir.further_neighbours(p_user_id uuid, p_items _memoir.search_items[], p_words integer[],
   p_vectors integer[])
-returns integer[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns integer[] language plpgsql stable as $$
 declare
-  v_ends _memoir.item_ends := _memoir.item_ends(p_items, p_words, p_vectors); v_next integer[];
-begin
-  if v_ends.lasts <> '{}' then
-    v_next := array(select n.item_no from unnest(v_ends.lasts) e, lateral (select i.item_no from _memoir.search_items i
-        where i.user_id = p_user_id and i.item_no > e + 1 and i.item_no <= e + 128 and i.previous_item = e
-        order by i.item_no limit 1) n);
-  end if;
-  return v_ends.before || v_next;
-end $$;
-
-create or replace function _memoir.item_ends(p_items _memoir.search_items[], p_words integer[], p_vectors integer[])
-returns _memoir.item_ends language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_ends _memoir.item_ends;
+  v_before integer[]; v_lasts integer[]; v_next integer[];
 begin
   with items as materialized (
     select i.item_no, i.previous_item, i.kind from unnest(p_items) i
@@ -123,8 +109,13 @@ begin
       and i.previous_item not in (select item_no from items)),
     array(select i.item_no from items i where i.item_no = any (p_words) and i.kind = 't'
       and i.item_no not in (select previous_item from items where previous_item is not null))
-  into v_ends.before, v_ends.lasts;
-  return v_ends;
+  into v_before, v_lasts;
+  if v_lasts <> '{}' then
+    v_next := array(select n.item_no from unnest(v_lasts) e, lateral (select i.item_no from _memoir.search_items i
+        where i.user_id = p_user_id and i.item_no > e + 1 and i.item_no <= e + 128 and i.previous_item = e
+        order by i.item_no limit 1) n);
+  end if;
+  return v_before || v_next;
 end $$;
 
 -- The best by words and vectors, half and half, what follows a match in words (an answer), and what precedes a match in

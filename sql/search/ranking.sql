@@ -21,7 +21,7 @@ $$;
 -- plus that of long questions by the logarithm of the question's words over six, plus that of questions in a language
 -- that the embedding model does not read.
 create or replace function _memoir.rank_weights(p_weights jsonb, p_words integer, p_unread boolean default false)
-returns _memoir.signals[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+returns _memoir.signals[] language plpgsql stable as $$
 declare
   v_long float8 := ln(greatest(p_words, 1)::float8 / 6); v_weights _memoir.signals[];
 begin
@@ -40,20 +40,32 @@ begin
   return v_weights;
 end $$;
 
--- Returns the times that a question names (Times in pg_memoir_language/questions.py) as ranges. A month without year is
--- that of every year from p_from to p_to. A day reaches ten days on: people tell later what they did. Years only count
--- where nothing closer is named.
-create or replace function _memoir.times_named(p_times jsonb, p_now timestamptz, p_from timestamptz, p_to timestamptz)
-returns tstzrange[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+-- Returns what the items of a question have around them: from when to when they are, which times and speakers it names,
+-- sessions of people and assistants without names, the newest first. The times it names (Times in
+-- pg_memoir_language/questions.py) are ranges. A month without year is that of every year from the oldest item to the
+-- newest. A day reaches ten days on: people tell later what they did. Years only count where nothing closer is named.
+create or replace function _memoir.surroundings(p_items _memoir.search_items[], p_question _memoir.question,
+  p_now timestamptz,
+  out oldest timestamptz, out newest timestamptz, out times tstzrange[], out speakers text[], out sessions uuid[])
+language plpgsql stable as $$
 declare
-  v_today timestamptz := date_trunc('day', p_now, 'UTC'); v_out tstzrange[];
+  v_query text := lower(p_question.query); v_times jsonb := p_question.facts -> 'times';
+  v_today timestamptz := date_trunc('day', p_now, 'UTC');
 begin
-  if p_times is null then return '{}'; end if;
+  select min(g.oldest), max(g.newest), array_agg(distinct g.speaker),
+    array_agg(g.session_id order by g.newest desc, g.last desc) filter (where g.kind = 't' and g.speaker is null)
+  into oldest, newest, speakers, sessions
+  from (select i.kind, i.session_id, i.speaker, min(i.created_at) as oldest, max(i.created_at) as newest,
+    max(i.item_no) as last
+        from unnest(p_items) i group by 1, 2, 3) g;
+  speakers := array(select s from unnest(speakers) s where strpos(v_query, lower(replace(s, '_', ' '))) > 0);
+  times := '{}';
+  if v_times is null then return; end if;
   with starts as (
     select make_timestamptz(y, (d ->> 1)::integer, 1, 0, 0, 0, 'UTC') as month, (d ->> 2)::integer as day
-    from jsonb_array_elements(p_times -> 'dates') d,
-      generate_series(coalesce((d ->> 0)::integer, date_part('year', p_from at time zone 'UTC')::integer),
-        coalesce((d ->> 0)::integer, date_part('year', p_to at time zone 'UTC')::integer)) y
+    from jsonb_array_elements(v_times -> 'dates') d,
+      generate_series(coalesce((d ->> 0)::integer, date_part('year', oldest at time zone 'UTC')::integer),
+        coalesce((d ->> 0)::integer, date_part('year', newest at time zone 'UTC')::integer)) y
     where (d ->> 1)::integer between 1 and 12 and y between 1 and 9999
       and coalesce((d ->> 2)::integer, 1) between 1 and 31
   ), spans as (
@@ -62,43 +74,22 @@ begin
     from starts
     union all
     select tstzrange(v_today - make_interval(days => n::integer), v_today - make_interval(days => n::integer)
-      + interval '1 day') from jsonb_array_elements_text(p_times -> 'days') n
+      + interval '1 day') from jsonb_array_elements_text(v_times -> 'days') n
     union all
     select tstzrange(date_trunc(p ->> 1, p_now, 'UTC') - case p ->> 0 when 'last' then ('1 ' || (p ->> 1))::interval
       else interval '0' end,
       date_trunc(p ->> 1, p_now, 'UTC') + case p ->> 0 when 'last' then interval '0'
         else ('1 ' || (p ->> 1))::interval end)
-    from jsonb_array_elements(p_times -> 'periods') p
+    from jsonb_array_elements(v_times -> 'periods') p
     union all
     select tstzrange(v_today - a.ago * 1.25 - interval '1 day', v_today - a.ago * 0.75 + interval '1 day')
-    from (select ((x ->> 0) || ' ' || (x ->> 1))::interval as ago from jsonb_array_elements(p_times -> 'ago') x) a
+    from (select ((x ->> 0) || ' ' || (x ->> 1))::interval as ago from jsonb_array_elements(v_times -> 'ago') x) a
   )
-  select array_agg(span) into v_out from spans;
-  if v_out is null then
-    select array_agg(tstzrange(make_timestamptz(y::integer, 1, 1, 0, 0, 0, 'UTC'),
-      make_timestamptz(y::integer + 1, 1, 1, 0, 0, 0, 'UTC'))) into v_out
-    from jsonb_array_elements_text(p_times -> 'years') y;
+  select coalesce(array_agg(span), '{}') into times from spans;
+  if times = '{}' then
+    times := array(select tstzrange(make_timestamptz(y::integer, 1, 1, 0, 0, 0, 'UTC'),
+      make_timestamptz(y::integer + 1, 1, 1, 0, 0, 0, 'UTC')) from jsonb_array_elements_text(v_times -> 'years') y);
   end if;
-  return coalesce(v_out, '{}');
-end $$;
-
--- Returns what the items of a question have around them: from when to when they are, which times and speakers it names,
--- sessions of people and assistants without names, the newest first.
-create or replace function _memoir.surroundings(p_items _memoir.search_items[], p_question _memoir.question,
-  p_now timestamptz,
-  out oldest timestamptz, out newest timestamptz, out times tstzrange[], out speakers text[], out sessions uuid[])
-language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_query text := lower(p_question.query);
-begin
-  select min(g.oldest), max(g.newest), array_agg(distinct g.speaker),
-    array_agg(g.session_id order by g.newest desc, g.last desc) filter (where g.kind = 't' and g.speaker is null)
-  into oldest, newest, speakers, sessions
-  from (select i.kind, i.session_id, i.speaker, min(i.created_at) as oldest, max(i.created_at) as newest,
-    max(i.item_no) as last
-        from unnest(p_items) i group by 1, 2, 3) g;
-  times := _memoir.times_named(p_question.facts -> 'times', p_now, oldest, newest);
-  speakers := array(select s from unnest(speakers) s where strpos(v_query, lower(replace(s, '_', ' '))) > 0);
 end $$;
 
 -- Signals of each candidate → weights → a score from 0 to 1, ties by item number. Items without words or vectors in

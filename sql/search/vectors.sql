@@ -90,11 +90,10 @@ end $$;
 -- that it stays. For a user of more than exact_vectors_max items the signs of the vectors, an index of their own,
 -- choose whom to compare.
 create or replace function _memoir.vector_scores(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb,
-  p_vector halfvec, p_model_id smallint,
-  p_items integer[], p_hidden integer[], p_limit integer)
+  p_vector halfvec, p_model_id smallint, p_items integer[], p_hidden integer[], p_limit integer)
 returns _memoir.item_scores language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_keys bigint[]; v_limit integer := p_limit + coalesce(cardinality(p_items), 0);
+  v_keys bigint[]; v_limit integer := p_limit + coalesce(cardinality(p_items), 0); v_out _memoir.item_scores;
   v_signs "bit"; v_near integer[]; v_compared integer := p_limit * (p_config ->> 'sign_candidates')::integer;
 begin
   if p_vector is null then return null; end if;
@@ -106,20 +105,21 @@ begin
           from _memoir.embeddings e
           where e.user_id = p_user_id and e.model_id = p_model_id and (p_hidden = '{}' or e.item_no <> all (p_hidden))
           order by key limit v_compared) k;
-    v_near := v_near || p_items;
-    select array_agg(k.key) into v_keys
-    from (select (((e.embedding <=> p_vector) * 1000000)::bigint - case when e.item_no = any (p_items) then 4000000
-      else 0 end) << 32 | e.item_no as key
-          from _memoir.embeddings e
-          where e.user_id = p_user_id and e.model_id = p_model_id and e.item_no = any (v_near)
-          order by key limit v_limit) k;
-  else
-    select array_agg(k.key) into v_keys
-    from (select (((e.embedding <=> p_vector) * 1000000)::bigint - case when e.item_no = any (p_items) then 4000000
-      else 0 end) << 32 | e.item_no as key
-          from _memoir.embeddings e
-          where e.user_id = p_user_id and e.model_id = p_model_id and (p_hidden = '{}' or e.item_no <> all (p_hidden))
-          order by key limit v_limit) k;
+    v_near := coalesce(v_near, '{}') || p_items;
   end if;
-  return _memoir.from_keys(v_keys, p_limit);
+  select array_agg(k.key) into v_keys
+  from (select (((e.embedding <=> p_vector) * 1000000)::bigint - case when e.item_no = any (p_items) then 4000000
+    else 0 end) << 32 | e.item_no as key
+        from _memoir.embeddings e
+        where e.user_id = p_user_id and e.model_id = p_model_id and case
+          when v_near is null then p_hidden = '{}' or e.item_no <> all (p_hidden) else e.item_no = any (v_near) end
+        order by key limit v_limit) k;
+  select array_agg(item), array_agg((1 - distance::float8 / 1000000)::real), (1 - min(distance)::float8 / 1000000)::real
+  into v_out.items, v_out.scores, v_out.best
+  from (select d.*, row_number() over (order by distance, item) as nth
+        from (select (k & 4294967295)::integer as item, (k >> 32) + case when k < 0 then 4000000 else 0 end as distance,
+          k < 0 as matched
+              from unnest(v_keys) k) d order by distance, item) r
+  where matched or nth <= p_limit;
+  return v_out;
 end $$;

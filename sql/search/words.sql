@@ -4,15 +4,21 @@
 
 -- The posting lists of some words: one per (word, segment), and one per word of the unmerged tail.
 create or replace function _memoir.posting_lists(p_user_id uuid, p_counters _memoir.user_counters, p_terms text[])
-returns _memoir.posting_list[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.posting_list[] language plpgsql stable as $$
 declare
-  v_keys text[] := _memoir.posting_keys(p_terms, p_counters.letter_rows);
-  v_rows _memoir.search_postings[]; v_tail _memoir.posting_list[]; v_any tsquery;
-  v_next integer := p_counters.next_item;
+  v_keys text[]; v_rows _memoir.search_postings[]; v_row _memoir.search_postings; v_term text; v_nth integer;
+  v_first integer; v_lists _memoir.posting_list[]; v_tail _memoir.posting_list[]; v_any tsquery;
+  v_next integer := p_counters.next_item; v_shared integer := p_counters.letter_rows;
 begin
+  -- A word has a key of its own, or shares one where the words of its letter share 1, 8 or 64 rows. Counters say which
+  -- of these numbers occur.
+  select p_terms || array_agg(_memoir.shared_key(t, 1)) filter (where v_shared & 1 > 0)
+      || array_agg(_memoir.shared_key(t, 8)) filter (where v_shared & 8 > 0)
+      || array_agg(_memoir.shared_key(t, 64)) filter (where v_shared & 64 > 0),
+    string_agg(quote_literal(t), ' | ')::tsquery
+  into v_keys, v_any from unnest(p_terms) t;
   select array_agg(p) into v_rows from _memoir.search_postings p where p.user_id = p_user_id and p.key = any (v_keys);
   if p_counters.tail_items > 0 then
-    v_any := _memoir.any_of(p_terms);
     select array_agg((w.term, v_next, w.postings, w.lengths)::_memoir.posting_list) into v_tail
     from (select l.lexeme as term, array_agg((t.item_no - v_next << 8) + p) as postings,
       array_agg(t.word_counts[(p >> 8) + 1]) as lengths
@@ -21,13 +27,27 @@ begin
             unnest(l.positions) p
           where t.user_id = p_user_id and t.words @@ v_any group by l.lexeme) w;
   end if;
-  return _memoir.lists_in(v_rows, p_terms) || v_tail;
+  foreach v_row in array coalesce(v_rows, '{}') loop
+    if v_row.words is null then
+      v_lists := v_lists || (v_row.key, v_row.first_item, v_row.postings, v_row.lengths)::_memoir.posting_list;
+    else
+      foreach v_term in array p_terms loop
+        v_nth := case when left(v_term, 1) = left(v_row.key, 1) then array_position(v_row.words, v_term) end;
+        if v_nth is not null then
+          v_first := coalesce(v_row.ends[v_nth - 1], 0) + 1;
+          v_lists := v_lists || (v_term, v_row.first_item, v_row.postings[v_first : v_row.ends[v_nth]],
+            v_row.lengths[v_first : v_row.ends[v_nth]])::_memoir.posting_list;
+        end if;
+      end loop;
+    end if;
+  end loop;
+  return v_lists || v_tail;
 end $$;
 
 -- Words that occur nowhere may be misspelt: the user's most similar ones stand in (trigrams, same first letter, which
 -- keeps it to a slice of the vocabulary; one pattern of a word's trigrams goes over the slice as one text).
 create or replace function _memoir.rescue_terms(p_user_id uuid, p_terms text[], p_unknown text[], p_hidden integer[])
-returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns text[] language plpgsql stable as $$
 begin
   return array(
     with unknown as materialized (
@@ -69,7 +89,7 @@ create or replace function _memoir.word_scores(p_user_id uuid, p_counters _memoi
   p_query text default null)
 returns _memoir.item_scores language plpgsql stable as $$
 declare
-  v_found _memoir.posting_list[]; v_lists _memoir.posting_list[]; v_unknown text[];
+  v_found _memoir.posting_list[]; v_lists _memoir.posting_list[]; v_seen text[]; v_unknown text[]; v_names text[];
 begin
   if p_terms = '{}' then return null; end if;
   v_found := _memoir.posting_lists(p_user_id, p_counters, p_terms || p_forms
@@ -79,9 +99,15 @@ begin
   if p_kindred <> '{}' then
     v_lists := _memoir.joined_kindred(v_lists, v_found, p_terms, p_kindred, p_kindred_of);
   end if;
-  v_unknown := _memoir.unknown_terms(p_terms, v_lists, p_hidden);
-  if v_unknown <> '{}' and p_query is not null then
-    v_unknown := _memoir.misspelt(v_unknown, v_lists, p_common, p_hidden, p_config, p_query);
+  -- Words of five letters and more that no item has may be misspelt.
+  v_seen := array(select l.term from unnest(v_lists) l where p_hidden = '{}'
+    or exists (select from unnest(l.postings) p where l.first_item + (p >> 8) <> all (p_hidden)));
+  v_unknown := array(select t from unnest(p_terms) t where length(t) >= 5 and t <> all (v_seen));
+  -- If other words are found, only names and identifiers are looked for.
+  if v_unknown <> '{}' and p_query is not null and not v_seen <@ p_common then
+    v_names := _memoir.query_terms(p_config,
+      (select string_agg(m[1], ' ') from regexp_matches(p_query, '(\S*[[:upper:][:digit:]_/]\S*)', 'g') m));
+    v_unknown := array(select u from unnest(v_unknown) u where u = any (v_names));
   end if;
   if v_unknown <> '{}' then
     v_unknown := _memoir.rescue_terms(p_user_id, p_terms, v_unknown, p_hidden);
@@ -96,67 +122,11 @@ end $$;
 
 -- The functions below touch no table: one generic plan serves every call.
 
-create or replace function _memoir.from_keys(p_keys bigint[], p_limit integer)
-returns _memoir.item_scores language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_out _memoir.item_scores;
-begin
-  select array_agg(item), array_agg((1 - distance::float8 / 1000000)::real), (1 - min(distance)::float8 / 1000000)::real
-  into v_out.items, v_out.scores, v_out.best
-  from (select d.*, row_number() over (order by distance, item) as nth
-        from (select (k & 4294967295)::integer as item, (k >> 32) + case when k < 0 then 4000000 else 0 end as distance,
-          k < 0 as matched
-              from unnest(p_keys) k) d order by distance, item) r
-  where matched or nth <= p_limit;
-  return v_out;
-end $$;
-
--- Under which keys posting lists of words may stand: the word's own, and those that it shares where the words of a
--- letter share 1, 8 or 64 rows; which of these numbers occur, p_letter_rows says.
-create or replace function _memoir.posting_keys(p_terms text[], p_letter_rows integer)
-returns text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-begin
-  return (select p_terms || array_agg(_memoir.shared_key(t, 1)) filter (where p_letter_rows & 1 > 0)
-      || array_agg(_memoir.shared_key(t, 8)) filter (where p_letter_rows & 8 > 0)
-        || array_agg(_memoir.shared_key(t, 64)) filter (where p_letter_rows & 64 > 0)
-    from unnest(p_terms) t);
-end $$;
-
 -- A word's key where the words of its first letter share p_rows rows, a power of two. No word holds the separator.
 create or replace function _memoir.shared_key(p_term text, p_rows integer)
 returns text language sql immutable as $$
   select left(p_term, 1) || chr(1) || (p_rows + (hashtext(p_term) & (p_rows - 1)))::text  -- immutable, so it is inlined
 $$;
-
--- The lists of some words out of the rows found under their keys.
-create or replace function _memoir.lists_in(p_rows _memoir.search_postings[], p_terms text[])
-returns _memoir.posting_list[] language plpgsql immutable as $$
-declare
-  v_row _memoir.search_postings; v_term text; v_nth integer; v_first integer; v_lists _memoir.posting_list[];
-begin
-  if p_rows is null then return null; end if;
-  foreach v_row in array p_rows loop
-    if v_row.words is null then
-      v_lists := v_lists || (v_row.key, v_row.first_item, v_row.postings, v_row.lengths)::_memoir.posting_list;
-    else
-      foreach v_term in array p_terms loop
-        v_nth := case when left(v_term, 1) = left(v_row.key, 1) then array_position(v_row.words, v_term) end;
-        if v_nth is not null then
-          v_first := coalesce(v_row.ends[v_nth - 1], 0) + 1;
-          v_lists := v_lists || (v_term, v_row.first_item, v_row.postings[v_first : v_row.ends[v_nth]],
-            v_row.lengths[v_first : v_row.ends[v_nth]])::_memoir.posting_list;
-        end if;
-      end loop;
-    end if;
-  end loop;
-  return v_lists;
-end $$;
-
-create or replace function _memoir.any_of(p_terms text[])
-returns tsquery language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-begin
-  return (select string_agg(quote_literal(t), ' | ') from unnest(p_terms) t)::tsquery;
-end $$;
 
 -- The lists of a word and of its forms become one: an item that holds several holds the word, as often as
 -- the most frequent.
@@ -214,33 +184,6 @@ begin
     from unnest(j.items, j.times) with ordinality u(item, times, n) order by u.n), j.lengths)::_memoir.posting_list)
   into v_lists from joined j;
   return v_lists || array(select l from unnest(p_lists) l where l.term <> all (p_of) and l.term = any (p_terms));
-end $$;
-
--- Words of five letters and more that no list holds.
-create or replace function _memoir.unknown_terms(p_terms text[], p_lists _memoir.posting_list[], p_hidden integer[])
-returns text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-begin
-  return array(select t from unnest(p_terms) t where length(t) >= 5
-    and not exists (select from unnest(p_lists) l where l.term = t
-      and (p_hidden = '{}' or exists (select from unnest(l.postings) p
-        where l.first_item + (p >> 8) <> all (p_hidden)))));
-end $$;
-
--- Returns the words that may be misspelt. If other words are found, these are only names and identifiers.
-create or replace function _memoir.misspelt(p_unknown text[], p_lists _memoir.posting_list[], p_common text[],
-  p_hidden integer[], p_config regconfig, p_query text)
-returns text[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_names text[];
-begin
-  if not exists (select from unnest(p_lists) l where l.term <> all (p_common)
-    and (p_hidden = '{}' or exists (select from unnest(l.postings) p
-      where l.first_item + (p >> 8) <> all (p_hidden)))) then
-    return p_unknown;
-  end if;
-  v_names := _memoir.query_terms(p_config,
-    (select string_agg(m[1], ' ') from regexp_matches(p_query, '(\S*[[:upper:][:digit:]_/]\S*)', 'g') m));
-  return array(select u from unnest(p_unknown) u where u = any (v_names));
 end $$;
 
 -- BM25 of every item that holds one of the words, best first; which share of the p_words words that were asked it
