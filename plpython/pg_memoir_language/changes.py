@@ -54,7 +54,7 @@ FREES_SLOT = 0.33
 # Of two matters that a message may end the better one is meant where it is better by so much.
 MARGIN = 0.2
 # The chance from which on a sentence counts as a statement.
-STATES = 0.2
+STATES = 0.1
 # Forms that don't say which item of a list they change.
 LOOSE = frozenset({"cue", "value", "same subject", "name"})
 # Forms that end an item of a list and leave the rest.
@@ -229,10 +229,27 @@ def _judge_units(
     if judge and candidates:
         chances = judge.over([(c.unit.said, window.text) for c in candidates])
         candidates = [replace(c, chance=chance) for c, chance in zip(candidates, chances, strict=True)]
+        candidates = _with_context(candidates, earlier, window, judge)
     found = [c for c in candidates if c.grade]
     if judge and found:
         stated = judge.states([c.unit.said for c in found])
         found = [c for c, chance in zip(found, stated, strict=True) if chance >= STATES]
+    return found
+
+
+def _with_context(
+    candidates: Sequence[Candidate], earlier: Sequence[Earlier], window: Window, judge: Judge
+) -> list[Candidate]:
+    """Ask once more of what has a form alone, with all that a short message said: "Let's plan the garden. Our budget is 3,200"."""
+    open_ones = [
+        (number, earlier[c.of].text)
+        for number, c in enumerate(candidates)
+        if c.form and not c.form.is_barred and not c.grade and c.unit.length < len(earlier[c.of].text) <= SHORT_MESSAGE
+    ]
+    found = list(candidates)
+    chances = judge.over([(text, window.text) for _, text in open_ones]) if open_ones else []
+    for (number, _), chance in zip(open_ones, chances, strict=True):
+        found[number] = replace(found[number], chance=max(chance, found[number].chance or 0))
     return found
 
 
