@@ -17,7 +17,10 @@ NAME = (
     r"|[[:alnum:]]*[[:alpha:]]\d[[:alnum:]]*|[[:alpha:]]{2,20})"
 )
 KNOWN_AS = r"\m(?:aka|a\.k\.a|known as|short for|stands for|for short)\M"
-ALSO_CALLED = rf"{NAME},? (?:\()?(?:[Aa][Kk][Aa]|[Aa]\.[Kk]\.[Aa]\.?|(?:(?:which|who) is )?also known as|better known as) (?:the )?[\"“]?{NAME}"
+ALSO_CALLED = (
+    rf"{NAME},? (?:\()?(?:[Aa][Kk][Aa]|[Aa]\.[Kk]\.[Aa]\.?|(?:(?:which|who) is )?also known as|better known as) "
+    rf"(?:the )?[\"“]?{NAME}"
+)
 STANDS_FOR = (
     r"\m([[:alpha:]][[:alnum:]&.+-]{1,19}),? (?:is |was |\()?(?:short for|stands for|which stands for) (?:the )?[\"“]?"
     r"([^().,;:!?\n\"”]{2,90})"
@@ -28,7 +31,9 @@ PHRASE = r"\m([[:upper:]][[:alnum:]]*(?: (?:of |the )?[[:upper:]][[:alnum:]]*)+)
 
 @dataclass(frozen=True)
 class Alias:
-    """Two names as they are compared. `stated`: the text says that they are one; else `name` is the initials of `other`."""
+    """Two names as they are compared. `stated`: the text says that they are one; else `name` is the initials of
+    `other`.
+    """
 
     name: str
     other: str
@@ -153,8 +158,8 @@ def _both_ways(one: str, other: str) -> list[Alias]:
 
 
 def given_aliases(content: str, names: Sequence[str], slot_value: str | None) -> list[Alias]:
-    """Return what the names given with a memory are names of: each other, and the text beside them, a long form in the content,
-    the slot's value, or the content itself where it is but a name.
+    """Return what the names given with a memory are names of: each other, and the text beside them, a long form in
+    the content, the slot's value, or the content itself where it is but a name.
     """
     keys = {alias_key(name) for name in names}
     for name in names:

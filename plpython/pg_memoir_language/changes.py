@@ -37,9 +37,9 @@ class Judge(Protocol):
 LONGEST_TEXT = 4000
 SHORT_MESSAGE, SHORT_ANSWER = 240, 80
 MOST_UNITS = 10
-# Chances from which on the judge bears witness beside a form, and alone. On texts of writers that it has not read 98 in a
-# hundred are right from there on, alone 92 (research/judge/exam.py). What corrects, updates or fills a slot, and the
-# opposite liking of the same thing, leave little room for doubt.
+# Chances from which on the judge bears witness beside a form, and alone. On texts of writers that it has not read
+# 98 in a hundred are right from there on, alone 92 (research/judge/exam.py). What corrects, updates or fills a
+# slot, and the opposite liking of the same thing, leave little room for doubt.
 BESIDE = {
     "corrected": 0.05, "liking": 0.05, "update": 0.2, "slot": 0.2, "answer": 0.33, "permitted": 0.5, "name": 0.5,
     "named": 0.6, "ended": 0.7, "cue": 0.75, "same subject": 0.8, "value": 0.85, "denied": 0.88,
@@ -240,7 +240,9 @@ def _judge_units(
 def _with_context(
     candidates: Sequence[Candidate], earlier: Sequence[Earlier], window: Window, judge: Judge
 ) -> list[Candidate]:
-    """Ask once more of what has a form alone, with all that a short message said: "Let's plan the garden. Our budget is 3,200"."""
+    """Ask once more of what has a form alone, with all that a short message said: "Let's plan the garden. Our budget
+    is 3,200".
+    """
     open_ones = [
         (number, earlier[c.of].text)
         for number, c in enumerate(candidates)

@@ -1,8 +1,8 @@
-"""What two statements say to each other, word by word: whether they agree in numbers, names and denials, whether one says
-what the other says, whether they contradict each other; and the text that stands for several of them.
+"""What two statements say to each other, word by word: whether they agree in numbers, names and denials, whether
+one says what the other says, whether they contradict each other; and the text that stands for several of them.
 
-False contradictions and false equalities are worse than missed ones: two memories too many are shown beside each other, one
-too few is lost.
+False contradictions and false equalities are worse than missed ones: two memories too many are shown beside each
+other, one too few is lost.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ ONE_VALUE = (
 )
 COUNTED = r"^(?:\w+ )?(?:children|kids|sons|daughters|siblings|brothers|sisters|cats|dogs|pets)$"
 ONE_NAME = (
-    r"^(?:\w+ )?(?:lives|live|resides|is based|am based|works|work|is employed|is married|am married) (?:in|at|for|by|to)$"
+    r"^(?:\w+ )?(?:lives|live|resides|is based|am based|works|work|is employed|is married|am married)"
+    r" (?:in|at|for|by|to)$"
     r"|^(?:my|his|her|user's) (?:(?:full|first|last|middle) )?name is$|^(?:\w+ )?(?:was|is) born in$"
 )
 SENTENCE_END = r"[.!?][)\"'”’]?(?=\s)|[。！？।؟]|\n+"
@@ -53,9 +54,9 @@ LONGEST = 400
 
 @dataclass(frozen=True)
 class Comparison:
-    """`contradiction`: "polarity" (the same but for a denial), "value" (for a number, a date or a name where there is room for
-    one) or None. `has_same_points`: numbers, dates, names and denials agree. `is_same`: they do, and one says what the other
-    says.
+    """`contradiction`: "polarity" (the same but for a denial), "value" (for a number, a date or a name where there
+    is room for one) or None. `has_same_points`: numbers, dates, names and denials agree. `is_same`: they do, and
+    one says what the other says.
     """
 
     contradiction: str | None
@@ -117,8 +118,8 @@ def _wording(text: str) -> tuple[list[str], list[str]]:
 
 
 def says_same(one: str, other: str) -> bool:
-    """Return whether one text says what the other says, and more at most: its words stand in the other in the same order, and
-    what is more doesn't turn it ("rarely", "wants to").
+    """Return whether one text says what the other says, and more at most: its words stand in the other in the same
+    order, and what is more doesn't turn it ("rarely", "wants to").
     """
     (words, signs), (others, other_signs) = _wording(one), _wording(other)
     if signs != other_signs:
@@ -234,8 +235,8 @@ def split_sentences(text: str) -> list[str]:
 
 
 def join_texts(texts: Iterable[str]) -> str:
-    """Return what texts say, each sentence once: one that another says is left out, and those that begin alike begin once
-    ("Goes hiking in May; with Ida."). No word is lost that no other sentence has in its place.
+    """Return what texts say, each sentence once: one that another says is left out, and those that begin alike
+    begin once ("Goes hiking in May; with Ida."). No word is lost that no other sentence has in its place.
     """
     kept: list[str] = []
     for text in sorted(texts, key=len, reverse=True):
@@ -270,7 +271,9 @@ def _shared_opening(one: str, other: str) -> str:
 
 
 def find_condensable(texts: Sequence[str]) -> list[int]:
-    """Return which texts (from 0) get shorter beside the others: one that gains less than a tenth is better found by itself."""
+    """Return which texts (from 0) get shorter beside the others: one that gains less than a tenth is better found by
+    itself.
+    """
     whole = len(join_texts(texts))
     return [
         number
@@ -327,7 +330,9 @@ def _has_words_of(text: str, given: str) -> bool:
 
 
 def find_merge_problem(text: str, covered: Iterable[str], given: Sequence[str]) -> str | None:
-    """Return what is wrong with a text that shall stand for some (`covered`) of the texts that were given; None if nothing."""
+    """Return what is wrong with a text that shall stand for some (`covered`) of the texts that were given; None if
+    nothing.
+    """
     points = _hard_points(text, False)
     lost = sorted({p for one in covered for p in _hard_points(one, False) if not _has_point(text, points, p)})
     if lost:

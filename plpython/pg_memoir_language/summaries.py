@@ -1,7 +1,7 @@
 """Extractive summaries: which sentences of a stretch of conversation say most of it, in their own words.
 
-turns → prose → sentences → what each is about (tf-idf centroid) × what kind of thing it says (salience) → greedy choice of
-what is not said yet (maximal marginal relevance, Carbonell and Goldstein 1998)
+turns → prose → sentences → what each is about (tf-idf centroid) × what kind of thing it says (salience) → greedy
+choice of what is not said yet (maximal marginal relevance, Carbonell and Goldstein 1998)
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ MOST_RANKED = 150
 LEAST_SALIENCE = 0.6
 NOVELTY = 0.8  # how much of its worth a sentence loses that another says as well
 CODE_WORDS = (
-    "import|from|def|class|function|return|const|let|var|pip|npm|git|docker|SELECT|INSERT|UPDATE|DELETE|CREATE|FROM|WHERE|AND|OR"
-    r"|JOIN|SET|VALUES|\$|@[[:alpha:]]"
+    "import|from|def|class|function|return|const|let|var|pip|npm|git|docker|SELECT|INSERT|UPDATE|DELETE|CREATE|FROM|WHERE"
+    r"|AND|OR|JOIN|SET|VALUES|\$|@[[:alpha:]]"
 )
 # Tables, headings and quoted mail; then code, by how a line begins or ends; marks of lists are taken off.
 NO_PROSE = (
@@ -44,8 +44,8 @@ AHEAD = r"\m(?:will|going to|gonna|plan\w*|starting|am|are|is|should|must|need|n
 
 @dataclass(frozen=True)
 class Line:
-    """A sentence that may stand in a summary: its line, what it says, by whom ("user", "assistant", "tool"). `is_last`: of the
-    last turn, which may be an open question."""
+    """A sentence that may stand in a summary: its line, what it says, by whom ("user", "assistant", "tool").
+    `is_last`: of the last turn, which may be an open question."""
 
     text: str
     sentence: str
@@ -97,8 +97,9 @@ def _cue(use: str, is_first: bool = False) -> str:
 
 
 def salience(line: Line) -> float:
-    """Return the weight of a sentence that must survive: decisions, numbers, names, instructions, corrections, errors and
-    statements about oneself. Small talk, openings, fragments and answers that need their question weigh nothing.
+    """Return the weight of a sentence that must survive: decisions, numbers, names, instructions, corrections,
+    errors and statements about oneself. Small talk, openings, fragments and answers that need their question weigh
+    nothing.
     """
     said, role = line.sentence, line.role
     is_latin = len(said.encode()) < 2 * len(said)
@@ -149,8 +150,8 @@ def _weigh_stems(sentences: Sequence[str], language: str) -> list[dict[str, floa
 
 
 def rank_lines(lines: Sequence[Line], language: str) -> list[int]:
-    """Return which lines (from 0) a summary should have, the one that adds most first: what is worth most of what it costs and
-    is not said by those before. Of two as good the earlier is first.
+    """Return which lines (from 0) a summary should have, the one that adds most first: what is worth most of what
+    it costs and is not said by those before. Of two as good the earlier is first.
     """
     worth = [salience(line) for line in lines]
     first: dict[str, int] = {}

@@ -187,8 +187,8 @@ def quoted(given: str) -> Json | None:
 
 def rank_lines(given: str) -> Json:
     """Lines for a summary: {"turns": [{"label", "role", "text", "said_at"}, …], "former": [lines of former summaries],
-    "is_open": whether the last turn may ask something, "config": of text search} → {"lines": [those of former summaries, then
-    those of turns], "order": [numbers from 1, the one that adds most first]}."""
+    "is_open": whether the last turn may ask something, "config": of text search} → {"lines": [those of former
+    summaries, then those of turns], "order": [numbers from 1, the one that adds most first]}."""
     asked = json.loads(given)
     turns = asked["turns"] or []
     is_dated = asked["config"] in ("english", "simple")
@@ -229,8 +229,8 @@ def find_contradictions(given: str) -> Json:
 
 
 def join_texts(given: str) -> Json:
-    """{"texts": […]} → {"text": what they say, each sentence once, "condensable": [numbers from 0 of texts that get shorter
-    by it]}."""
+    """{"texts": […]} → {"text": what they say, each sentence once, "condensable": [numbers from 0 of texts that get
+    shorter by it]}."""
     texts = json.loads(given)["texts"]
     return {"text": compare.join_texts(texts), "condensable": compare.find_condensable(texts)}
 

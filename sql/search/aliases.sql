@@ -1,7 +1,7 @@
--- Aliases: other names of the same thing (k8s and Kubernetes, GHA and GitHub Actions). The package reads them where the
--- person's own texts or memories say so (aliases.py), and they are given with remember; each belongs to the item that says it, so that what
--- takes the item out of search takes the alias along: a forget, an erase, a clearance, a project, a time before it was
--- known. Queries are widened by them.
+-- Aliases: other names of the same thing (k8s and Kubernetes, GHA and GitHub Actions). The package reads them where
+-- the person's own texts or memories say so (aliases.py), and they are given with remember; each belongs to the item
+-- that says it, so that what takes the item out of search takes the alias along: a forget, an erase, a clearance, a
+-- project, a time before it was known. Queries are widened by them.
 
 -- How names are compared.
 create or replace function _memoir.alias_key(p_name text)

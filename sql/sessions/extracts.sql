@@ -40,9 +40,9 @@ begin
   end loop;
 end $$;
 
--- A summary within a budget of tokens: a head line with the stretch and its days, then the chosen of p_former (lines of
--- former summaries) and of p_turns ({"label", "role", "text", "said_at"}), each with who said it. p_is_open: the last turn
--- may ask something. Where nothing reads, the beginnings of the last turns.
+-- A summary within a budget of tokens: a head line with the stretch and its days, then the chosen of p_former (lines
+-- of former summaries) and of p_turns ({"label", "role", "text", "said_at"}), each with who said it. p_is_open: the
+-- last turn may ask something. Where nothing reads, the beginnings of the last turns.
 create or replace function _memoir.extract(p_former text[], p_turns jsonb, p_is_open boolean, p_head text,
   p_budget integer, p_tokenizer text, p_config regconfig)
 returns text language plpgsql stable set plan_cache_mode = force_generic_plan as $$

@@ -6,8 +6,8 @@
     memoir.persist_turn("alice", "s1", [{"role": "user", "content": "I live in Lisbon."}])
     messages = memoir.compile_context("alice", "s1", "Where do I live?")
 
-It persists turns, compiles valid lists within their budget, remembers, lists and forgets memories, and refuses bad input with
-the server's errors. `store.now` sets the time. Other calls raise MaintenanceUnavailableError.
+It persists turns, compiles valid lists within their budget, remembers, lists and forgets memories, and refuses bad
+input with the server's errors. `store.now` sets the time. Other calls raise MaintenanceUnavailableError.
 """
 
 from __future__ import annotations
