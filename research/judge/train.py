@@ -68,7 +68,13 @@ def examine(model: Judge, batcher: Batcher, held: list[Example], by: str) -> Non
 
 
 def teach(
-    model: Judge, batcher: Batcher, material: Material, calm: list[tuple[str, list[str]]], epochs: int, seed: int
+    model: Judge,
+    batcher: Batcher,
+    material: Material,
+    calm: list[tuple[str, list[str]]],
+    calm_rows: int,
+    epochs: int,
+    seed: int,
 ) -> None:
     chance = random.Random(seed)
     learnt = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
@@ -84,7 +90,7 @@ def teach(
     steps = None
     for epoch in range(epochs):
         rows = [e for e in examples(material, chance) if chance.random() < kept.get((e.task, e.label), 1.0)]
-        rows += calm_pairs(material.chat, 700, chance) + calm_pairs(calm, 1000, chance)
+        rows += calm_pairs(material.chat, calm_rows, chance) + calm_pairs(calm, calm_rows, chance)
         steps = steps or epochs * (len(rows) // BATCH + 1)
         varied = []
         for row in rows:
@@ -123,6 +129,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--leave-out", nargs="*", default=[], metavar="WRITER")
     parser.add_argument("--calm", nargs="*", type=Path, default=[], metavar="FOLDER")
+    parser.add_argument("--calm-rows", type=int, default=3000, help="pairs an epoch of chats, and of --calm")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--seed", type=int, default=1)
@@ -140,7 +147,9 @@ def main() -> None:
     print(f"{material.texts} texts by {', '.join(material.writers)}; left out: {', '.join(sorted(left)) or 'none'}")
     model, batcher = Judge(folder, options.rank).to(options.device), Batcher(folder, options.device)
     calm = [stretch for folder in options.calm for stretch in conversations(folder)]
-    teach(model, batcher, material.of(set(material.writers) - left), calm, options.epochs, options.seed)
+    teach(
+        model, batcher, material.of(set(material.writers) - left), calm, options.calm_rows, options.epochs, options.seed
+    )
     for writer in sorted(left):
         examine(model, batcher, examples(material.of({writer}), random.Random(2)), writer)
     if options.write:
