@@ -41,12 +41,15 @@ create or replace function _memoir.other_names(p_user_id uuid, p_counters _memoi
   p_query text, p_scope _memoir.search_scope, out names text[], out loose text[])
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_names text[]; v_initials text[];
+  v_words text[]; v_names text[]; v_initials text[];
 begin
   names := '{}';
   loose := '{}';
   if coalesce(p_counters.aliases, 0) = 0 then return; end if;
-  v_names := _memoir.names_in(p_query);
+  -- Runs of one to five words, as aliases are compared.
+  v_words := (string_to_array(_memoir.alias_key(left(p_query, 2000)), ' '))[1 : 100];
+  v_names := array(select distinct array_to_string(v_words[i : j], ' ') from generate_series(1, cardinality(v_words)) i,
+    generate_series(i, least(cardinality(v_words), i + 4)) j);
   v_initials := array(select lower(x[1]) from regexp_matches(left(p_query, 2000), '\m([[:upper:]]{3,7})\M', 'g') x);
   select coalesce(array_agg(f.other order by f.said desc, f.other) filter (where not f.loose), '{}'),
     coalesce(array_agg(f.other order by f.said desc, f.other) filter (where f.loose), '{}')
@@ -77,16 +80,6 @@ begin
   if p_names = '{}' then return '{}'; end if;
   return array(select distinct t from unnest(p_names) n, unnest(_memoir.query_terms(p_config, n)) t
     where t <> all (p_terms) order by t);
-end $$;
-
--- Runs of one to five words of a text, as aliases are compared.
-create or replace function _memoir.names_in(p_text text)
-returns text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_words text[] := (string_to_array(_memoir.alias_key(left(p_text, 2000)), ' '))[1 : 100];
-begin
-  return array(select distinct array_to_string(v_words[i : j], ' ') from generate_series(1, cardinality(v_words)) i,
-    generate_series(i, least(cardinality(v_words), i + 4)) j);
 end $$;
 
 -- Returns whether two values are names of one thing, as the user's own texts have it.

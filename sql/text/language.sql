@@ -46,7 +46,7 @@ $$;
 create or replace function _memoir.script(p_text text)
 returns text language plpgsql immutable as $$
 declare
-  v_other text;
+  v_other text; v_script text[];
 begin
   if octet_length(p_text) = length(p_text) then return 'latin'; end if;
   v_other := regexp_replace(p_text,
@@ -54,14 +54,14 @@ begin
   if v_other = '' or length(v_other) * 3 < length(regexp_replace(p_text, '[^a-zA-Z\u00c0-\u024f\u1e00-\u1eff]+', '',
     'g'))
     then return 'latin'; end if;
-  return case when v_other ~ '[\u3040-\u30ff]' then 'kana' when v_other ~ '[\uac00-\ud7af]' then 'hangul'
-    when v_other ~ '[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]' then 'han' when v_other ~ '[\u0400-\u052f]'
-      then 'cyrillic'
-    when v_other ~ '[\u0600-\u06ff\u0750-\u077f]' then 'arabic' when v_other ~ '[\u0900-\u097f]' then 'devanagari'
-    when v_other ~ '[\u0e00-\u0e7f]' then 'thai' when v_other ~ '[\u0370-\u03ff\u1f00-\u1fff]' then 'greek'
-    when v_other ~ '[\u0590-\u05ff]' then 'hebrew' when v_other ~ '[\u0b80-\u0bff]' then 'tamil'
-    when v_other ~ '[\u0e80-\u0eff]' then 'lao' when v_other ~ '[\u1780-\u17ff]' then 'khmer'
-    when v_other ~ '[\u1000-\u109f]' then 'burmese' else 'other' end;
+  -- Kana tells Japanese among Han, so it comes first.
+  foreach v_script slice 1 in array '{{kana,\\u3040-\\u30ff},{hangul,\\uac00-\\ud7af},
+      {han,\\u3400-\\u4dbf\\u4e00-\\u9fff\\uf900-\\ufaff},{cyrillic,\\u0400-\\u052f},{arabic,\\u0600-\\u06ff\\u0750-\\u077f},
+      {devanagari,\\u0900-\\u097f},{thai,\\u0e00-\\u0e7f},{greek,\\u0370-\\u03ff\\u1f00-\\u1fff},{hebrew,\\u0590-\\u05ff},
+      {tamil,\\u0b80-\\u0bff},{lao,\\u0e80-\\u0eff},{khmer,\\u1780-\\u17ff},{burmese,\\u1000-\\u109f}}'::text[] loop
+    if v_other ~ ('[' || v_script[2] || ']') then return v_script[1]; end if;
+  end loop;
+  return 'other';
 end $$;
 
 -- The number of a text's language, 0 where it says too little. What is long is judged by its beginning. Of two that

@@ -1,16 +1,6 @@
 -- Parts of a message that are no text: images, audio, files, and what a model thought. What they cost at most
 -- (docs/explain/tokens.md), and their shape in the format that did not send them.
 
--- The bytes that base64 says, as far as it is any.
-create or replace function _memoir.from_base64(p_text text)
-returns bytea language plpgsql immutable parallel safe as $$
-declare
-  v_data text := rtrim(translate(p_text, E' \t\r\n', ''), '=');
-begin
-  if v_data ~ '[^A-Za-z0-9+/]' then v_data := substring(v_data from '^[A-Za-z0-9+/]*'); end if;
-  return decode(substr(v_data, 1, length(v_data) / 4 * 4), 'base64');
-end $$;
-
 -- The document of a part in either provider's shape: what kind of thing it is, and its base64, if that came along.
 create or replace function _memoir.document_of(p_part jsonb, out media_type text, out data text)
 language plpgsql immutable parallel safe as $$

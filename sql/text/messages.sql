@@ -205,10 +205,25 @@ create or replace function _memoir.parse_content(p_where text, p_json jsonb, p_r
 returns _memoir.message language plpgsql stable as $$
 declare
   v_message _memoir.message; v_kind text := coalesce(jsonb_typeof(p_json -> 'content'), 'null');
+  v_parts jsonb := p_json -> 'content'; v_part jsonb; v_index integer := 0; v_text text; v_texts text[] := '{}';
 begin
-  if v_kind = 'array' then return _memoir.parse_parts(p_where, p_json -> 'content', p_role, p_images); end if;
   v_message.role := p_role;
-  if v_kind = 'string' then
+  if v_kind = 'array' then
+    if v_parts = '[]' then perform _memoir.bad_message(p_where, 'must not be an empty list'); end if;
+    v_message.parts := v_parts;
+    v_message.media_tokens := 0;
+    for v_part in select * from jsonb_array_elements(v_parts) loop
+      v_text := _memoir.check_part(format('%s[%s]', p_where, v_index), v_part, p_role);
+      v_message.media_tokens := v_message.media_tokens + _memoir.media_tokens(v_part, p_images);
+      if v_index = 0 and p_role = 'user' and v_part ->> 'type' = 'text' then
+        v_text := _memoir.strip_recall(v_text);
+        v_message.parts := jsonb_set(v_parts, '{0,text}', to_jsonb(v_text));
+      end if;
+      if v_text <> '' then v_texts := array_append(v_texts, v_text); end if;
+      v_index := v_index + 1;
+    end loop;
+    v_message.text := array_to_string(v_texts, E'\n');
+  elsif v_kind = 'string' then
     v_message.text := p_json ->> 'content';
     if p_role = 'user' then v_message.text := _memoir.strip_recall(v_message.text); end if;
   elsif v_kind <> 'null' then
@@ -220,31 +235,6 @@ begin
   elsif p_role <> 'assistant' or coalesce(jsonb_typeof(p_json -> 'tool_calls'), 'null') = 'null' then
     perform _memoir.bad_message(p_where, 'is missing', 'only an assistant message with tool_calls may have none');
   end if;
-  return v_message;
-end $$;
-
-create or replace function _memoir.parse_parts(p_where text, p_parts jsonb, p_role _memoir.turn_role, p_images text)
-returns _memoir.message language plpgsql stable as $$
-declare
-  v_message _memoir.message; v_part jsonb; v_index integer := 0; v_text text; v_texts text[] := '{}';
-begin
-  if jsonb_array_length(p_parts) = 0 then
-    perform _memoir.bad_message(p_where, 'must not be an empty list');
-  end if;
-  v_message.role := p_role;
-  v_message.parts := p_parts;
-  v_message.media_tokens := 0;
-  for v_part in select * from jsonb_array_elements(p_parts) loop
-    v_text := _memoir.check_part(format('%s[%s]', p_where, v_index), v_part, p_role);
-    v_message.media_tokens := v_message.media_tokens + _memoir.media_tokens(v_part, p_images);
-    if v_index = 0 and p_role = 'user' and v_part ->> 'type' = 'text' then
-      v_text := _memoir.strip_recall(v_text);
-      v_message.parts := jsonb_set(p_parts, '{0,text}', to_jsonb(v_text));
-    end if;
-    if v_text <> '' then v_texts := array_append(v_texts, v_text); end if;
-    v_index := v_index + 1;
-  end loop;
-  v_message.text := array_to_string(v_texts, E'\n');
   return v_message;
 end $$;
 
@@ -325,14 +315,6 @@ begin
 exception when others then return null;
 end $$;
 
--- A call's arguments as the costlier format sends them: Anthropic takes an object, so anything else is wrapped
--- into one.
-create or replace function _memoir.arguments_text(p_arguments text)
-returns text language sql immutable as $$
-  select case when jsonb_typeof(_memoir.try_json(p_arguments)) = 'object' then p_arguments
-    else jsonb_build_object('arguments', p_arguments)::text end
-$$;
-
 -- The strings of a message that cost tokens, in the order of the accounting rule (docs/explain/tokens.md).
 create or replace function _memoir.token_texts(p_text text, p_parts jsonb, p_name text, p_tool_calls jsonb,
   p_tool_call_id text)
@@ -346,9 +328,11 @@ begin
   end if;
   v_texts := v_texts || coalesce(p_name, '') || coalesce(p_tool_call_id, '');
   if p_tool_calls is not null then
+    -- Arguments as the costlier format sends them: Anthropic takes an object, so anything else is wrapped into one.
     v_texts := v_texts || array(select x from jsonb_array_elements(p_tool_calls) with ordinality t(c, o),
-      unnest(array[c ->> 'id', c #>> '{function,name}', _memoir.arguments_text(c #>> '{function,arguments}')]) with
-        ordinality s(x, n) order by o, n);
+      lateral (select c #>> '{function,arguments}' as sent) a,
+      unnest(array[c ->> 'id', c #>> '{function,name}', case when jsonb_typeof(_memoir.try_json(a.sent)) = 'object'
+        then a.sent else jsonb_build_object('arguments', a.sent)::text end]) with ordinality s(x, n) order by o, n);
   end if;
   return v_texts;
 end $$;

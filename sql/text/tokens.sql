@@ -88,24 +88,6 @@ begin
   end if;
   return least((v_cost + 99) / 100, 2147483647)::integer;
 end $$;
--- Estimates the tokens of a large text by a sample: sixteen stretches and the dearest of them among them, so that it
--- stays above the whole where stretches are of one kind.
-create or replace function _memoir.estimate_large(p_text text)
-returns integer language plpgsql immutable as $$
-declare
-  v_length integer := coalesce(length(p_text), 0); v_size constant integer := 4000; v_piece text; v_sum bigint := 0;
-  v_most integer := 0; v_cost integer; v_steps constant integer := 16;
-begin
-  if v_length <= 4 * v_size * v_steps then return _memoir.estimate_tokens(p_text); end if;
-  for v_step in 0 .. v_steps - 1 loop
-    v_piece := substr(p_text, 1 + ((v_length - v_size)::bigint * v_step / (v_steps - 1))::integer, v_size);
-    v_cost := _memoir.estimate_tokens(v_piece);
-    v_sum := v_sum + v_cost;
-    v_most := greatest(v_most, v_cost);
-  end loop;
-  return least((v_sum + v_most) * v_length / ((v_steps + 1)::bigint * v_size) + 1, 2147483647)::integer;
-end $$;
-
 -- Apart from the inner one, which would pay for the pinned path at every text.
 create or replace function memoir.estimate_tokens(p_text text)
 returns integer language plpgsql immutable parallel safe security definer set search_path from current as $$
@@ -144,10 +126,25 @@ end $$;
 -- the API.
 create or replace function _memoir.count_tokens(p_texts text[], p_tokenizer text)
 returns integer[] language plpgsql stable as $$
+declare
+  v_text text; v_length integer; v_costs bigint[]; v_counts integer[] := '{}'; v_size constant integer := 4000;
 begin
   if coalesce(cardinality(p_texts), 0) = 0 then return '{}'; end if;
   if p_tokenizer <> 'estimate' then return _memoir.py_count_tokens(p_texts, p_tokenizer); end if;
-  return array(select _memoir.estimate_large(t) from unnest(p_texts) with ordinality as x(t, n) order by n);
+  foreach v_text in array p_texts loop
+    v_length := coalesce(length(v_text), 0);
+    if v_length <= 64 * v_size then
+      v_counts := v_counts || _memoir.estimate_tokens(v_text);
+      continue;
+    end if;
+    -- Of a large text a sample: sixteen stretches and the dearest of them among them, so that it stays above the whole
+    -- where stretches are of one kind.
+    v_costs := array(select _memoir.estimate_tokens(substr(v_text, 1 + ((v_length - v_size)::bigint * n / 15)::integer,
+      v_size)) from generate_series(0, 15) n);
+    v_counts := v_counts || (select least((sum(c) + max(c))::bigint * v_length / (17 * v_size::bigint) + 1, 2147483647)
+      from unnest(v_costs) c)::integer;
+  end loop;
+  return v_counts;
 end $$;
 
 -- Sizes of images
@@ -199,21 +196,13 @@ returns integer language sql immutable parallel safe as $$
   select sum(get_byte(p_data, p_at + i) << (8 * i))::integer from generate_series(0, p_count - 1) i
 $$;
 
--- The base64 data of an image part, in either provider's shape; null for a link. 128 kB hold the header of any
--- usual file.
-create or replace function _memoir.image_data(p_part jsonb)
+-- Returns the bytes of a base64 text, up to the first character that is none of it.
+create or replace function _memoir.from_base64(p_text text)
 returns bytea language plpgsql immutable parallel safe as $$
 declare
-  v_url text := coalesce(p_part #>> '{image_url,url}', case when jsonb_typeof(p_part -> 'image_url') = 'string'
-    then p_part ->> 'image_url' end);
-  v_data text;
+  v_data text := rtrim(translate(p_text, E' \t\r\n', ''), '=');
 begin
-  if v_url ~* '^data:image/[a-z0-9.+-]+;base64,' then
-    v_data := substr(v_url, strpos(v_url, ',') + 1, 131072);
-  elsif p_part #>> '{source,type}' = 'base64' then
-    v_data := substr(p_part #>> '{source,data}', 1, 131072);
-  end if;
-  v_data := regexp_replace(rtrim(translate(v_data, E' \t\r\n', ''), '='), '[^A-Za-z0-9+/].*$', '');
+  if v_data ~ '[^A-Za-z0-9+/]' then v_data := substring(v_data from '^[A-Za-z0-9+/]*'); end if;
   return decode(substr(v_data, 1, length(v_data) / 4 * 4), 'base64');
 end $$;
 
@@ -226,11 +215,19 @@ create or replace function _memoir.image_tokens(p_part jsonb, p_images text)
 returns integer language plpgsql immutable parallel safe as $$
 declare
   v_rule text := split_part(p_images, ':', 1); v_factor numeric := split_part(p_images, ':', 2)::numeric;
-  v_size integer[]; v_long float8; v_short float8; v_scale float8; v_most integer;
+  v_size integer[]; v_long float8; v_short float8; v_scale float8; v_most integer; v_data text;
+  v_url text := coalesce(p_part #>> '{image_url,url}', case when jsonb_typeof(p_part -> 'image_url') = 'string'
+    then p_part ->> 'image_url' end);
 begin
   if v_rule = 'flat' then return v_factor; end if;
   if v_rule = 'tiles' and p_part #>> '{image_url,detail}' = 'low' then return ceil(85 * v_factor); end if;
-  v_size := _memoir.image_size(_memoir.image_data(p_part));
+  -- The base64 data in either provider's shape, none of a link. 128 kB hold the header of any usual file.
+  if v_url ~* '^data:image/[a-z0-9.+-]+;base64,' then
+    v_data := substr(v_url, strpos(v_url, ',') + 1, 131072);
+  elsif p_part #>> '{source,type}' = 'base64' then
+    v_data := substr(p_part #>> '{source,data}', 1, 131072);
+  end if;
+  v_size := _memoir.image_size(_memoir.from_base64(v_data));
   v_long := greatest(v_size[1], v_size[2]);
   v_short := least(v_size[1], v_size[2]);
   if v_rule = 'area' then

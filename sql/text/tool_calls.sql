@@ -11,13 +11,6 @@ returns text language sql immutable as $$
       '([[:lower:]\d])([[:upper:]])', '\1_\2', 'g'), '[^[:alnum:]]+', '_', 'g')) end
 $$;
 
--- The type of object that comes of it.
-create or replace function _memoir.tool_type(p_does text)
-returns text language sql immutable as $$
-  select case when p_does in ('read', 'write') then 'file_context' when p_does in ('edit', 'patch') then 'code_context'
-    when p_does = 'fetch' then 'external_reference' when p_does = 'plan' then 'plan' else 'tool_result' end
-$$;
-
 -- A path without what says nothing: ./ and doubled slashes, a/.. inside; p_folder: where it begins.
 create or replace function _memoir.plain_path(p_path text, p_folder text default null)
 returns text language plpgsql immutable as $$
@@ -149,7 +142,7 @@ returns _memoir.tool_use language plpgsql immutable as $$
 declare
   v_tool text := _memoir.tool_name(p_name); v_arguments jsonb := _memoir.try_json(p_arguments);
   v_use _memoir.tool_use; v_own jsonb := coalesce(p_config -> 'object_tools' -> p_name,
-    p_config -> 'object_tools' -> _memoir.tool_name(p_name)); v_key text; v_folder text; v_command _memoir.tool_use;
+    p_config -> 'object_tools' -> v_tool); v_key text; v_folder text; v_command _memoir.tool_use;
 begin
   if jsonb_typeof(v_arguments) is distinct from 'object' then
     v_arguments := jsonb_build_object('input', p_arguments);
@@ -192,7 +185,9 @@ begin
   end if;
   v_use.key := case when length(v_use.key) > 400 then left(v_use.key, 380) || ' … ' || left(md5(v_use.key), 8)
     else nullif(v_use.key, '') end;
-  v_use.type := coalesce(v_own ->> 'type', _memoir.tool_type(v_use.does));
+  v_use.type := coalesce(v_own ->> 'type', case when v_use.does in ('read', 'write') then 'file_context'
+    when v_use.does in ('edit', 'patch') then 'code_context' when v_use.does = 'fetch' then 'external_reference'
+    when v_use.does = 'plan' then 'plan' else 'tool_result' end);
   return v_use;
 end $$;
 
