@@ -60,6 +60,8 @@ declare
   v_items _memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item _memoir.search_items;
   v_message _memoir.message;
   v_chunk record; v_count integer;
+  -- Characters between two chunks of a long text that get a vector. Words find all chunks.
+  v_span constant integer := 12000;
   v_calls text[] := _memoir.memory_calls(p_user_id, p_session.session_id, p_messages, p_exchange, p_first_turn - 1);
   v_thin boolean; v_embedded integer; v_stretch integer; v_first integer;
   v_chunk_tokens integer := (p_config ->> 'chunk_tokens')::integer;
@@ -92,11 +94,11 @@ begin
       v_item.span_length := v_chunk.span_length;
       v_item.chunk := v_count;
       v_item.embeddable := v_message.embeddable and v_embedded < (p_config ->> 'embed_chunks_max')::integer
-        and (not v_thin or v_count = 0 or v_chunk.span_start / _memoir.embedded_span() > v_stretch)
+        and (not v_thin or v_count = 0 or v_chunk.span_start / v_span > v_stretch)
         -- Of what stands for a snapshot the beginning says what it is; the rest is found by its words.
         and (v_count = 0 or coalesce(v_message.extra -> 'snapshot_ref', 'null') = 'null');
       if v_item.embeddable then v_embedded := v_embedded + 1; end if;
-      v_stretch := v_chunk.span_start / _memoir.embedded_span();
+      v_stretch := v_chunk.span_start / v_span;
       v_item.token_count := coalesce(v_chunk.tokens, case when v_message.tool_calls is null and v_message.parts is null
         then p_costs[i] else _memoir.estimate_tokens(v_chunk.piece) end);
       v_items := array_append(v_items, v_item);
