@@ -1,13 +1,6 @@
 -- What a turn changes of what was said before, and what it asks to forget. The package pg_memoir_language finds both
 -- (changes.py): among the user's earlier texts that have to do with a turn, which SQL looks up here.
 
--- Stems, and those that stand for the same matter beside them ("weigh" beside "weight").
-create or replace function _memoir.with_matters(p_stems text[])
-returns text[] language sql immutable as $$
-  select p_stems || array(select split_part(w, '>', 1) from unnest(_memoir.word_list('english', 'same_matter')) w
-    where split_part(w, '>', 2) = any (p_stems))
-$$;
-
 -- The user's items before a turn that speak of something, the newest ones, some given ones, and the last turns of its
 -- session.
 create or replace function _memoir.items_before(p_turn _memoir.conversation_history, p_terms text[],
@@ -15,9 +8,12 @@ create or replace function _memoir.items_before(p_turn _memoir.conversation_hist
 returns _memoir.item_locator[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_turn.user_id; v_counters _memoir.user_counters; v_scores _memoir.item_scores; v_items integer[];
+  -- With stems that stand for the same matter ("weigh" beside "weight").
+  v_terms text[] := p_terms || array(select split_part(w, '>', 1)
+    from unnest(_memoir.word_list(null, 'same_matter')) w where split_part(w, '>', 2) = any (p_terms));
 begin
   select * into v_counters from _memoir.user_counters where user_id = v_user;
-  v_scores := _memoir.word_scores(v_user, v_counters, _memoir.with_matters(p_terms), '{}', '{}');
+  v_scores := _memoir.word_scores(v_user, v_counters, v_terms, '{}', '{}');
   v_items := coalesce(v_scores.items[1:40], '{}') || p_items || array(select i.item_no from _memoir.search_items i
     where i.user_id = v_user and i.item_no > v_counters.next_item - p_newest * 4 and i.kind = 't'
       order by i.item_no desc limit p_newest)

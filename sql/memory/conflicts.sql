@@ -21,32 +21,6 @@ returns real language sql immutable as $$
     then 1 else p_standing.trust end::real
 $$;
 
--- Returns who prevails: new, old, or open (both stand). Why, in words.
-create or replace function _memoir.precedence(p_new _memoir.memory_store, p_old _memoir.memory_store, out prevails text,
-  out reason text)
-language plpgsql stable as $$
-declare
-  v_new real := _memoir.word_authority((p_new.actor, p_new.provenance, p_new.trust, null)::_memoir.standing);
-  v_old real := _memoir.memory_authority(p_old);
-  v_said timestamptz := _memoir.said(p_new); v_was timestamptz := _memoir.said(p_old);
-begin
-  if v_new < v_old then
-    prevails := 'open'; reason := format('authority %s against %s', v_new, v_old);
-  elsif p_new.local_to is not null and p_old.local_to is null then
-    prevails := 'open'; reason := 'what is local to a session supersedes nothing global';
-  elsif v_new > v_old then
-    prevails := 'new'; reason := format('authority %s over %s', v_new, v_old);
-  elsif v_said <> v_was then
-    prevails := case when v_said > v_was then 'new' when p_old.local_to is not distinct from p_new.local_to then 'old'
-      else 'open' end;
-    reason := format('equal authority, said %s the other', case when v_said > v_was then 'after' else 'before' end);
-  else
-    prevails := case when p_new.confidence >= p_old.confidence then 'new' when p_old.local_to is not distinct
-      from p_new.local_to then 'old' else 'open' end;
-    reason := format('equal authority and time, confidence %s to %s', p_new.confidence, p_old.confidence);
-  end if;
-end $$;
-
 create or replace function _memoir.note_judgement(p_user_id uuid, p_memory uuid, p_other uuid, p_judge text,
   p_verdict text, p_score real, p_similarity real,
   p_decision text, p_winner uuid, p_reason text, p_at timestamptz)
@@ -62,31 +36,46 @@ begin
   end if;
 end $$;
 
--- Decides a contradiction between two active memories: supersedes or leaves an edge, and says so. What was corrected by
--- a person is withdrawn with all it came from, as correct does. p_from: the new one is true from then on, so the old
--- one keeps its time before.
+-- Decides a contradiction between two active memories: supersedes or leaves an edge, and says so. Returns new, old, or
+-- open where both stand. A memory that a person corrected is withdrawn with all it came from, as correct does. p_from:
+-- the new one is true from then on, so the old one keeps its time before.
 create or replace function _memoir.settle(p_user_id uuid, p_new _memoir.memory_store, p_old _memoir.memory_store,
   p_judge text, p_score real,
   p_similarity real, p_from timestamptz, p_by text)
 returns text language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_who record; v_now timestamptz := memoir.now(); v_winner _memoir.memory_store; v_loser _memoir.memory_store;
-  v_bounded boolean;
+  v_now timestamptz := memoir.now(); v_winner _memoir.memory_store; v_loser _memoir.memory_store; v_bounded boolean;
+  v_new real := _memoir.word_authority((p_new.actor, p_new.provenance, p_new.trust, null)::_memoir.standing);
+  v_old real := _memoir.memory_authority(p_old); v_said timestamptz := _memoir.said(p_new);
+  v_was timestamptz := _memoir.said(p_old); v_reason text; v_prevails text;
 begin
-  select * into v_who from _memoir.precedence(p_new, p_old);
-  if v_who.prevails = 'open' then
+  if v_new < v_old or p_new.local_to is not null and p_old.local_to is null then
+    v_prevails := 'open';
+    v_reason := case when v_new < v_old then format('authority %s against %s', v_new, v_old)
+      else 'what is local to a session supersedes nothing global' end;
+  elsif v_new > v_old then
+    v_prevails := 'new';
+    v_reason := format('authority %s over %s', v_new, v_old);
+  else
+    v_prevails := case when v_said > v_was or v_said = v_was and p_new.confidence >= p_old.confidence then 'new'
+      when p_old.local_to is not distinct from p_new.local_to then 'old' else 'open' end;
+    v_reason := case when v_said > v_was then 'equal authority, said after the other'
+      when v_said < v_was then 'equal authority, said before the other'
+      else format('equal authority and time, confidence %s to %s', p_new.confidence, p_old.confidence) end;
+  end if;
+  if v_prevails = 'open' then
     perform _memoir.note_judgement(p_user_id, p_new.memory_id, p_old.memory_id, p_judge, 'contradiction', p_score,
-      p_similarity, 'contradicts', null, v_who.reason, v_now);
+      p_similarity, 'contradicts', null, v_reason, v_now);
     return 'open';
   end if;
-  if v_who.prevails = 'new' then v_winner := p_new; v_loser := p_old; else v_winner := p_old; v_loser := p_new; end if;
-  v_bounded := v_who.prevails = 'new' and coalesce(p_from > coalesce(p_old.valid_from, '-infinity'), false);
+  if v_prevails = 'new' then v_winner := p_new; v_loser := p_old; else v_winner := p_old; v_loser := p_new; end if;
+  v_bounded := v_prevails = 'new' and coalesce(p_from > coalesce(p_old.valid_from, '-infinity'), false);
   perform _memoir.supersede(p_user_id, array[v_loser.memory_id], v_winner.memory_id, p_by, p_judge, v_now);
   perform _memoir.note_judgement(p_user_id, p_new.memory_id, p_old.memory_id, p_judge, 'contradiction', p_score,
-    p_similarity, 'superseded', v_winner.memory_id, v_who.reason, v_now);
+    p_similarity, 'superseded', v_winner.memory_id, v_reason, v_now);
   if v_bounded then
     perform _memoir.bounded(p_old, p_old.valid_from, least(p_from, p_old.valid_to), p_by, p_judge, v_now, p_new.actor);
-  elsif v_who.prevails = 'new' and p_new.provenance = 'correction' then
+  elsif v_prevails = 'new' and p_new.provenance = 'correction' then
     if p_new.actor = 'person' then
       perform _memoir.set_tombstones(p_user_id, array[p_old.memory_id], p_old.slot is not null
         and p_old.slot_value is distinct from p_new.slot_value, false,
@@ -97,7 +86,7 @@ begin
         and s.item_id = p_new.memory_id and s.source_kind = 'turn'),
       p_old.memory_id, p_by, 'corrected', v_now);
   end if;
-  return v_who.prevails;
+  return v_prevails;
 end $$;
 
 -- May two memories conflict at all? Within a project, where they can meet, at a time when both would be true.
@@ -137,29 +126,6 @@ begin
   end loop;
 end $$;
 
--- Was it said of two memories, by undo_merge, that they are not the same?
-create or replace function _memoir.kept_apart(p_user_id uuid, p_one uuid, p_other uuid)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-begin
-  return exists (select from _memoir.memory_judgements j where j.user_id = p_user_id and j.verdict = 'compatible'
-    and j.reason = 'merge undone'
-    and (j.memory_id = p_one and j.other_id = p_other or j.memory_id = p_other and j.other_id = p_one));
-end $$;
-
--- Has a memory taken the place of another, at once or through others? A correction that sounds like what it corrects is
--- no restatement.
-create or replace function _memoir.succeeds(p_user_id uuid, p_memory_id uuid, p_other uuid)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-begin
-  return exists (
-    with recursive successors as (
-      select p_other as id
-      union
-      select r.source_id from successors s join _memoir.memory_relationships r on r.user_id = p_user_id
-        and r.target_id = s.id and r.relation = 'supersedes')
-    select from successors where id = p_memory_id);
-end $$;
-
 -- Judges an active memory whose vector has arrived. Conflicts first, by rules, what they can't tell queued for a model
 -- where one is configured; then near duplicates ([PG] 5.4: cosine above the threshold, nothing fixed differs, one's
 -- words are in the other): the greater authority stays active, of equals the more specific text. What only says again
@@ -175,7 +141,13 @@ begin
   if v_state.result is not null then return v_state.result; end if;
   v_state := _memoir.judge_duplicates(v_state, p_by, v_config);
   if v_state.open <> '{}' and v_state.result ->> 'outcome' is distinct from 'duplicate' then
-    perform _memoir.queue_judgement(p_user_id, p_memory_id, v_state.open, memoir.now());
+    -- Kind nli for a cross-encoder (claim_judgements), judge for a language model (llm.sql). New pairs join those that
+    -- wait.
+    insert into _memoir.work_items (kind, user_id, dedup_key, run_after, payload, created_at)
+    select case config ->> 'judge' when 'llm' then 'judge' else 'nli' end, p_user_id, p_memory_id::text, memoir.now(),
+      jsonb_build_object('others', v_state.open), memoir.now()
+    from _memoir.settings_merged where config ->> 'judge' <> 'rules'
+    on conflict (kind, user_id, dedup_key) where state = 'ready' do update set payload = excluded.payload;
   end if;
   return coalesce(v_state.result, '{}')
     || jsonb_build_object('superseded', to_jsonb(v_state.superseded), 'contradicts', to_jsonb(v_state.contradicts));
@@ -224,7 +196,7 @@ create or replace function _memoir.judge_conflicts(inout p_state _memoir.judging
 language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_memory _memoir.memory_store := p_state.memory; v_other _memoir.memory_store; v_similarity real; v_kind text;
-  v_done text; v_place integer := 0;
+  v_done text; v_place integer := 0; v_user uuid := v_memory.user_id;
   v_conflict real := (p_config ->> 'conflict_similarity')::real;
   v_asks_model boolean := p_config ->> 'judge' <> 'rules';
 begin
@@ -232,9 +204,19 @@ begin
     v_place := v_place + 1;
     v_similarity := p_state.similarities[v_place];
     if v_other.state <> 'active' then
+      -- Does it say again, in other words, what a person rejected? Not where a person says it, nor what took the other's
+      -- place, at once or through others: a correction that sounds like what it corrects is no restatement.
       continue when (p_state.comparisons -> (v_place - 1) ->> 'has_same_points') is distinct from 'true'
-        or not _memoir.says_rejected(v_memory, v_other, v_similarity, p_config);
-      perform _memoir.set_state(v_memory.user_id, array[v_memory.memory_id], 'invalidated', p_by,
+        or v_memory.actor = 'person' or v_similarity <= (p_config ->> 'duplicate_similarity')::real
+        or not _memoir.tombstoned(v_user, v_other.content, null, null, v_other.project);
+      continue when exists (
+        with recursive successors as (
+          select v_other.memory_id as id
+          union
+          select r.source_id from successors s join _memoir.memory_relationships r on r.user_id = v_user
+            and r.target_id = s.id and r.relation = 'supersedes')
+        select from successors where id = v_memory.memory_id);
+      perform _memoir.set_state(v_user, array[v_memory.memory_id], 'invalidated', p_by,
         'says again what was rejected', null, memoir.now());
       p_state.result := jsonb_build_object('memory_id', null, 'outcome', 'refused_tombstone', 'similarity',
         round(v_similarity::numeric, 4));
@@ -249,7 +231,7 @@ begin
       continue;
     end if;
     p_state.is_settled[v_place] := true;
-    v_done := _memoir.settle(v_memory.user_id, v_memory, v_other, v_kind, null, v_similarity, null, p_by);
+    v_done := _memoir.settle(v_user, v_memory, v_other, v_kind, null, v_similarity, null, p_by);
     if v_done = 'new' then p_state.superseded := p_state.superseded || v_other.memory_id;
     elsif v_done = 'open' then p_state.contradicts := p_state.contradicts || v_other.memory_id;
     else
@@ -258,17 +240,6 @@ begin
       return;
     end if;
   end loop;
-end $$;
-
--- Does a memory say again, in other words, what a person rejected? Not where a person says it, nor what took the
--- other's place.
-create or replace function _memoir.says_rejected(p_memory _memoir.memory_store, p_other _memoir.memory_store,
-  p_similarity real, p_config jsonb)
-returns boolean language plpgsql stable as $$
-begin
-  return p_memory.actor <> 'person' and p_similarity > (p_config ->> 'duplicate_similarity')::real
-    and _memoir.tombstoned(p_memory.user_id, p_other.content, null, null, p_other.project)
-    and not _memoir.succeeds(p_memory.user_id, p_memory.memory_id, p_other.memory_id);
 end $$;
 
 -- The nearest that says the same in other words: one of the two goes on for both.
@@ -288,7 +259,10 @@ begin
       or v_other.valid_to is distinct from v_memory.valid_to or v_other.slot is distinct from v_memory.slot
       or v_other.slot_value is distinct from v_memory.slot_value
       or (p_state.comparisons -> (v_place - 1) ->> 'is_same') is distinct from 'true'
-      or _memoir.kept_apart(v_user, v_memory.memory_id, v_other.memory_id);
+      -- undo_merge said of them that they are not the same.
+      or exists (select from _memoir.memory_judgements j where j.user_id = v_user and j.verdict = 'compatible'
+        and j.reason = 'merge undone' and (j.memory_id = v_memory.memory_id and j.other_id = v_other.memory_id
+          or j.memory_id = v_other.memory_id and j.other_id = v_memory.memory_id));
     v_wins := v_memory.trust > v_other.trust or v_memory.trust = v_other.trust
       and length(v_memory.content) > length(v_other.content);
     continue when v_memory.local_to is distinct from v_other.local_to and case when v_wins then v_memory.local_to
@@ -311,14 +285,6 @@ begin
     return;
   end loop;
 end $$;
-
--- A remember's result with what its vector's judgement adds.
-create or replace function _memoir.with_reconciled(p_result jsonb, p_reconciled jsonb)
-returns jsonb language sql immutable as $$
-  select case when p_reconciled is null then p_result else p_result || p_reconciled || jsonb_build_object(
-    'superseded', (p_result -> 'superseded') || coalesce(p_reconciled -> 'superseded', '[]'),
-    'contradicts', (p_result -> 'contradicts') || coalesce(p_reconciled -> 'contradicts', '[]')) end
-$$;
 
 -- One memory was said again in other words: the other goes on for both, with the sources of both.
 create or replace function _memoir.merge_memory(p_user_id uuid, p_loser uuid, p_winner uuid, p_by text,
@@ -392,17 +358,6 @@ comment on function memoir.undo_merge(text, uuid) is
 active again, the other loses what it got from it (its sources, one restatement), and the two stay apart. Returns
 {"memory_id", "merged_into", "restored"}; restored is false where it was not merged so, or can''t come back (a
 tombstone, its end, another value in its slot). Writes memory_store and memory_judgements. Raises PM001, PM004.';
-
--- Kind nli for a cross-encoder (claim_judgements), judge for a language model (llm.sql). New pairs join
--- those that wait.
-create or replace function _memoir.queue_judgement(p_user_id uuid, p_memory_id uuid, p_others uuid[], p_at timestamptz)
-returns void language sql as $$
-  insert into _memoir.work_items (kind, user_id, dedup_key, run_after, payload, created_at)
-  select case config ->> 'judge' when 'llm' then 'judge' else 'nli' end, p_user_id, p_memory_id::text, p_at,
-    jsonb_build_object('others', p_others), p_at
-  from _memoir.settings_merged where config ->> 'judge' <> 'rules'
-  on conflict (kind, user_id, dedup_key) where state = 'ready' do update set payload = excluded.payload
-$$;
 
 -- A memory local to a session, or outside of any, becomes global, where everything finds it. The same text known
 -- globally takes it in: returns what stands for it then.
