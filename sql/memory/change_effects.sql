@@ -25,14 +25,25 @@ create or replace function _memoir.take_effect(p_session _memoir.sessions, p_tur
   p_changes _memoir.found_change[], p_by text, p_config jsonb)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_change _memoir.found_change; v_changed integer := 0; v_likely integer := 0;
+  v_change _memoir.found_change; v_unit _memoir.said_unit; v_changed integer := 0; v_likely integer := 0;
+  v_user uuid := p_turn.user_id;
 begin
   foreach v_change in array p_changes loop
     if v_change.grade = 'certain' then
       v_changed := v_changed + _memoir.change(p_session, p_turn, v_change, p_by, p_config)::integer;
     else
-      perform _memoir.doubt_units(p_turn.user_id, array[v_change.unit], gen_random_uuid(), p_turn,
-        v_change.span_start, v_change.span_length, memoir.now());
+      -- It may have changed the span, which stays as it was said: where that is shown, the turn's clause is said beside
+      -- it.
+      v_unit := v_change.unit;
+      insert into _memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, span_start, span_length,
+        reason, recorded_at, changed, is_doubt, change_id, by_session, by_turn, by_start, by_length)
+      select v_user, v_unit.session_id, v_unit.turn_index, gen_random_uuid(), v_unit.span_start, v_unit.span_length,
+        'perhaps changed in conversation', memoir.now(), true, true, gen_random_uuid(), p_turn.session_id,
+        p_turn.turn_index, v_change.span_start, v_change.span_length
+      where not exists (select from _memoir.recall_exclusions x where x.user_id = v_user
+        and x.session_id = v_unit.session_id and x.turn_index = v_unit.turn_index and x.lifted_at is null
+        and x.by_session = p_turn.session_id and x.by_turn = p_turn.turn_index and x.span_start = v_unit.span_start);
+      perform _memoir.drop_recalled(v_user, array[v_unit.message_id::text]);
       v_likely := v_likely + 1;
     end if;
   end loop;
@@ -47,14 +58,31 @@ returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_turn.user_id; v_now timestamptz := memoir.now(); v_unit _memoir.said_unit := p_change.unit;
   v_old uuid[] := _memoir.memories_from(v_user, array[v_unit]); v_new uuid; v_change uuid := gen_random_uuid();
+  v_found _memoir.extracted;
 begin
   if exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = v_unit.session_id
     and x.turn_index = v_unit.turn_index and x.lifted_at is null and not x.is_doubt
       and x.span_start <= v_unit.span_start and x.span_start + x.span_length > v_unit.span_start) then
     return false;
   end if;
-  v_new := coalesce(_memoir.made_of(p_turn, p_change, v_old), _memoir.note_change(p_session, p_turn, p_change, v_old,
-    p_by, p_config));
+  -- The memory that was made of the words that change something, or of their turn; else one is made of them, unless the
+  -- door refuses it.
+  v_new := (select m.memory_id from _memoir.memory_sources s join _memoir.memory_store m on m.user_id = v_user
+      and m.memory_id = s.item_id and m.state = 'active'
+    where s.user_id = v_user and s.source_kind = 'turn' and s.source_id = p_turn.message_id
+      and s.item_kind = 'memory' and m.memory_id <> all (v_old)
+    order by (s.span_start < p_change.span_start + p_change.span_length
+      and p_change.span_start < s.span_start + s.span_length) desc nulls last, m.recorded_at desc, m.memory_id limit 1);
+  if v_new is null then
+    v_found := jsonb_populate_record(null::_memoir.extracted, jsonb_build_object('text_no', 1, 'span_start', p_change.span_start,
+      'span_length', p_change.span_length, 'rule', 'changed', 'type', 'fact', 'provenance', 'user_stated',
+      'category', 'change', 'importance', 'normal', 'utility', 0.8, 'content', p_change.said,
+      'valid_from', p_turn.created_at));
+    perform _memoir.enter_found(p_session, array[p_turn], array[v_found], p_by, 'rules 1', false, p_config);
+    v_new := (select s.item_id from _memoir.memory_sources s where s.user_id = v_user and s.source_kind = 'turn'
+      and s.source_id = p_turn.message_id and s.item_kind = 'memory' and s.span_start = p_change.span_start
+      and s.item_id <> all (v_old) limit 1);
+  end if;
   if v_old <> '{}' then
     if p_change.remainder is not null then
       perform _memoir.keep_rest(v_user, v_old[1], p_change, v_change, p_by, p_config);
@@ -68,44 +96,6 @@ begin
   perform _memoir.exclude_units(v_user, array[v_unit] || _memoir.echoes_of(v_unit, p_change.olds, p_turn), true,
     v_change, p_turn, 'changed in conversation', v_now);
   return true;
-end $$;
-
--- The memory that was made of the words that change something, or of their turn.
-create or replace function _memoir.made_of(p_turn _memoir.conversation_history, p_change _memoir.found_change,
-  p_old uuid[])
-returns uuid language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-begin
-  return (
-    select m.memory_id from _memoir.memory_sources s join _memoir.memory_store m on m.user_id = p_turn.user_id
-      and m.memory_id = s.item_id and m.state = 'active'
-    where s.user_id = p_turn.user_id and s.source_kind = 'turn' and s.source_id = p_turn.message_id
-      and s.item_kind = 'memory' and m.memory_id <> all (p_old)
-    order by (s.span_start < p_change.span_start + p_change.span_length
-      and p_change.span_start < s.span_start + s.span_length) desc nulls last, m.recorded_at desc, m.memory_id limit 1);
-end $$;
-
--- Makes a memory of the words that change something; null where the door refuses it.
-create or replace function _memoir.note_change(p_session _memoir.sessions, p_turn _memoir.conversation_history,
-  p_change _memoir.found_change, p_old uuid[], p_by text, p_config jsonb)
-returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
-declare
-  v_found _memoir.extracted;
-begin
-  v_found.text_no := 1;
-  v_found.span_start := p_change.span_start;
-  v_found.span_length := p_change.span_length;
-  v_found.rule := 'changed';
-  v_found.type := 'fact';
-  v_found.provenance := 'user_stated';
-  v_found.category := 'change';
-  v_found.importance := 'normal';
-  v_found.utility := 0.8;
-  v_found.content := p_change.said;
-  v_found.valid_from := p_turn.created_at;
-  perform _memoir.enter_found(p_session, array[p_turn], array[v_found], p_by, 'rules 1', false, p_config);
-  return (select s.item_id from _memoir.memory_sources s where s.user_id = p_turn.user_id and s.source_kind = 'turn'
-    and s.source_id = p_turn.message_id and s.item_kind = 'memory' and s.span_start = p_change.span_start
-    and s.item_id <> all (p_old) limit 1);
 end $$;
 
 -- What remains of a memory of which an item ended, as a memory that counts as the old one did.

@@ -197,7 +197,9 @@ begin
         end if;
         v_whole := _memoir.consolidate(v_user, v_cluster.members, v_config, 'consolidation');
         if v_whole is not null then
-          perform _memoir.ask_for_consolidation(v_user, v_whole, v_config);
+          if v_config ->> 'llm_provider' <> 'none' then
+            perform _memoir.enqueue('consolidate', v_user, v_whole::text);
+          end if;
           v_made := v_made + 1; v_members := v_members + cardinality(v_cluster.members);
         end if;
       end loop;
@@ -207,13 +209,6 @@ begin
   end loop;
   return jsonb_strip_nulls(jsonb_build_object('users', cardinality(v_users), 'made', v_made, 'members', v_members,
     'failed', v_failed, 'error', v_error, 'more', v_more));
-end $$;
-
-create or replace function _memoir.ask_for_consolidation(p_user_id uuid, p_whole uuid, p_config jsonb)
-returns void language plpgsql as $$
-begin
-  if p_config ->> 'llm_provider' = 'none' then return; end if;
-  perform _memoir.enqueue('consolidate', p_user_id, p_whole::text);
 end $$;
 
 -- Consolidation in a language model's words (work/llm.sql): for what rules made of a cluster it is asked with the

@@ -105,20 +105,6 @@ begin
     v_locked.turn_count - p_through);
 end $$;
 
--- A session that is being extracted, leased until job_unit_seconds from now, when cancel_overdue ends the run that is
--- at it. The lease is committed before the work begins, so that an attempt counts whatever becomes of its process.
-create or replace function _memoir.begin_unit(p_run text)
-returns boolean language plpgsql as $$
-declare
-  v_work _memoir.work_items := _memoir.take_work('turns'); v_seconds integer;
-begin
-  if v_work.work_id is null then return false; end if;
-  select (config ->> 'job_unit_seconds')::integer into v_seconds from _memoir.settings_merged;
-  perform _memoir.lease_work(v_work.work_id, v_seconds);
-  update _memoir.work_items set payload = payload || jsonb_build_object('run', p_run) where work_id = v_work.work_id;
-  return true;
-end $$;
-
 -- Returns the rest of a unit that went well to its place in the queue; p_attempts: none where it got on.
 create or replace function _memoir.end_unit(p_work _memoir.work_items, p_is_done boolean, p_attempts integer,
   p_after timestamptz)
@@ -149,7 +135,15 @@ begin
   select * into v_work from _memoir.work_items where kind = 'turns' and state = 'leased' and payload ? 'run'
   order by work_id limit 1 for update skip locked;
   if not found then
-    return jsonb_build_object('more', _memoir.begin_unit(v_run), 'begun', true);
+    -- Leased until job_unit_seconds from now, when cancel_overdue ends the run that is at it. The lease is committed
+    -- before the work begins, so that an attempt counts whatever becomes of its process.
+    v_work := _memoir.take_work('turns');
+    if v_work.work_id is not null then
+      perform _memoir.lease_work(v_work.work_id, (config ->> 'job_unit_seconds')::integer) from _memoir.settings_merged;
+      update _memoir.work_items set payload = payload || jsonb_build_object('run', v_run)
+      where work_id = v_work.work_id;
+    end if;
+    return jsonb_build_object('more', v_work.work_id is not null, 'begun', true);
   end if;
   if v_work.payload ->> 'run' <> v_run then
     v_error := 'the run that extracted it ended before it did';

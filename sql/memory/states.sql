@@ -338,7 +338,7 @@ create or replace function _memoir.withdraw(p_user_id uuid, p_ids uuid[], p_keep
   out invalidated_summaries integer)
 language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_refs uuid[]; v_summaries uuid[]; v_derived uuid[];
+  v_refs uuid[]; v_sessions uuid[]; v_turns integer[]; v_summaries uuid[]; v_derived uuid[];
 begin
   v_derived := _memoir.withdraw_derived(p_user_id, p_ids, p_by, p_at, p_forget);
   with sources as (
@@ -364,35 +364,13 @@ begin
     update _memoir.search_items i set dead = true from sources s
     where i.user_id = p_user_id and i.ref_id = s.source_id and not i.dead
       and (s.span_start is null or (i.span_start < s.span_start + s.span_length
-      and s.span_start < i.span_start + i.span_length))),
-  -- Summaries of the sessions that have these turns: their own, and those of branches that share them.
-  containing as (
-    with recursive tree as (
-      select s.session_id, s.turn_index from sources s
-      union
-      select b.session_id, t.turn_index from tree t
-      join _memoir.sessions b on b.user_id = p_user_id and b.parent_session_id = t.session_id
-        and b.parent_turn > t.turn_index)
-    select * from tree),
-  undone as (
-    update _memoir.compactions c set undone_at = p_at from containing h
-    where c.user_id = p_user_id and c.session_id = h.session_id and h.turn_index between c.from_turn and c.to_turn
-      and c.undone_at is null
-    returning c.compaction_id),
-  emptied as (
-    update _memoir.sessions x set summary_text = null, summary_through = null from containing h
-    where x.user_id = p_user_id and x.session_id = h.session_id and h.turn_index <= x.summary_through
-    returning x.session_id)
-  select (select count(*) from excluded), coalesce((select array_agg(source_id) from sources), '{}'),
-    array(select compaction_id from undone union select session_id from emptied)
-  into excluded_turns, v_refs, v_summaries;
+      and s.span_start < i.span_start + i.span_length)))
+  select (select count(*) from excluded), coalesce(array_agg(s.source_id), '{}'), array_agg(s.session_id),
+    array_agg(s.turn_index)
+  into excluded_turns, v_refs, v_sessions, v_turns from sources s;
+  v_summaries := _memoir.undo_summaries(p_user_id, v_sessions, v_turns, p_at);
   invalidated_summaries := cardinality(v_summaries);
-  update _memoir.search_items set dead = true where user_id = p_user_id and ref_id = any (v_summaries) and kind = 's'
-    and not dead;
   perform _memoir.release_echoes(p_user_id, v_refs);
-  perform _memoir.refresh_summary(p_user_id, h.session_id) from (
-    select c.session_id from _memoir.compactions c where c.user_id = p_user_id and c.compaction_id = any (v_summaries)
-    union select unnest(v_summaries) order by 1) h;
   perform _memoir.drop_recalled(p_user_id, (p_ids || v_derived || v_refs || v_summaries)::text[]);
   -- Lines of steps may name it; they are made anew.
   update _memoir.session_windows set lines = null where user_id = p_user_id and lines <> '{}';

@@ -17,7 +17,8 @@ declare
   v_item _memoir.search_items; v_items _memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_chunk record;
   v_count integer := 0;
 begin
-  p_row.summary_text := _memoir.as_summary(p_row.summary_text);
+  -- As it is kept: one head line, then lines "- who: what"; whatever else begins a line is indented.
+  p_row.summary_text := regexp_replace(_memoir.visible(p_row.summary_text), '\n(?!- |\n|$)', E'\n  ', 'g');
   insert into _memoir.compactions select p_row.*;
   v_item.ref_id := p_row.compaction_id; v_item.session_id := p_row.session_id; v_item.created_at := p_said_at;
   v_item.kind := 's';
@@ -29,17 +30,10 @@ begin
     v_items := array_append(v_items, v_item); v_texts := array_append(v_texts, v_chunk.piece); v_count := v_count + 1;
   end loop;
   perform _memoir.add_items(p_row.user_id, v_items, v_texts, p_row.recorded_at, p_config);
-  perform _memoir.ask_for_summary(p_row, p_config);
-end $$;
-
--- Returns what history may take of this session's window, as compile shares it: the measure of both limits.
-create or replace function _memoir.history_room(p_session _memoir.sessions, p_config jsonb)
-returns integer language plpgsql stable as $$
-declare
-  v_room integer := p_session.context_window - p_session.max_response_tokens;
-begin
-  return greatest(256, (_memoir.history_share(p_config, p_session.task_type) * greatest(v_room / 2,
-    v_room - (p_config ->> 'summary_tokens')::integer - (p_config ->> 'profile_tokens')::integer))::integer);
+  if p_config ->> 'llm_provider' <> 'none' and p_row.made_by = 'extract' then
+    perform _memoir.enqueue('summarise', p_row.user_id, p_row.compaction_id::text,
+      jsonb_build_object('session_id', p_row.session_id));
+  end if;
 end $$;
 
 -- The stretch to compact next, whole exchanges from the first turn no row covers, or null: so many that p_target tokens
@@ -244,8 +238,11 @@ create or replace function _memoir.compaction_limits(p_session _memoir.sessions,
   out target bigint, out always bigint)
 language plpgsql stable as $$
 declare
-  v_room integer := _memoir.history_room(p_session, p_config);
+  v_room integer := p_session.context_window - p_session.max_response_tokens;
 begin
+  -- The share of history in the window, as compile cuts it, is the measure of both limits.
+  v_room := greatest(256, (_memoir.history_share(p_config, p_session.task_type) * greatest(v_room / 2,
+    v_room - (p_config ->> 'summary_tokens')::integer - (p_config ->> 'profile_tokens')::integer))::integer);
   above := least((v_room * (p_config ->> 'compaction_trigger')::real)::bigint, 2 * p_session.context_window::bigint);
   target := least((v_room * (p_config ->> 'compaction_target')::real)::bigint, p_session.context_window::bigint, above);
   always := 2 * p_session.context_window::bigint;
@@ -380,11 +377,3 @@ end $$;
 comment on function memoir.list_compactions(text, text) is
   'All compactions of a session, undone ones too: range, level (0: a summary of the whole session that hides nothing),
 whether it counts now, its summary, tokens of the turns and of the summary. Raises PM001, PM003.';
-
-create or replace function _memoir.ask_for_summary(p_row _memoir.compactions, p_config jsonb)
-returns void language plpgsql as $$
-begin
-  if p_config ->> 'llm_provider' = 'none' or p_row.made_by <> 'extract' then return; end if;
-  perform _memoir.enqueue('summarise', p_row.user_id, p_row.compaction_id::text,
-    jsonb_build_object('session_id', p_row.session_id));
-end $$;

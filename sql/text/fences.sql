@@ -133,10 +133,3 @@ begin
   return case when p_role = 'tool' or v_name <> p_role and normalize(v_name, nfkc) ~ _memoir.role_names()
     then concat_ws(' ', p_role, nullif(v_name, p_role)) else v_name end;
 end $$;
-
--- A summary as it is kept: one head line, then lines "- who: what"; whatever else begins a line is indented.
-create or replace function _memoir.as_summary(p_text text)
-returns text language plpgsql immutable strict parallel safe as $$
-begin
-  return regexp_replace(_memoir.visible(p_text), '\n(?!- |\n|$)', E'\n  ', 'g');
-end $$;

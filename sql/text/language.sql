@@ -23,15 +23,10 @@ returns text[] language sql immutable as $$
   select array_agg(stem order by number::integer) from _memoir.data_languages()
 $$;
 
--- By number: what it is written in, the letters that tell it, its frequent words.
+-- By number: the script that a language is written in, its frequent words.
 create or replace function _memoir.language_scripts()
 returns text[] language sql immutable as $$
   select array_agg(script order by number::integer) from _memoir.data_languages()
-$$;
-
-create or replace function _memoir.language_letters()
-returns text[] language sql immutable as $$
-  select array_agg(letters order by number::integer) from _memoir.data_languages()
 $$;
 
 create or replace function _memoir.language_words()
@@ -82,8 +77,8 @@ begin
   if v_hits >= 5 and v_hits * 4 >= cardinality(v_words) then return 1; end if;
   if octet_length(v_text) > length(v_text) then
     v_script := _memoir.script(v_text);
-    v_letters := array(select length(v_text) - length(translate(v_text, l, ''))
-      from unnest(_memoir.language_letters()) with ordinality u(l, n) order by n);
+    v_letters := array(select length(v_text) - length(translate(v_text, letters, ''))
+      from _memoir.data_languages() order by number::integer);
     if v_script <> 'latin' then
       return coalesce((
         select n from unnest(_memoir.language_scripts(), _memoir.language_words(), v_letters)

@@ -1,15 +1,12 @@
 -- The words that search keeps of a text, and those that it looks for: by the text's own language.
 
-create or replace function _memoir.has_identifiers(p_text text)
-returns boolean language sql immutable as $$
-  select p_text ~ '[[:lower:]][[:upper:]]|[[:alnum:]][_/\\.][[:alpha:]]'
-$$;
-
 -- The parts of identifiers, which a person says apart: parseInvoiceHeader, src/parser/header.py; and TOKEN_EXPIRED
 -- whole. Null: there are none.
 create or replace function _memoir.identifiers(p_text text, out parts text, out wholes text)
 language plpgsql immutable as $$
 begin
+  -- Most texts have none.
+  if p_text !~ '[[:lower:]][[:upper:]]|[[:alnum:]][_/\\.][[:alpha:]]' then return; end if;
   select string_agg(regexp_replace(regexp_replace(m[1],
     '([[:lower:]\d])([[:upper:]])|([[:upper:]])([[:upper:]][[:lower:]])',
       '\1\3 \2\4', 'g'), '[^[:alnum:]]+', ' ', 'g'), ' ')
@@ -52,8 +49,8 @@ declare
   v_config regconfig := _memoir.language_config(p_language, p_config); v_parts text; v_wholes text;
   v_words tsvector := _memoir.words(v_config, _memoir.stemmed(p_text, p_language));
 begin
-  if _memoir.has_identifiers(p_text) then
-    select i.parts, i.wholes into v_parts, v_wholes from _memoir.identifiers(p_text) i;
+  select i.parts, i.wholes into v_parts, v_wholes from _memoir.identifiers(p_text) i;
+  if num_nonnulls(v_parts, v_wholes) > 0 then
     v_words := v_words || strip(to_tsvector(v_config, coalesce(v_parts, '')))
       || array_to_tsvector(array(select distinct left(w, 200)
         from unnest(string_to_array(lower(coalesce(v_wholes, '')), ' ')) w where w <> ''));
@@ -90,10 +87,8 @@ begin
   end if;
   config := _memoir.language_config(language, p_config);
   v_own := _memoir.words(config, _memoir.stemmed(v_query, language));
-  if _memoir.has_identifiers(v_query) then
-    select i.parts, i.wholes into v_parts, v_wholes from _memoir.identifiers(v_query) i;
-    v_own := v_own || to_tsvector(config, coalesce(v_parts, ''));
-  end if;
+  select i.parts, i.wholes into v_parts, v_wholes from _memoir.identifiers(v_query) i;
+  if v_parts is not null then v_own := v_own || to_tsvector(config, v_parts); end if;
   terms := coalesce(tsvector_to_array(v_own), '{}') || coalesce(string_to_array(lower(v_wholes), ' '), '{}');
   if v_query ~ '[[:alnum:]]-\d|\d-[[:alnum:]]' then
     terms := terms || array(select w from unnest(_memoir.code_words(v_query, false)) w where w <> all (terms));

@@ -36,39 +36,32 @@ returns boolean language sql immutable as $$
     or right(p_other, length(p_one) + 1) = '/' || p_one
 $$;
 
--- A command without what stands around it: the shell that is given it, a change of folder (which is kept), limits.
-create or replace function _memoir.plain_command(inout p_command text, inout p_folder text)
-language plpgsql immutable as $$
-declare
-  v_found text[];
-begin
-  p_command := btrim(p_command, E' \t\r\n');
-  for v_step in 1 .. 6 loop
-    v_found := case when split_part(p_command, ' ', 1) ~ '(?:bash|sh|zsh)$' then regexp_match(left(p_command, 20000),
-      '^(?:\S*/)?(?:bash|sh|zsh) -[lic]+ +(["''])(.*)\1$') end;
-    if v_found is not null then p_command := btrim(v_found[2]); continue; end if;
-    v_found := case when starts_with(p_command, 'cd ') then regexp_match(p_command,
-      '^cd +(["'']?)([^\s"''|;&]+)\1 *(?:&&|;|\n) *(.*)$') end;
-    if v_found is not null then
-      p_folder := _memoir.plain_path(v_found[2], p_folder);
-      p_command := v_found[3];
-      continue;
-    end if;
-    v_found := regexp_match(p_command,
-      '^(?:sudo|time|command|timeout(?: -\S+)* \S+|env|[A-Z_][A-Z0-9_]*=\S*) +(\S.*)$');
-    exit when v_found is null;
-    p_command := v_found[1];
-  end loop;
-end $$;
-
 -- Returns what a command does. What no row of commands.csv knows is run.
 create or replace function _memoir.command_use(p_command text, p_folder text)
 returns _memoir.tool_use language plpgsql immutable as $$
 declare
-  v_use _memoir.tool_use; v_plain record := _memoir.plain_command(p_command, p_folder); v_row record; v_found text[];
-  v_line text := left(v_plain.p_command, 2000);
-  v_word text := split_part(translate(left(v_line, 40), E'<>|&;\n\t', '       '), ' ', 1);
+  v_use _memoir.tool_use; v_row record; v_found text[]; v_line text; v_word text;
+  v_command text := btrim(p_command, E' \t\r\n'); v_folder text := p_folder;
 begin
+  -- Without what stands around it: the shell that is given it, a change of folder (which is kept), limits.
+  for v_step in 1 .. 6 loop
+    v_found := case when split_part(v_command, ' ', 1) ~ '(?:bash|sh|zsh)$' then regexp_match(left(v_command, 20000),
+      '^(?:\S*/)?(?:bash|sh|zsh) -[lic]+ +(["''])(.*)\1$') end;
+    if v_found is not null then v_command := btrim(v_found[2]); continue; end if;
+    v_found := case when starts_with(v_command, 'cd ') then regexp_match(v_command,
+      '^cd +(["'']?)([^\s"''|;&]+)\1 *(?:&&|;|\n) *(.*)$') end;
+    if v_found is not null then
+      v_folder := _memoir.plain_path(v_found[2], v_folder);
+      v_command := v_found[3];
+      continue;
+    end if;
+    v_found := regexp_match(v_command,
+      '^(?:sudo|time|command|timeout(?: -\S+)* \S+|env|[A-Z_][A-Z0-9_]*=\S*) +(\S.*)$');
+    exit when v_found is null;
+    v_command := v_found[1];
+  end loop;
+  v_line := left(v_command, 2000);
+  v_word := split_part(translate(left(v_line, 40), E'<>|&;\n\t', '       '), ' ', 1);
   v_use.does := 'run';
   for v_row in select * from _memoir.data_commands() c
     where v_word = any (string_to_array(c.words, ' ')) order by c.nth
@@ -79,16 +72,16 @@ begin
     if v_row.does = 'fetch' then
       v_use.key := v_found[v_row.key::integer];
     elsif v_row.key is not null then
-      v_use.key := _memoir.plain_path(v_found[v_row.key::integer], v_plain.p_folder);
+      v_use.key := _memoir.plain_path(v_found[v_row.key::integer], v_folder);
     end if;
-    v_use.first_line := case when v_row.first ~ '^[+]' then v_row.first::integer
+    v_use.first_line := case when starts_with(v_row.first, '+') then v_row.first::integer
       else v_found[v_row.first::integer]::integer end;
-    v_use.last_line := coalesce(case when v_row.last ~ '^[+]' then v_row.last::integer
+    v_use.last_line := coalesce(case when starts_with(v_row.last, '+') then v_row.last::integer
       else left(v_found[v_row.last::integer], 9)::integer end, v_use.first_line);
     exit;
   end loop;
-  if v_use.does = 'patch' then v_use.keys := _memoir.patched_paths(v_plain.p_command, v_plain.p_folder); end if;
-  v_use.key := coalesce(v_use.key, concat_ws(': ', v_plain.p_folder, v_plain.p_command));
+  if v_use.does = 'patch' then v_use.keys := _memoir.patched_paths(v_command, v_folder); end if;
+  v_use.key := coalesce(v_use.key, concat_ws(': ', v_folder, v_command));
   return v_use;
 end $$;
 
