@@ -256,15 +256,14 @@ begin
     join lateral (select i.ref_id as message_id from _memoir.search_items i where i.user_id = v_user
       and i.session_id = x.session_id and i.turn_index = x.turn_index and i.kind = 't' limit 1) s on true
     where x.user_id = v_user and x.change_id = p_change and x.lifted_at is null);
-  v_at := (select min(x.recorded_at) from _memoir.recall_exclusions x where x.user_id = v_user
-    and x.change_id = p_change and x.lifted_at is null);
-  update _memoir.recall_exclusions set lifted_at = v_now where user_id = v_user and change_id = p_change
-    and lifted_at is null;
+  with lifted as (
+    update _memoir.recall_exclusions set lifted_at = v_now where user_id = v_user and change_id = p_change
+      and lifted_at is null returning recorded_at)
+  select min(recorded_at) into v_at from lifted;
   if v_at is null or exists (select from _memoir.recall_exclusions x
     join _memoir.sessions s on s.user_id = v_user and s.session_id = x.session_id
     where x.user_id = v_user and x.change_id = p_change and s.project <> all (v_caller.projects)) then
-    perform _memoir.fail('PM004', format('unknown change %s', _memoir.shown(p_change::text)),
-      'list_changes names them');
+    perform _memoir.fail('PM004', format('unknown change %s', _memoir.shown(p_change::text)), 'list_changes names them');
   end if;
   update _memoir.tombstones set lifted_at = v_now, lifted_by = v_caller.login
   where user_id = v_user and recorded_at = v_at and lifted_at is null and reason = 'asked to forget';
@@ -292,8 +291,8 @@ begin
         'asked to forget') order by m.recorded_at, m.memory_id
   loop
     -- Of a forgotten one it is known again first.
-    update _memoir.memory_store set state = 'superseded', superseded_by = null where user_id = v_user
-      and memory_id = v_id;
+    update _memoir.memory_store set state = 'superseded', superseded_by = null
+    where user_id = v_user and memory_id = v_id;
     if _memoir.restore(v_user, v_id, v_caller.login, 'change undone', v_now, v_caller.actor) then
       v_back := v_back || v_id;
     end if;

@@ -113,9 +113,12 @@ begin
       and m.slot_value is distinct from v_new.slot_value and (m.expires_at is null or m.expires_at > v_now)
     order by m.recorded_at, m.memory_id
   loop
-    -- A value by its other name is no other value.
-    continue when not _memoir.may_conflict(v_new, v_old) or _memoir.same_thing(p_user_id, v_new.slot_value,
-      v_old.slot_value);
+    -- A value by its other name, as the user's own texts have it, is no other value.
+    continue when not _memoir.may_conflict(v_new, v_old) or exists (
+      select from _memoir.search_aliases a join _memoir.search_items i on i.user_id = p_user_id
+        and i.item_no = a.item_no
+      where a.user_id = p_user_id and a.name = _memoir.alias_key(v_new.slot_value)
+        and a.other = _memoir.alias_key(v_old.slot_value) and a.stated and not i.dead);
     v_done := _memoir.settle(p_user_id, v_new, v_old, 'slot', null, null, p_from, p_by);
     if v_done = 'new' then superseded := superseded || v_old.memory_id;
     elsif v_done = 'open' then contradicts := contradicts || v_old.memory_id;
@@ -133,10 +136,35 @@ end $$;
 create or replace function _memoir.reconcile_memory(p_user_id uuid, p_memory_id uuid, p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_state _memoir.judging_state; v_config jsonb := _memoir.config(p_user_id, null);
+  v_state _memoir.judging_state; v_config jsonb := _memoir.config(p_user_id, null); v_memory _memoir.memory_store;
+  v_vector halfvec; v_model smallint;
+  v_least real := least((v_config ->> 'duplicate_similarity')::real, (v_config ->> 'conflict_similarity')::real);
 begin
-  v_state := _memoir.judging(p_user_id, p_memory_id, v_config);
-  if v_state.similarities is null then return null; end if;
+  select * into v_memory from _memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id
+    and state = 'active';
+  if not found then return null; end if;
+  select e.embedding, e.model_id into v_vector, v_model
+  from _memoir.search_items i join _memoir.embeddings e on e.user_id = p_user_id and e.item_no = i.item_no
+  join _memoir.embedding_models m on m.model_id = e.model_id and m.status = 'active'
+  where i.user_id = p_user_id and i.ref_id = p_memory_id and i.chunk = 0;
+  if not found then return null; end if;
+  -- The memories of its project that its vector is like, with what the package says of their texts. Distances in the
+  -- list, not in the condition: vectors of other models have other dimensions.
+  with near as materialized (
+    select i.ref_id, (1 - (e.embedding <=> v_vector))::real as similarity
+    from _memoir.embeddings e join _memoir.search_items i on i.user_id = p_user_id and i.item_no = e.item_no
+    where e.user_id = p_user_id and e.model_id = v_model and i.kind = 'm' and i.chunk = 0 and i.ref_id <> p_memory_id),
+  nearest as (select * from near where similarity > v_least order by similarity desc, ref_id limit 50)
+  select coalesce(array_agg(m order by s.similarity desc, m.memory_id), '{}'),
+    coalesce(array_agg(s.similarity order by s.similarity desc, m.memory_id), '{}'),
+    _memoir.read_texts('compare_statements', jsonb_build_object('text', v_memory.content, 'others',
+      coalesce(jsonb_agg(m.content order by s.similarity desc, m.memory_id), '[]'))) -> 'found'
+  into v_state.others, v_state.similarities, v_state.comparisons
+  from nearest s join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.ref_id
+  where m.state <> 'expired' and m.project = v_memory.project;
+  v_state.memory := v_memory;
+  v_state.is_settled := '{}'; v_state.open := '{}';
+  v_state.superseded := '{}'; v_state.contradicts := '{}';
   v_state := _memoir.judge_conflicts(v_state, p_by, v_config);
   if v_state.result is not null then return v_state.result; end if;
   v_state := _memoir.judge_duplicates(v_state, p_by, v_config);
@@ -151,43 +179,6 @@ begin
   end if;
   return coalesce(v_state.result, '{}')
     || jsonb_build_object('superseded', to_jsonb(v_state.superseded), 'contradicts', to_jsonb(v_state.contradicts));
-end $$;
-
--- An active memory and those of its project that its vector is like, with what the package says of their texts; without
--- similarities: it has no vector, or is not active.
-create or replace function _memoir.judging(p_user_id uuid, p_memory_id uuid, p_config jsonb)
-returns _memoir.judging_state language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_state _memoir.judging_state; v_memory _memoir.memory_store; v_vector halfvec; v_model smallint;
-  v_least real := least((p_config ->> 'duplicate_similarity')::real, (p_config ->> 'conflict_similarity')::real);
-begin
-  select * into v_memory from _memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id
-    and state = 'active';
-  if not found then return v_state; end if;
-  select e.embedding, e.model_id into v_vector, v_model
-  from _memoir.search_items i join _memoir.embeddings e on e.user_id = p_user_id and e.item_no = i.item_no
-  join _memoir.embedding_models m on m.model_id = e.model_id and m.status = 'active'
-  where i.user_id = p_user_id and i.ref_id = p_memory_id and i.chunk = 0;
-  if not found then return v_state; end if;
-  -- Distances in the list, not in the condition: vectors of other models have other dimensions.
-  with near as materialized (
-    select i.ref_id, (1 - (e.embedding <=> v_vector))::real as similarity
-    from _memoir.embeddings e join _memoir.search_items i on i.user_id = p_user_id and i.item_no = e.item_no
-    where e.user_id = p_user_id and e.model_id = v_model and i.kind = 'm' and i.chunk = 0 and i.ref_id <> p_memory_id),
-  nearest as (select * from near where similarity > v_least order by similarity desc, ref_id limit 50)
-  select coalesce(array_agg(m order by s.similarity desc, m.memory_id), '{}'),
-    coalesce(array_agg(s.similarity order by s.similarity desc, m.memory_id), '{}'),
-    _memoir.read_texts('compare_statements', jsonb_build_object('text', v_memory.content, 'others',
-      coalesce(jsonb_agg(m.content order by s.similarity desc, m.memory_id), '[]'))) -> 'found'
-  into v_state.others, v_state.similarities, v_state.comparisons
-  from nearest s join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.ref_id
-  where m.state <> 'expired' and m.project = v_memory.project;
-  v_state.memory := v_memory;
-  v_state.is_settled := '{}';
-  v_state.open := '{}';
-  v_state.superseded := '{}';
-  v_state.contradicts := '{}';
-  return v_state;
 end $$;
 
 -- Conflicts, by rules; open: what they can't tell and a model is to judge. A result ends it: the memory was rejected
@@ -304,53 +295,46 @@ begin
   where user_id = p_user_id and memory_id = p_loser;
 end $$;
 
--- Takes a merge back, with what the winner got from it: the pair stays apart.
-create or replace function _memoir.unmerge(p_user_id uuid, p_memory _memoir.memory_store, p_by text,
-  p_actor _memoir.actor, p_at timestamptz)
-returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
-declare
-  v_loser uuid := p_memory.memory_id; v_winner uuid := p_memory.superseded_by;
-begin
-  if p_memory.state <> 'superseded' or not exists (select from _memoir.memory_judgements j where j.user_id = p_user_id
-    and j.verdict = 'duplicate'
-      and j.winner_id = v_winner and v_loser in (j.memory_id, j.other_id) and v_winner in (j.memory_id, j.other_id))
-        then
-    return false;
-  end if;
-  update _memoir.memory_store set superseded_by = null where user_id = p_user_id and memory_id = v_loser;
-  if not _memoir.restore(p_user_id, v_loser, p_by, 'merge undone', p_at, p_actor) then
-    update _memoir.memory_store set superseded_by = v_winner where user_id = p_user_id and memory_id = v_loser;
-    return false;
-  end if;
-  delete from _memoir.memory_relationships
-  where user_id = p_user_id and source_id = v_winner and target_id = v_loser and relation = 'supersedes';
-  update _memoir.memory_stats set restatements = greatest(0, restatements - 1) where user_id = p_user_id
-    and memory_id = v_winner;
-  -- Its sources, but for those that came with another as well.
-  delete from _memoir.memory_sources w using _memoir.memory_sources l
-  where w.user_id = p_user_id and w.item_kind = 'memory' and w.item_id = v_winner and w.link = 'merged'
-    and l.user_id = p_user_id and l.item_kind = 'memory' and l.item_id = v_loser and l.source_kind = w.source_kind
-    and l.source_id = w.source_id
-    and not exists (select from _memoir.memory_sources o join _memoir.memory_store m on m.user_id = p_user_id
-    and m.memory_id = o.item_id
-      where o.user_id = p_user_id and o.item_kind = 'memory' and o.source_kind = w.source_kind
-        and o.source_id = w.source_id
-        and m.superseded_by = v_winner and m.state_reason = 'near duplicate');
-  perform _memoir.note_judgement(p_user_id, v_loser, v_winner, 'person', 'compatible', null, null, 'none', null,
-    'merge undone', p_at);
-  return true;
-end $$;
-
 create or replace function memoir.undo_merge(p_user text, p_memory uuid)
-returns jsonb language plpgsql security definer set search_path from current as $$
+returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
+  as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_memory _memoir.memory_store := _memoir.memory(v_caller, p_memory); v_restored boolean;
+  v_user uuid := v_caller.user_id; v_winner uuid; v_now timestamptz := memoir.now();
 begin
-  perform from _memoir.user_counters where user_id = v_caller.user_id for update;
+  perform from _memoir.user_counters where user_id = v_user for update;
   v_memory := _memoir.memory(v_caller, p_memory);
-  v_restored := _memoir.unmerge(v_caller.user_id, v_memory, v_caller.login, _memoir.actor(v_caller, null, 'person'),
-    memoir.now());
+  v_winner := v_memory.superseded_by;
+  v_restored := v_memory.state = 'superseded' and exists (select from _memoir.memory_judgements j
+    where j.user_id = v_user and j.verdict = 'duplicate' and j.winner_id = v_winner
+      and p_memory in (j.memory_id, j.other_id) and v_winner in (j.memory_id, j.other_id));
+  if v_restored then
+    update _memoir.memory_store set superseded_by = null where user_id = v_user and memory_id = p_memory;
+    v_restored := _memoir.restore(v_user, p_memory, v_caller.login, 'merge undone', v_now, _memoir.actor(v_caller, null,
+      'person'));
+    if not v_restored then
+      update _memoir.memory_store set superseded_by = v_winner where user_id = v_user and memory_id = p_memory;
+    end if;
+  end if;
+  if v_restored then
+    -- The winner loses what it got from it: the pair stays apart.
+    delete from _memoir.memory_relationships
+    where user_id = v_user and source_id = v_winner and target_id = p_memory and relation = 'supersedes';
+    update _memoir.memory_stats set restatements = greatest(0, restatements - 1) where user_id = v_user
+      and memory_id = v_winner;
+    -- Its sources, but for those that came with another as well.
+    delete from _memoir.memory_sources w using _memoir.memory_sources l
+    where w.user_id = v_user and w.item_kind = 'memory' and w.item_id = v_winner and w.link = 'merged'
+      and l.user_id = v_user and l.item_kind = 'memory' and l.item_id = p_memory and l.source_kind = w.source_kind
+      and l.source_id = w.source_id
+      and not exists (select from _memoir.memory_sources o join _memoir.memory_store m on m.user_id = v_user
+          and m.memory_id = o.item_id
+        where o.user_id = v_user and o.item_kind = 'memory' and o.source_kind = w.source_kind
+          and o.source_id = w.source_id and m.superseded_by = v_winner and m.state_reason = 'near duplicate');
+    perform _memoir.note_judgement(v_user, p_memory, v_winner, 'person', 'compatible', null, null, 'none', null,
+      'merge undone', v_now);
+  end if;
   return jsonb_build_object('memory_id', p_memory, 'merged_into', v_memory.superseded_by, 'restored', v_restored);
 end $$;
 comment on function memoir.undo_merge(text, uuid) is

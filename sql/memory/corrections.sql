@@ -121,7 +121,7 @@ declare
   v_user uuid := v_caller.user_id; v_seen _memoir.memory_store := _memoir.memory(v_caller, p_memory);
   v_now timestamptz := memoir.now();
   v_old _memoir.memory_store; v_standing _memoir.standing; v_correction _memoir.correction; v_hash bytea;
-  v_result jsonb;
+  v_result jsonb; v_made jsonb; v_id uuid;
 begin
   perform _memoir.check_size('reason', p_reason, 10000);
   if p_valid_to <= p_valid_from then
@@ -145,7 +145,18 @@ begin
     p_slot_value, p_session, p_source_turns, p_actor, p_embedding);
   if (v_old.state = 'active' or v_old.state_reason = 'consolidated')
     and _memoir.word_authority(v_standing) < _memoir.memory_authority(v_old) then
-    v_result := _memoir.object_to(v_correction);
+    -- A lower authority corrects nothing: it is heard, and the conflict is open.
+    v_old := _memoir.current(v_old);
+    v_correction.old := v_old;
+    v_made := _memoir.say_instead(v_correction, null);
+    v_id := (v_made ->> 'memory_id')::uuid;
+    if v_id <> v_old.memory_id then
+      perform _memoir.note_judgement(v_user, v_id, v_old.memory_id, 'person', 'contradiction', null, null,
+        'contradicts', null, 'a correction of lower authority', v_now);
+    end if;
+    v_result := jsonb_build_object('memory_id', v_id, 'outcome', case when v_made ->> 'outcome' = 'refused_tombstone'
+        then 'refused_tombstone' else 'contradicts' end, 'corrected', '[]'::jsonb, 'remainder', null,
+      'bounded', '[]'::jsonb, 'excluded_turns', 0, 'invalidated_summaries', 0);
   else
     v_result := _memoir.put_right(v_correction);
   end if;
@@ -169,26 +180,6 @@ stands for its
 successor, but what was consolidated for itself: the other parts stand by themselves again. Returns {"memory_id",
 "outcome", "corrected", "remainder", "bounded", "excluded_turns", "invalidated_summaries"}; outcome:
 corrected, contradicts. p_key: idempotency key. Raises PM001, PM003, PM004, PM006, PM012, PM014, PM030, PM040.';
-
--- A lower authority corrects nothing: it is heard, and the conflict is open.
-create or replace function _memoir.object_to(p_correction _memoir.correction)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
-declare
-  v_old _memoir.memory_store := _memoir.current(p_correction.old); v_made jsonb; v_id uuid;
-begin
-  p_correction.old := v_old;
-  v_made := _memoir.say_instead(p_correction, null);
-  v_id := (v_made ->> 'memory_id')::uuid;
-  if v_id <> v_old.memory_id then
-    perform _memoir.note_judgement(v_old.user_id, v_id, v_old.memory_id, 'person', 'contradiction', null, null,
-      'contradicts', null,
-      'a correction of lower authority', p_correction.corrected_at);
-  end if;
-  return jsonb_build_object('memory_id', v_id,
-    'outcome', case when v_made ->> 'outcome' = 'refused_tombstone' then 'refused_tombstone' else 'contradicts' end,
-    'corrected', '[]'::jsonb, 'remainder', null, 'bounded', '[]'::jsonb, 'excluded_turns', 0, 'invalidated_summaries',
-      0);
-end $$;
 
 -- Remembers the right value, with the kind and place of the old memory, and the labels of one that it replaces.
 create or replace function _memoir.say_instead(p_correction _memoir.correction, p_replaced _memoir.memory_store)
@@ -239,7 +230,14 @@ begin
   insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
   select v_user, s, 'supersedes', o, 'correction', v_now
   from unnest(v_ids) o, unnest(v_right || v_kept) s where s <> o on conflict do nothing;
-  perform _memoir.take_place(v_new, v_old, v_ids);
+  -- It keeps the place of the old ones: procedural stays procedural, pins stay.
+  update _memoir.memory_store set tier = greatest(tier, v_old.tier), category = coalesce(category, v_old.category),
+    expires_at = null
+  where user_id = v_user and memory_id = v_new and tier >= 2 and v_old.tier > tier;
+  insert into _memoir.session_objects (user_id, session_id, memory_id, pinned_until_turn, pin_reason)
+  select v_user, o.session_id, v_new, max(o.pinned_until_turn), max(o.pin_reason) from _memoir.session_objects o
+  where o.user_id = v_user and o.memory_id = any (v_ids) and o.pinned_until_turn is not null group by o.session_id
+  on conflict (user_id, session_id, memory_id) do nothing;
   -- What was only bounded was true; what a person rejected may not come back.
   if v_kept = '{}' and v_standing.by_person then
     perform _memoir.set_tombstones(v_user, v_ids, p_correction.has_slot, false, v_old.memory_id, v_reason,
@@ -277,20 +275,6 @@ begin
       p_correction.corrected_at, v_actor);
   end if;
   return v_kept;
-end $$;
-
--- The new memory keeps the place of the old ones: procedural stays procedural, pins stay.
-create or replace function _memoir.take_place(p_new uuid, p_old _memoir.memory_store, p_ids uuid[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
-begin
-  update _memoir.memory_store set tier = greatest(tier, p_old.tier), category = coalesce(category, p_old.category),
-    expires_at = null
-  where user_id = p_old.user_id and memory_id = p_new and tier >= 2 and p_old.tier > tier;
-  insert into _memoir.session_objects (user_id, session_id, memory_id, pinned_until_turn, pin_reason)
-  select o.user_id, o.session_id, p_new, max(o.pinned_until_turn), max(o.pin_reason) from _memoir.session_objects o
-  where o.user_id = p_old.user_id and o.memory_id = any (p_ids) and o.pinned_until_turn is not null group by o.user_id,
-    o.session_id
-  on conflict (user_id, session_id, memory_id) do nothing;
 end $$;
 
 -- The successor of memories that have just been superseded.

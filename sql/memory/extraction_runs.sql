@@ -1,12 +1,5 @@
 -- Extraction of sessions: asked for, or as a job. What was said takes effect in the order of turns.
 
--- Objects of counts added up.
-create or replace function _memoir.summed(variadic p_counts jsonb[])
-returns jsonb language sql immutable as $$
-  select coalesce(jsonb_object_agg(x.key, x.total), '{}')
-  from (select e.key, sum(e.value::bigint) as total from unnest(p_counts) c, jsonb_each_text(c) e group by e.key) x
-$$;
-
 -- The next turns of a session to extract, and through which the cursor then goes; none where the session does not
 -- extract.
 create or replace function _memoir.batch_to_read(p_counters _memoir.session_counters, p_config jsonb,
@@ -55,6 +48,7 @@ create or replace function _memoir.store_reading(p_session _memoir.sessions, p_c
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_session.user_id; v_locked _memoir.session_counters; v_counts jsonb := '{}';
+  v_all jsonb[] := '{}';
   v_has_model boolean := _memoir.has_model(p_config); v_found _memoir.extracted[]; i integer;
   -- Where a model reads what was said, rules end nothing: what they find is provisional.
   v_read _memoir.turn_changes[] := case when v_has_model then '{}' else _memoir.changes_read(p_results) end;
@@ -78,17 +72,19 @@ begin
     v_found := array(select jsonb_populate_record(null::_memoir.extracted, case when v_has_model
         then e.one - 'slot' - 'slot_value' else e.one end)
       from jsonb_array_elements(p_reading -> 'found') with ordinality e(one, o) order by e.o);
-    v_counts := _memoir.enter_found(p_session, p_turns, v_found, p_by, 'rules 1', false, p_config, v_read);
+    v_all := array_append(v_all, _memoir.enter_found(p_session, p_turns, v_found, p_by, 'rules 1', false, p_config, v_read));
     -- Few turns ask for anything or change anything.
     for i in select n from unnest(array(select (r ->> 'text_no')::integer from jsonb_array_elements(p_reading
         -> 'requests') r) || array(select r.text_no from unnest(v_read) r)) n group by n order by n loop
-      v_counts := _memoir.summed(v_counts, _memoir.take_effect(p_session, p_turns[i], array(
+      v_all := array_append(v_all, _memoir.take_effect(p_session, p_turns[i], array(
         select c from unnest(v_read) r, unnest(r.changes) c where r.text_no = i), p_by, p_config));
-      v_counts := _memoir.summed(variadic array[v_counts] || array(
+      v_all := v_all || array(
         select _memoir.carry_out(p_turns[i], q.r, p_results -> 'requests' -> (q.o - 1)::integer, p_by)
         from jsonb_array_elements(p_reading -> 'requests') with ordinality q(r, o)
-        where (q.r ->> 'text_no')::integer = i order by q.o));
+        where (q.r ->> 'text_no')::integer = i order by q.o);
     end loop;
+    select coalesce(jsonb_object_agg(key, total), '{}') into v_counts from (
+      select e.key, sum(e.value::bigint) as total from unnest(v_all) c, jsonb_each_text(c) e group by e.key) x;
   end if;
   update _memoir.session_counters set extracted_through = p_through
   where user_id = v_user and session_id = p_session.session_id and extracted_through <> p_through;

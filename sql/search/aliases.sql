@@ -82,16 +82,6 @@ begin
     where t <> all (p_terms) order by t);
 end $$;
 
--- Returns whether two values are names of one thing, as the user's own texts have it.
-create or replace function _memoir.same_thing(p_user_id uuid, p_one text, p_other text)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-begin
-  return exists (select from _memoir.search_aliases a join _memoir.search_items i on i.user_id = p_user_id
-    and i.item_no = a.item_no
-    where a.user_id = p_user_id and a.name = _memoir.alias_key(p_one) and a.other = _memoir.alias_key(p_other)
-      and a.stated and not i.dead);
-end $$;
-
 create or replace function memoir.list_aliases(p_user text)
 returns table (name text, other text, stated boolean, items integer, since timestamptz)
 language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$

@@ -100,10 +100,8 @@ begin
         'open one under another name, with p_parent => this one');
     end if;
   end if;
-  if p_parent is not null then
-    v_given.parent_session_id := _memoir.parent_given(p_caller, v_given, v_old, p_parent);
-  end if;
-  v_given := _memoir.with_window(v_given, v_old, p_model, p_context_window, p_response_tokens, v_config);
+  v_given := _memoir.with_window(p_caller, v_given, v_old, p_parent, p_model, p_context_window, p_response_tokens,
+    v_config);
 
   if not v_found then
     v_given.project := coalesce(p_project, _memoir.default_project(p_caller));
@@ -119,14 +117,28 @@ begin
   return v_given.session_id;
 end $$;
 
--- The model of a session and its window: what is given, else what the session has, else what its model says.
-create or replace function _memoir.with_window(p_given _memoir.sessions, p_old _memoir.sessions, p_model text,
-  p_window integer, p_response integer, p_config jsonb)
+-- What a session continues, its model and its window: as given, else as the session has it, else as its model says.
+-- The parent is one the caller may use, or PM003; a branch has its parent for good.
+create or replace function _memoir.with_window(p_caller _memoir.caller, p_given _memoir.sessions,
+  p_old _memoir.sessions, p_parent text, p_model text, p_window integer, p_response integer, p_config jsonb)
 returns _memoir.sessions language plpgsql stable as $$
 declare
-  v_model _memoir.models := _memoir.model(coalesce(p_model, p_old.model, p_config ->> 'default_model'));
-  v_old _memoir.sessions := case when p_model is null then p_old end;
+  v_model _memoir.models; v_old _memoir.sessions := case when p_model is null then p_old end; v_parent uuid;
 begin
+  if p_parent is not null then
+    v_parent := _memoir.session_id(p_caller.user_id, p_parent);
+    if v_parent = p_given.session_id or not exists (
+        select from _memoir.sessions where user_id = p_caller.user_id and session_id = v_parent
+          and (p_caller.projects is null or project = any (p_caller.projects))) then
+      perform _memoir.fail('PM003', format('unknown parent session %s', _memoir.shown(p_parent)));
+    end if;
+    if p_old.parent_turn is not null and v_parent <> p_old.parent_session_id then
+      perform _memoir.fail('PM014', format('session %s is a branch and can''t get the parent %s',
+        _memoir.shown(p_given.external_id), _memoir.shown(p_parent)));
+    end if;
+    p_given.parent_session_id := v_parent;
+  end if;
+  v_model := _memoir.model(coalesce(p_model, p_old.model, p_config ->> 'default_model'));
   p_given.model := v_model.model;
   p_given.tokenizer := coalesce(v_old.tokenizer, v_model.tokenizer);
   p_given.context_window := coalesce(p_window, v_old.context_window, v_model.context_window);
@@ -140,25 +152,6 @@ begin
       'both must be positive, p_response_tokens less than p_context_window');
   end if;
   return p_given;
-end $$;
-
--- The session that another one continues: one the caller may use, or PM003. A branch has its parent for good.
-create or replace function _memoir.parent_given(p_caller _memoir.caller, p_given _memoir.sessions,
-  p_old _memoir.sessions, p_parent text)
-returns uuid language plpgsql stable as $$
-declare
-  v_parent uuid := _memoir.session_id(p_caller.user_id, p_parent);
-begin
-  if v_parent = p_given.session_id or not exists (
-      select from _memoir.sessions where user_id = p_caller.user_id and session_id = v_parent
-        and (p_caller.projects is null or project = any (p_caller.projects))) then
-    perform _memoir.fail('PM003', format('unknown parent session %s', _memoir.shown(p_parent)));
-  end if;
-  if p_old.parent_turn is not null and v_parent <> p_old.parent_session_id then
-    perform _memoir.fail('PM014', format('session %s is a branch and can''t get the parent %s',
-      _memoir.shown(p_given.external_id), _memoir.shown(p_parent)));
-  end if;
-  return v_parent;
 end $$;
 
 -- A session that is not there yet, with its counters. False: it is there now.

@@ -99,16 +99,23 @@ begin
   p_state.config := _memoir.config(p_state.user_id, v_session.settings);
 end $$;
 
--- Checked: the messages in their normal form, and which of them look as if they held a secret.
+-- Checked: the messages in their normal form, and which of them look as if they held a secret: in their text, parts,
+-- arguments of calls or metadata.
 create or replace function _memoir.append_checked(inout p_state _memoir.append_state, p_messages jsonb)
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_messages _memoir.message[]; v_message _memoir.message; v_kinds text[]; v_config jsonb := p_state.config;
-  v_metadata jsonb := p_state.metadata; v_images text := (p_state.model).images;
+  v_metadata jsonb := p_state.metadata; v_images text := (p_state.model).images; v_parts text; v_arguments text;
 begin
   for i in 0 .. jsonb_array_length(p_messages) - 1 loop
     v_message := _memoir.parse_message(format('messages[%s]', i), p_messages -> i, v_config, v_images);
-    v_kinds := _memoir.message_secrets(v_message, v_metadata, v_config);
+    v_parts := (select string_agg(_memoir.part_text(p), E'\n' order by o)
+        filter (where p ->> 'type' not in ('text', 'refusal'))
+      from jsonb_array_elements(v_message.parts) with ordinality t(p, o));
+    v_arguments := (select string_agg(c #>> '{function,arguments}', E'\n' order by o)
+      from jsonb_array_elements(v_message.tool_calls) with ordinality t(c, o));
+    v_kinds := _memoir.detected(v_config, _memoir.ends_of(v_message.role, v_message.text), v_message.name, v_parts,
+      v_arguments, v_message.extra::text, nullif(v_metadata, '{}')::text);
     v_message.sensitivity := case when v_kinds = '{}' then coalesce(v_message.sensitivity, 'normal') else 'secret' end;
     v_message.embeddable := v_message.embeddable and v_message.sensitivity <> 'secret';
     if v_kinds <> '{}' then

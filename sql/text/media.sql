@@ -33,7 +33,7 @@ begin
     v_bytes := _memoir.from_base64(p_part #>> '{input_audio,data}');
     -- 32 tokens a second. WAV says how many bytes that are; what is compressed has 4,000 (32 kbit/s) or more.
     v_rate := case when substr(v_bytes, 1, 4) = 'RIFF' and octet_length(v_bytes) >= 32
-      then nullif(_memoir.bytes_le(v_bytes, 28, 3), 0) end;
+      then nullif(_memoir.number_at(v_bytes, 28, 3, true), 0) end;
     v_seconds := octet_length(v_bytes)::float8 / coalesce(v_rate, 4000);
     return least(ceil(32 * v_seconds), 1000000000);
   when 'file', 'document' then

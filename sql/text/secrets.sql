@@ -103,22 +103,3 @@ begin
   if not (p_config ->> 'detect_secrets')::boolean then return '{}'; end if;
   return _memoir.secret_kinds(array_to_string(p_texts, E'\n'), p_config);
 end $$;
-
--- Returns the kinds of secrets in a message: its text, parts, arguments of calls and metadata.
-create or replace function _memoir.message_secrets(p_message _memoir.message, p_metadata jsonb, p_config jsonb)
-returns text[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_parts text; v_arguments text;
-begin
-  if p_message.parts is not null then
-    v_parts := (select string_agg(_memoir.part_text(p), E'\n' order by o)
-        filter (where p ->> 'type' not in ('text', 'refusal'))
-      from jsonb_array_elements(p_message.parts) with ordinality t(p, o));
-  end if;
-  if p_message.tool_calls is not null then
-    v_arguments := (select string_agg(c #>> '{function,arguments}', E'\n' order by o)
-      from jsonb_array_elements(p_message.tool_calls) with ordinality t(c, o));
-  end if;
-  return _memoir.detected(p_config, _memoir.ends_of(p_message.role, p_message.text), p_message.name, v_parts,
-    v_arguments, p_message.extra::text, nullif(p_metadata, '{}')::text);
-end $$;

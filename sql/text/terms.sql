@@ -124,12 +124,15 @@ create or replace function _memoir.kindred_words(p_query text, p_language smalli
   out kindred text[], out kindred_of text[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_name text := (_memoir.language_names())[p_language];
-  v_lines text[] := case when p_language > 1 then _memoir.word_list(v_name, 'topics') else '{}' end;
+  v_language record; v_lines text[] := '{}';
 begin
+  if p_language > 1 then
+    select name, script into v_language from _memoir.data_languages() where number::integer = p_language;
+    v_lines := _memoir.word_list(v_language.name, 'topics');
+  end if;
   if v_lines = '{}' then
     kindred := '{}'; kindred_of := '{}';
-  elsif (_memoir.language_scripts())[p_language] in ('kana', 'han', 'hangul', 'thai') then
+  elsif v_language.script in ('kana', 'han', 'hangul', 'thai') then
     select * into kindred, kindred_of from _memoir.kindred_pairs(left(p_query, 1000), v_lines);
   else
     select * into kindred, kindred_of from _memoir.kindred_stems(v_lines, p_language, p_config, p_terms);
