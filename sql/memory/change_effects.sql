@@ -100,8 +100,7 @@ end $$;
 
 -- What remains of a memory of which an item ended, as a memory that counts as the old one did.
 create or replace function _memoir.keep_rest(p_user_id uuid, p_old uuid, p_change _memoir.found_change,
-  p_by_change uuid, p_by text,
-  p_config jsonb)
+  p_by_change uuid, p_by text, p_config jsonb)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_unit _memoir.said_unit := p_change.unit; v_old _memoir.memory_store; v_session _memoir.sessions;
@@ -206,8 +205,7 @@ begin
   perform _memoir.exclude_units(p_caller.user_id, array[(v_turn.message_id, v_turn.session_id, v_turn.turn_index,
     v_turn.recorded_at, v_turn.created_at, v_turn.role, case when v_is_exact then p_start else 1 end, case
     when v_is_exact then p_length else length(v_turn.content) end, null, null, false)::_memoir.said_unit], false,
-      p_change,
-    v_turn, 'asked to forget', memoir.now());
+      p_change, v_turn, 'asked to forget', memoir.now());
 end $$;
 
 -- Forgets what a request means, as the package read it: spans, what repeats their values, and the memories made of them
@@ -228,8 +226,7 @@ begin
   v_memories := array(select m from unnest(_memoir.memories_from(v_user, v_units)) m
     union select jsonb_array_elements_text(p_result -> 'memories')::uuid);
   v_shown := jsonb_build_object('turns', (select coalesce(jsonb_agg(jsonb_build_object('session', s.external_id, 'turn',
-      u.turn_index, 'text', u.said) order by u.created_at, u.turn_index,
-        u.span_start), '[]')
+      u.turn_index, 'text', u.said) order by u.created_at, u.turn_index, u.span_start), '[]')
       from (select distinct on (x.message_id, x.span_start) x.* from unnest(v_units) x) u
       join _memoir.sessions s on s.user_id = v_user and s.session_id = u.session_id),
     'memories', (select coalesce(jsonb_agg(jsonb_build_object('memory_id', m.memory_id, 'content', m.content)

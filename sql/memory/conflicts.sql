@@ -22,8 +22,7 @@ returns real language sql immutable as $$
 $$;
 
 create or replace function _memoir.note_judgement(p_user_id uuid, p_memory uuid, p_other uuid, p_judge text,
-  p_verdict text, p_score real, p_similarity real,
-  p_decision text, p_winner uuid, p_reason text, p_at timestamptz)
+  p_verdict text, p_score real, p_similarity real, p_decision text, p_winner uuid, p_reason text, p_at timestamptz)
 returns void language plpgsql as $$
 begin
   insert into _memoir.memory_judgements (user_id, judgement_id, recorded_at, memory_id, other_id, judge, verdict, score,
@@ -40,8 +39,7 @@ end $$;
 -- open where both stand. A memory that a person corrected is withdrawn with all it came from, as correct does. p_from:
 -- the new one is true from then on, so the old one keeps its time before.
 create or replace function _memoir.settle(p_user_id uuid, p_new _memoir.memory_store, p_old _memoir.memory_store,
-  p_judge text, p_score real,
-  p_similarity real, p_from timestamptz, p_by text)
+  p_judge text, p_score real, p_similarity real, p_from timestamptz, p_by text)
 returns text language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_now timestamptz := memoir.now(); v_winner _memoir.memory_store; v_loser _memoir.memory_store; v_bounded boolean;

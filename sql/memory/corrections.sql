@@ -109,11 +109,9 @@ begin
 end $$;
 
 create or replace function memoir.correct(p_user text, p_memory uuid, p_content text, p_reason text default null,
-  p_remainder text default null,
-  p_valid_from timestamptz default null, p_valid_to timestamptz default null, p_slot_value text default null,
-    p_session text default null,
-  p_source_turns integer[] default null, p_actor text default null, p_embedding real[] default null,
-    p_key text default null)
+  p_remainder text default null, p_valid_from timestamptz default null, p_valid_to timestamptz default null,
+  p_slot_value text default null, p_session text default null, p_source_turns integer[] default null,
+  p_actor text default null, p_embedding real[] default null, p_key text default null)
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
   as $$
 declare
@@ -130,8 +128,7 @@ begin
   perform from _memoir.user_counters where user_id = v_user for update;
   if p_key is not null then
     v_hash := sha256(convert_to(jsonb_build_array('correct', p_memory, p_content, p_reason, p_remainder, p_valid_from,
-      p_valid_to, p_slot_value,
-      p_session, p_source_turns, p_actor, p_embedding)::text, 'UTF8'));
+      p_valid_to, p_slot_value, p_session, p_source_turns, p_actor, p_embedding)::text, 'UTF8'));
     v_result := _memoir.receipt(v_user, p_key, v_hash);
     if v_result is not null then return v_result; end if;
   end if;
@@ -190,8 +187,7 @@ begin
   return memoir.remember(p_correction.user_name, p_correction.content, p_correction.session_name, v_old.type,
     v_old.category, v_old.importance,
     v_old.project, p_correction.stated_actor, 'correction', p_valid_from => p_correction.valid_from,
-      p_valid_to => p_correction.valid_to,
-    p_tags => p_replaced.tags, p_aliases => p_replaced.aliases,
+      p_valid_to => p_correction.valid_to, p_tags => p_replaced.tags, p_aliases => p_replaced.aliases,
     -- But for what extraction and remember() note there.
     p_metadata => p_replaced.metadata - '{extracted_by,rule,utility,standing,said_at,event_from,event_to,remainder_of,
       consolidated,by}'::text[],
@@ -241,16 +237,14 @@ begin
   -- What was only bounded was true; what a person rejected may not come back.
   if v_kept = '{}' and v_standing.by_person then
     perform _memoir.set_tombstones(v_user, v_ids, p_correction.has_slot, false, v_old.memory_id, v_reason,
-      v_standing.actor, v_caller.login,
-      v_now, v_right);
+      v_standing.actor, v_caller.login, v_now, v_right);
   end if;
   v_done := _memoir.withdraw(v_user, v_ids, array(
     select s.source_id from _memoir.memory_sources s
     where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = v_new and s.source_kind = 'turn'),
     v_old.memory_id, v_caller.login, v_reason, v_now);
   return jsonb_build_object('memory_id', v_new, 'outcome', 'corrected', 'corrected', to_jsonb(v_ids), 'remainder',
-    v_rest,
-    'bounded', to_jsonb(v_kept), 'excluded_turns', v_done.excluded_turns, 'invalidated_summaries',
+    v_rest, 'bounded', to_jsonb(v_kept), 'excluded_turns', v_done.excluded_turns, 'invalidated_summaries',
       v_done.invalidated_summaries);
 end $$;
 
@@ -266,13 +260,11 @@ begin
   if v_old.state <> 'active' then return v_kept; end if;
   if v_from > coalesce(v_old.valid_from, '-infinity') then
     v_kept := v_kept || _memoir.bounded(v_old, v_old.valid_from, least(v_from, v_old.valid_to), v_by,
-      p_correction.reason,
-      p_correction.corrected_at, v_actor);
+      p_correction.reason, p_correction.corrected_at, v_actor);
   end if;
   if v_to < coalesce(v_old.valid_to, 'infinity') then
     v_kept := v_kept || _memoir.bounded(v_old, greatest(v_to, v_old.valid_from), v_old.valid_to, v_by,
-      p_correction.reason,
-      p_correction.corrected_at, v_actor);
+      p_correction.reason, p_correction.corrected_at, v_actor);
   end if;
   return v_kept;
 end $$;
@@ -301,8 +293,7 @@ end $$;
 -- What remains true of a corrected memory, as a memory like the old one: no more trusted than that, nor than who
 -- says so.
 create or replace function _memoir.remain(p_caller _memoir.caller, p_old _memoir.memory_store, p_content text,
-  p_slotted boolean, p_standing _memoir.standing,
-  p_reason text, p_at timestamptz)
+  p_slotted boolean, p_standing _memoir.standing, p_reason text, p_at timestamptz)
 returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_rest _memoir.memory_store := p_old; v_same uuid;
@@ -355,8 +346,7 @@ begin
   if _memoir.word_authority(v_standing) < _memoir.memory_authority(v_old) then
     perform _memoir.fail('PM001',
       format('login %s acts as %s and may not retract memory %s, which has a higher authority',
-      quote_ident(v_caller.login),
-      v_standing.actor, v_old.memory_id),
+      quote_ident(v_caller.login), v_standing.actor, v_old.memory_id),
         'give p_session and p_source_turns, the turns in which the person takes it back');
   end if;
   if p_valid_to <= v_old.valid_from then

@@ -63,8 +63,7 @@ begin
   insert into _memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, span_start, span_length, reason,
     recorded_at, changed, change_id, by_session, by_turn)
   select p_user_id, u.session_id, u.turn_index, gen_random_uuid(), u.span_start, u.span_length, p_reason, p_at,
-    p_changed,
-    p_change, p_turn.session_id, p_turn.turn_index
+    p_changed, p_change, p_turn.session_id, p_turn.turn_index
   from (select distinct session_id, turn_index, span_start, span_length from unnest(p_units)) u
   where not exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id and x.session_id = u.session_id
     and x.turn_index = u.turn_index and x.lifted_at is null and x.changed = p_changed and not x.is_doubt

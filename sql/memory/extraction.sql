@@ -7,8 +7,7 @@
 -- keeping. What a person said and corrections (p_exempt) are scored but never rejected. p_memory_id: null for what did
 -- not become a memory.
 create or replace function _memoir.admit(p_user_id uuid, p_type text, p_novelty float8, p_utility float8,
-  p_said_at timestamptz, p_exempt boolean,
-  p_memory_id uuid, p_config jsonb, p_log_admitted boolean)
+  p_said_at timestamptz, p_exempt boolean, p_memory_id uuid, p_config jsonb, p_log_admitted boolean)
 returns boolean language plpgsql as $$
 declare
   v_threshold real := (p_config ->> 'admission_threshold')::real; v_now timestamptz := memoir.now();
@@ -23,8 +22,7 @@ begin
   v_admitted := p_exempt or v_score >= v_threshold;
   if p_log_admitted or not v_admitted then
     insert into _memoir.admission_scores (user_id, score_id, recorded_at, memory_id, admitted, score_total, score_type,
-      score_novelty, score_utility,
-      score_recency, threshold)
+      score_novelty, score_utility, score_recency, threshold)
     values (p_user_id, gen_random_uuid(), v_now, p_memory_id, v_admitted, v_score, v_type, v_novelty, p_utility,
       v_recency, v_threshold);
   end if;
@@ -54,8 +52,7 @@ begin
     (v_memory.metadata ->> 'utility')::float8,
     coalesce((v_memory.metadata ->> 'said_at')::timestamptz, v_memory.recorded_at),
     v_memory.actor = 'person' or v_memory.provenance in ('user_stated', 'correction', 'instruction', 'preference'),
-      p_memory_id,
-    _memoir.config(p_user_id, null), true);
+      p_memory_id, _memoir.config(p_user_id, null), true);
   if not v_admitted then
     perform _memoir.set_state(p_user_id, array[p_memory_id], 'invalidated', p_by, 'not admitted', null, memoir.now());
   end if;
@@ -123,8 +120,7 @@ end $$;
 
 -- Returns whether an active memory holds the slot of what was found with another value, and the judge does not say that
 -- it is over: both stay.
-create or replace function _memoir.still_holds(p_user_id uuid, p_found _memoir.extracted,
-  p_read _memoir.turn_changes[])
+create or replace function _memoir.still_holds(p_user_id uuid, p_found _memoir.extracted, p_read _memoir.turn_changes[])
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
   return exists (

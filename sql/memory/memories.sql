@@ -87,8 +87,7 @@ begin
   perform _memoir.check_object('metadata', p_memory.metadata);
   perform _memoir.check_short('slot', p_memory.slot, 200), _memoir.check_short('slot_value', p_memory.slot_value, 2000),
     _memoir.check_short('category', p_memory.category, 200), _memoir.check_short('source_tool', p_memory.source_tool,
-      200),
-    _memoir.check_short('source_key', p_memory.source_key, 500), _memoir.check_short('key', p_key, 200);
+      200), _memoir.check_short('source_key', p_memory.source_key, 500), _memoir.check_short('key', p_key, 200);
   perform _memoir.check_short(format('tags[%s]', o - 1), coalesce(t, ''), 200)
     from unnest(p_memory.tags) with ordinality x(t, o);
   perform _memoir.check_short(format('aliases[%s]', o - 1), coalesce(t, ''), 500)
@@ -177,9 +176,8 @@ Writes memory_store and what belongs to it. Raises PM001, PM003, PM006, PM012, P
 -- come with the span of each. p_from: it is known to be true from then on, so that another value of its slot keeps
 -- its time before.
 create or replace function _memoir.enter(p_memory _memoir.memory_store, p_session _memoir.sessions,
-  p_sources _memoir.conversation_history[],
-  p_span_starts integer[], p_span_lengths integer[], p_said_at timestamptz, p_embedding real[], p_config jsonb,
-  p_from timestamptz default null)
+  p_sources _memoir.conversation_history[], p_span_starts integer[], p_span_lengths integer[], p_said_at timestamptz,
+  p_embedding real[], p_config jsonb, p_from timestamptz default null)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_memory _memoir.memory_store := _memoir.admitted(p_memory, p_session, p_sources, p_config);
@@ -190,8 +188,7 @@ begin
   v_stone := _memoir.tombstone_of(v_user, v_memory.content, v_memory.slot, v_memory.slot_value, v_memory.project);
   if v_stone.user_id is not null then
     return _memoir.remembered(null, 'refused_tombstone', '{}', '{}') || jsonb_build_object('hint',
-      format('rejected on %s: %s',
-      _memoir.day(v_stone.recorded_at),
+      format('rejected on %s: %s', _memoir.day(v_stone.recorded_at),
       case when v_memory.actor = 'person' then 'lift_tombstone lets it back' else 'only a person can lift that' end));
   end if;
   -- An active memory may say the same already. A person says anew what has ended; for others it has been said. With the

@@ -42,8 +42,7 @@ end $$;
 -- Moves memories into a state they are not in and returns how many. What is forgotten or erased stays so, but for
 -- erasing and for restore. Leaving the active state takes them out of search.
 create or replace function _memoir.set_state(p_user_id uuid, p_ids uuid[], p_state _memoir.item_state, p_by text,
-  p_reason text,
-  p_successor uuid, p_at timestamptz, p_actor _memoir.actor default null)
+  p_reason text, p_successor uuid, p_at timestamptz, p_actor _memoir.actor default null)
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_changed uuid[];
@@ -64,8 +63,7 @@ begin
 end $$;
 
 create or replace function _memoir.note_state(p_user_id uuid, p_ids uuid[], p_state _memoir.item_state, p_by text,
-  p_reason text, p_successor uuid,
-  p_at timestamptz, p_actor _memoir.actor)
+  p_reason text, p_successor uuid, p_at timestamptz, p_actor _memoir.actor)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 begin
   insert into _memoir.memory_states (user_id, memory_id, seq, recorded_at, state, superseded_by, reason, actor, set_by)
@@ -75,8 +73,7 @@ begin
 end $$;
 
 create or replace function _memoir.supersede(p_user_id uuid, p_ids uuid[], p_successor uuid, p_by text, p_reason text,
-  p_at timestamptz,
-  p_actor _memoir.actor default null)
+  p_at timestamptz, p_actor _memoir.actor default null)
 returns void language plpgsql as $$
 begin
   perform _memoir.set_state(p_user_id, p_ids, 'superseded', p_by, p_reason, p_successor, p_at, p_actor);
@@ -147,8 +144,7 @@ $$;
 -- A memory that is known to be true for a part of its time only gives way to a copy with those bounds: what we knew
 -- before stays as it was.
 create or replace function _memoir.bounded(p_memory _memoir.memory_store, p_from timestamptz, p_to timestamptz,
-  p_by text, p_reason text, p_at timestamptz,
-  p_actor _memoir.actor)
+  p_by text, p_reason text, p_at timestamptz, p_actor _memoir.actor)
 returns uuid language plpgsql as $$
 declare
   v_copy _memoir.memory_store := p_memory;
@@ -161,8 +157,7 @@ end $$;
 -- A new active memory out of an old one, changed by the caller, with its counters and sources, and its vectors where
 -- the text is the same.
 create or replace function _memoir.copied(p_copy _memoir.memory_store, p_of uuid, p_same_text boolean, p_by text,
-  p_reason text, p_at timestamptz,
-  p_actor _memoir.actor)
+  p_reason text, p_at timestamptz, p_actor _memoir.actor)
 returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_copy _memoir.memory_store := p_copy; v_said timestamptz; v_user uuid := p_copy.user_id;
@@ -203,9 +198,8 @@ end $$;
 
 create or replace function memoir.memory_history(p_user text, p_memory uuid)
 returns table (memory_id uuid, recorded_at timestamptz, state text, reason text, actor text, set_by text,
-  superseded_by uuid, content text,
-  valid_from timestamptz, valid_to timestamptz)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+  superseded_by uuid, content text, valid_from timestamptz, valid_to timestamptz) language plpgsql stable security
+  definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_memory _memoir.memory_store := _memoir.memory(v_caller, p_memory);

@@ -40,8 +40,7 @@ end $$;
 -- remain behind it, at most p_most. The running exchange is never part of it, nor what is kept, nor (p_again false)
 -- what was undone.
 create or replace function _memoir.compaction_range(p_session _memoir.sessions, p_counters _memoir.session_counters,
-  p_target bigint, p_most bigint,
-  p_again boolean, out from_turn integer, out to_turn integer)
+  p_target bigint, p_most bigint, p_again boolean, out from_turn integer, out to_turn integer)
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_session.user_id; v_done int4multirange; v_part record; v_turn record; v_since timestamptz;
@@ -85,8 +84,7 @@ end $$;
 -- Takes the locks of writers and asks again whether what was read without them still stands: no compaction, no turn
 -- excluded or marked meanwhile.
 create or replace function _memoir.lock_for_summary(p_session _memoir.sessions, p_from integer, p_to integer,
-  p_excluded bigint,
-  p_by text)
+  p_excluded bigint, p_by text)
 returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_session.user_id;
@@ -359,17 +357,15 @@ Returns {"undone", "through", "summary"}. Writes compactions, sessions. Raises P
 
 create or replace function memoir.list_compactions(p_user text, p_session text)
 returns table (compaction_id uuid, level integer, from_turn integer, to_turn integer, counts boolean, summary text,
-  tokens bigint, summary_tokens integer,
-  made_by text, recorded_at timestamptz, undone_at timestamptz)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+  tokens bigint, summary_tokens integer, made_by text, recorded_at timestamptz, undone_at timestamptz) language plpgsql
+  stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_user uuid := v_caller.user_id;
 begin
   return query
   select c.compaction_id, c.level::integer, c.from_turn, c.to_turn, l.compaction_id is not null, c.summary_text,
-    (c.metadata ->> 'tokens')::bigint,
-    (c.metadata ->> 'summary_tokens')::integer, c.made_by, c.recorded_at, c.undone_at
+    (c.metadata ->> 'tokens')::bigint, (c.metadata ->> 'summary_tokens')::integer, c.made_by, c.recorded_at, c.undone_at
   from _memoir.compactions c left join _memoir.live_compactions(v_session) l on l.compaction_id = c.compaction_id
   where c.user_id = v_user and c.session_id = v_session.session_id order by c.from_turn, c.level, c.recorded_at,
     c.compaction_id;

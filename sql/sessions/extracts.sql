@@ -5,8 +5,7 @@
 -- (a summary is read by whoever may read the session). Long texts are read by their beginning and end.
 create or replace function _memoir.summary_turns(p_session _memoir.sessions, p_from integer, p_to integer)
 returns table (turn_index integer, role _memoir.turn_role, label text, body text, token_count integer,
-  created_at timestamptz)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  created_at timestamptz) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_part record; v_user uuid := p_session.user_id; v_since timestamptz; v_until timestamptz; v_marks jsonb;
 begin

@@ -52,8 +52,7 @@ end $$;
 -- Makes items of turns of one exchange or several, of which the first began at p_exchange (in chunks where long) and
 -- puts their words into the user's tail. p_scan: nobody has looked for secrets in the middle of a large output yet.
 create or replace function _memoir.index_turns(p_user_id uuid, p_session _memoir.sessions, p_messages _memoir.message[],
-  p_ids uuid[],
-  p_costs integer[], p_first_turn integer, p_at timestamptz, p_config jsonb, p_exchange integer,
+  p_ids uuid[], p_costs integer[], p_first_turn integer, p_at timestamptz, p_config jsonb, p_exchange integer,
   p_scan boolean default true)
 returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare

@@ -272,10 +272,8 @@ begin
   insert into _memoir.sessions
   select r.* from jsonb_populate_record(v_parent, jsonb_build_object('session_id', v_new, 'external_id', p_new_session,
     'status', 'active', 'created_at', v_now, 'closed_at', null, 'parent_session_id', v_parent.session_id, 'parent_turn',
-      v_at,
-    'expires_at', v_now + make_interval(hours => (_memoir.config(v_caller.user_id, v_parent.settings)
-      ->> 'session_ttl_hours')::integer),
-    'summary_text', null, 'summary_through', null)) r
+      v_at, 'expires_at', v_now + make_interval(hours => (_memoir.config(v_caller.user_id, v_parent.settings)
+      ->> 'session_ttl_hours')::integer), 'summary_text', null, 'summary_through', null)) r
   on conflict do nothing;
   if not found then
     perform _memoir.fail('PM014', format('session %s exists already', _memoir.shown(p_new_session)));
@@ -299,16 +297,13 @@ declare
   v_session _memoir.sessions := _memoir.session(v_caller, p_session);
 begin
   return (select jsonb_build_object('session_id', v_session.session_id, 'session', v_session.external_id, 'status',
-    v_session.status,
-      'model', v_session.model, 'context_window', v_session.context_window,
+    v_session.status, 'model', v_session.model, 'context_window', v_session.context_window,
       'response_tokens', v_session.max_response_tokens, 'tokenizer', v_session.tokenizer,
       'project', v_session.project, 'task', v_session.task_type, 'temperature', v_session.temperature,
       'top_p', v_session.top_p, 'created_at', v_session.created_at, 'closed_at', v_session.closed_at, 'turns',
-        c.turn_count,
-      'tokens', c.tokens, 'prompt_tokens', c.prompt_tokens, 'completion_tokens', c.completion_tokens,
+        c.turn_count, 'tokens', c.tokens, 'prompt_tokens', c.prompt_tokens, 'completion_tokens', c.completion_tokens,
       'cost_microcents', c.cost_microcents, 'open_calls', to_jsonb(c.open_calls), 'last_recorded_at',
-        c.last_recorded_at,
-      'settings', v_session.settings, 'metadata', v_session.metadata)
+        c.last_recorded_at, 'settings', v_session.settings, 'metadata', v_session.metadata)
       || jsonb_strip_nulls(jsonb_build_object('archived', _memoir.archived_ranges(v_session)))
     from _memoir.session_counters c where c.user_id = v_caller.user_id and c.session_id = v_session.session_id);
 end $$;

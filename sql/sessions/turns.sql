@@ -275,8 +275,7 @@ begin
     insert into _memoir.conversation_history (user_id, session_id, message_id, recorded_at, created_at, tokens_before,
       turn_index,
       exchange_start, token_count, prompt_tokens, completion_tokens, latency_ms, role, actor, tokenizer, content,
-        content_parts,
-      name, tool_calls, tool_call_id, model, finish_reason, metadata, sensitivity, embeddable)
+        content_parts, name, tool_calls, tool_call_id, model, finish_reason, metadata, sensitivity, embeddable)
     values (p_state.user_id, p_state.session_id, gen_random_uuid(), p_state.recorded_at,
       coalesce(v_message.created_at, p_state.recorded_at), v_before, v_turn, v_exchange, v_cost,
       case when v_is_last then p_state.prompt_tokens end, case when v_is_last then p_state.completion_tokens end,
@@ -303,8 +302,7 @@ begin
     perform _memoir.queue_extraction(p_state.user_id, p_state.session_id, p_state.recorded_at);
   end if;
   perform _memoir.index_turns(p_state.user_id, p_state.session, p_state.messages, p_state.message_ids,
-    p_state.costs, p_state.first_turn, p_state.recorded_at, p_state.config,
-    p_state.exchange_starts[1]);
+    p_state.costs, p_state.first_turn, p_state.recorded_at, p_state.config, p_state.exchange_starts[1]);
   perform _memoir.exclude_restated(p_state.user_id, p_state.session, p_state.message_ids, p_state.recorded_at);
 end $$;
 

@@ -42,8 +42,7 @@ begin
     if v_document.data is null then return v_unknown; end if;
     if v_document.media_type like 'text/%' then return octet_length(v_document.data) / 4 * 3; end if;
     -- Pages are objects of a PDF; where these are packed, nothing is seen of them.
-    v_pages := regexp_count(encode(_memoir.from_base64(v_document.data), 'escape'),
-      '/Type[ \r\n]{0,4}/Page[^A-Za-z]');
+    v_pages := regexp_count(encode(_memoir.from_base64(v_document.data), 'escape'), '/Type[ \r\n]{0,4}/Page[^A-Za-z]');
     return case when v_pages = 0 then greatest(v_unknown, octet_length(v_document.data) / 16)
       else least(v_pages::bigint * (v_page + _memoir.image_tokens('{}', p_images)), 1000000000) end;
   when 'redacted_thinking' then return octet_length(p_part ->> 'data') / 4 * 3;

@@ -5,8 +5,7 @@ returns void language plpgsql immutable as $$
 begin
   if octet_length(p_value) > p_limit then
     perform _memoir.fail('PM012', format('%s is %s bytes, more than text_bytes_max = %s', p_field,
-      octet_length(p_value), p_limit),
-      'store the document elsewhere and persist a reference, or raise the setting');
+      octet_length(p_value), p_limit), 'store the document elsewhere and persist a reference, or raise the setting');
   end if;
 end $$;
 
@@ -59,8 +58,7 @@ begin
         -- one too.
         v_tail := translate(reverse(right(piece, v_size / 2)), E'\t\r\u00a0\u3000!?।؟۔！？．｡', '    .....。。。。');
         v_cut := coalesce(least(nullif(strpos(v_tail, ' .'), 0), nullif(strpos(v_tail, '。'),
-          0), nullif(strpos(v_tail, E'\n'), 0)),
-          nullif(strpos(v_tail, ' '), 0), 1) - 1;
+          0), nullif(strpos(v_tail, E'\n'), 0)), nullif(strpos(v_tail, ' '), 0), 1) - 1;
         if v_cut > 0 then
           span_length := span_length - v_cut;
           piece := left(piece, span_length);
