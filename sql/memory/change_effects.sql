@@ -5,7 +5,7 @@
 -- words go with them. Under the user's lock. Returns counts.
 create or replace function _memoir.carry_out(p_turn _memoir.conversation_history, p_request jsonb, p_result jsonb,
   p_by text)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_done jsonb := _memoir.forget_meant(p_turn, p_result, false, p_by);
   v_is_whole boolean := coalesce((p_result ->> 'is_whole')::boolean, false);
@@ -23,7 +23,7 @@ end $$;
 -- counts.
 create or replace function _memoir.take_effect(p_session _memoir.sessions, p_turn _memoir.conversation_history,
   p_changes _memoir.found_change[], p_by text, p_config jsonb)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_change _memoir.found_change; v_unit _memoir.said_unit; v_changed integer := 0; v_likely integer := 0;
   v_user uuid := p_turn.user_id;
@@ -54,7 +54,7 @@ end $$;
 -- on as a memory of its own. False where another change did it already.
 create or replace function _memoir.change(p_session _memoir.sessions, p_turn _memoir.conversation_history,
   p_change _memoir.found_change, p_by text, p_config jsonb)
-returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql as $$
 declare
   v_user uuid := p_turn.user_id; v_now timestamptz := memoir.now(); v_unit _memoir.said_unit := p_change.unit;
   v_old uuid[] := _memoir.memories_from(v_user, array[v_unit]); v_new uuid; v_change uuid := gen_random_uuid();
@@ -101,7 +101,7 @@ end $$;
 -- What remains of a memory of which an item ended, as a memory that counts as the old one did.
 create or replace function _memoir.keep_rest(p_user_id uuid, p_old uuid, p_change _memoir.found_change,
   p_by_change uuid, p_by text, p_config jsonb)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_unit _memoir.said_unit := p_change.unit; v_old _memoir.memory_store; v_session _memoir.sessions;
   v_turn _memoir.conversation_history; v_memory _memoir.memory_store;
@@ -126,7 +126,7 @@ end $$;
 -- Takes clauses out of recall and forgets memories, as p_turn asks. Under the user's lock.
 create or replace function _memoir.forget_units(p_user_id uuid, p_units _memoir.said_unit[], p_memories uuid[],
   p_change uuid, p_turn _memoir.conversation_history, p_by text)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_now timestamptz := memoir.now();
 begin
@@ -146,7 +146,7 @@ end $$;
 
 -- A whole turn as a clause; null where the caller may not see it.
 create or replace function _memoir.turn_unit(p_caller _memoir.caller, p_id uuid)
-returns _memoir.said_unit language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.said_unit language plpgsql stable as $$
 declare
   v_unit _memoir.said_unit;
 begin
@@ -174,7 +174,7 @@ $$;
 -- the change.
 create or replace function _memoir.change_turn(p_caller _memoir.caller, p_session _memoir.sessions, p_cited integer,
   p_units _memoir.said_unit[], p_new uuid)
-returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns uuid language plpgsql as $$
 declare
   v_user uuid := p_caller.user_id; v_old uuid[]; v_now timestamptz := memoir.now(); v_change uuid := gen_random_uuid();
   v_turn _memoir.conversation_history := _memoir.turn_at(p_session, p_cited);
@@ -195,7 +195,7 @@ end $$;
 -- Takes a request to forget out of recall, with the change that it asked for.
 create or replace function _memoir.exclude_request(p_caller _memoir.caller, p_session _memoir.sessions, p_cited integer,
   p_start integer, p_length integer, p_change uuid)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_turn _memoir.conversation_history := _memoir.turn_at(p_session, p_cited);
   -- Where normal form moves what follows, the whole turn.
@@ -212,7 +212,7 @@ end $$;
 -- or named; without effect where it is not clear. p_preview: only says what it would be. Under the user's lock.
 create or replace function _memoir.forget_meant(p_turn _memoir.conversation_history, p_result jsonb,
   p_preview boolean, p_by text)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_user uuid := p_turn.user_id; v_change uuid := gen_random_uuid(); v_units _memoir.said_unit[]; v_memories uuid[];
   v_values text[] := array(select jsonb_array_elements_text(p_result -> 'values')); v_shown jsonb;
@@ -243,7 +243,7 @@ returns jsonb language plpgsql security definer
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_user uuid := v_caller.user_id;
   v_now timestamptz := memoir.now(); v_at timestamptz; v_units _memoir.said_unit[]; v_id uuid;
-  v_back uuid[] := '{}'; v_turns integer;
+  v_back uuid[] := '{}';
 begin
   perform from _memoir.user_counters where user_id = v_user for update;
   v_units := array(
@@ -282,22 +282,20 @@ begin
   perform _memoir.set_state(v_user, array(select m.memory_id from _memoir.memory_store m where m.user_id = v_user
     and m.state = 'active' and m.metadata ->> 'remainder_of' = p_change::text), 'invalidated', v_caller.login,
     'change undone', null, v_now);
-  for v_id in
-    select m.memory_id from _memoir.memory_store m where m.user_id = v_user and m.state_at = v_at
+  for v_id in select m.memory_id from _memoir.memory_store m where m.user_id = v_user and m.state_at = v_at
       and m.state in ('superseded', 'invalidated', 'forgotten') and m.state_reason in ('changed in conversation',
         'asked to forget') order by m.recorded_at, m.memory_id
   loop
     -- Of a forgotten one it is known again first.
     update _memoir.memory_store set state = 'superseded', superseded_by = null
     where user_id = v_user and memory_id = v_id;
-    if _memoir.restore(v_user, v_id, v_caller.login, 'change undone', v_now, v_caller.actor) then
-      v_back := v_back || v_id;
-    end if;
+    if _memoir.restore(v_user, v_id, v_caller.login, 'change undone', v_now, v_caller.actor) then v_back := v_back
+      || v_id; end if;
   end loop;
-  select count(distinct (u.session_id, u.turn_index)) into v_turns from unnest(v_units) u;
   insert into _memoir.audit_log (login, action, user_id, detail)
   values (v_caller.login, 'undo_change', v_user, jsonb_build_object('change_id', p_change, 'restored', v_back));
-  return jsonb_build_object('change_id', p_change, 'restored', to_jsonb(v_back), 'returned_turns', v_turns);
+  return jsonb_build_object('change_id', p_change, 'restored', to_jsonb(v_back), 'returned_turns',
+    (select count(distinct (u.session_id, u.turn_index)) from unnest(v_units) u));
 end $$;
 comment on function memoir.undo_change(text, uuid) is
   'Takes back what a turn changed or asked to forget (list_changes): the spans are shown again as they were said, the

@@ -5,7 +5,7 @@
 -- session.
 create or replace function _memoir.items_before(p_turn _memoir.conversation_history, p_terms text[],
   p_roles _memoir.turn_role[], p_newest integer, p_items integer[] default '{}')
-returns _memoir.item_locator[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.item_locator[] language plpgsql stable as $$
 declare
   v_user uuid := p_turn.user_id; v_counters _memoir.user_counters; v_scores _memoir.item_scores; v_items integer[];
   -- With stems that stand for the same matter ("weigh" beside "weight").
@@ -35,7 +35,7 @@ end $$;
 -- out.
 create or replace function _memoir.texts_as_read(p_turn _memoir.conversation_history,
   p_locators _memoir.item_locator[], p_near uuid[], p_most integer, p_with_changed boolean)
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql stable as $$
 begin
   return (
     select coalesce(jsonb_agg(x.text order by x.is_here desc, x.created_at desc, x.item_no), '[]')
@@ -62,7 +62,7 @@ end $$;
 -- The items nearest in meaning to a text, and the messages that they are of, where the shared embedder answers.
 create or replace function _memoir.near_text(p_user_id uuid, p_text text, p_config jsonb, out items integer[],
   out messages uuid[])
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
   v_model _memoir.embedding_models; v_vector halfvec; v_counters _memoir.user_counters; v_most constant integer := 16;
 begin
@@ -107,7 +107,7 @@ end $$;
 -- A request to forget, with the texts and memories that it may mean, those that a caller may see.
 create or replace function _memoir.asking_context(p_turn _memoir.conversation_history, p_request jsonb,
   p_config jsonb, p_projects text[] default null, p_clearance _memoir.sensitivity default 'secret')
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql stable as $$
 declare
   v_user uuid := p_turn.user_id; v_names text := p_request ->> 'names'; v_locators _memoir.item_locator[];
   v_near record := _memoir.near_text(v_user, left(v_names, 1000), p_config);

@@ -40,7 +40,7 @@ end $$;
 -- the new one is true from then on, so the old one keeps its time before.
 create or replace function _memoir.settle(p_user_id uuid, p_new _memoir.memory_store, p_old _memoir.memory_store,
   p_judge text, p_score real, p_similarity real, p_from timestamptz, p_by text)
-returns text language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns text language plpgsql as $$
 declare
   v_now timestamptz := memoir.now(); v_winner _memoir.memory_store; v_loser _memoir.memory_store; v_bounded boolean;
   v_new real := _memoir.word_authority((p_new.actor, p_new.provenance, p_new.trust, null)::_memoir.standing);
@@ -98,7 +98,7 @@ $$;
 -- A slot has one value at a time.
 create or replace function _memoir.settle_slot(p_user_id uuid, p_memory_id uuid, p_from timestamptz, p_by text,
   out superseded uuid[], out contradicts uuid[], out outdated boolean)
-language plpgsql set plan_cache_mode = force_custom_plan as $$
+language plpgsql as $$
 declare
   v_new _memoir.memory_store; v_old _memoir.memory_store; v_now timestamptz := memoir.now(); v_done text;
 begin
@@ -132,7 +132,7 @@ end $$;
 -- words are in the other): the greater authority stays active, of equals the more specific text. What only says again
 -- in other words what a person rejected is invalidated, unless a person says it.
 create or replace function _memoir.reconcile_memory(p_user_id uuid, p_memory_id uuid, p_by text)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_state _memoir.judging_state; v_config jsonb := _memoir.config(p_user_id, null); v_memory _memoir.memory_store;
   v_vector halfvec; v_model smallint;
@@ -182,7 +182,7 @@ end $$;
 -- Conflicts, by rules; open: what they can't tell and a model is to judge. A result ends it: the memory was rejected
 -- or is outdated.
 create or replace function _memoir.judge_conflicts(inout p_state _memoir.judging_state, p_by text, p_config jsonb)
-language plpgsql set plan_cache_mode = force_custom_plan as $$
+language plpgsql as $$
 declare
   v_memory _memoir.memory_store := p_state.memory; v_other _memoir.memory_store; v_similarity real; v_kind text;
   v_done text; v_place integer := 0; v_user uuid := v_memory.user_id;
@@ -233,7 +233,7 @@ end $$;
 
 -- The nearest that says the same in other words: one of the two goes on for both.
 create or replace function _memoir.judge_duplicates(inout p_state _memoir.judging_state, p_by text, p_config jsonb)
-language plpgsql set plan_cache_mode = force_custom_plan as $$
+language plpgsql as $$
 declare
   v_memory _memoir.memory_store := p_state.memory; v_other _memoir.memory_store; v_similarity real; v_wins boolean;
   v_place integer := 0;
@@ -344,7 +344,7 @@ tombstone, its end, another value in its slot). Writes memory_store and memory_j
 -- A memory local to a session, or outside of any, becomes global, where everything finds it. The same text known
 -- globally takes it in: returns what stands for it then.
 create or replace function _memoir.make_global(p_user_id uuid, p_memory_id uuid, p_by text, p_at timestamptz)
-returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns uuid language plpgsql as $$
 declare
   v_memory _memoir.memory_store; v_same _memoir.memory_store;
 begin

@@ -6,7 +6,7 @@
 -- Returns what is to become one: seeds by weight, each with what is at least consolidation_similarity like it and in no
 -- other cluster.
 create or replace function _memoir.clusters(p_user_id uuid, p_config jsonb)
-returns table (members uuid[]) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns table (members uuid[]) language plpgsql stable as $$
 declare
   v_model smallint := (select m.model_id from _memoir.embedding_models m where m.status = 'active');
   v_now timestamptz := memoir.now();
@@ -61,7 +61,7 @@ end $$;
 
 -- May a text stand for memories of a project? Not where a tombstone or a memory that says just this is in the way.
 create or replace function _memoir.may_stand(p_user_id uuid, p_text text, p_project text)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql stable as $$
 begin
   return not _memoir.tombstoned(p_user_id, p_text, null, null, p_project)
     and not exists (select from _memoir.memory_store m
@@ -76,7 +76,7 @@ end $$;
 create or replace function _memoir.consolidate(p_user_id uuid, p_members uuid[], p_config jsonb, p_by text,
   p_text text default null,
   p_made_by text default 'rules', p_id uuid default gen_random_uuid(), p_instead uuid default null)
-returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns uuid language plpgsql as $$
 declare
   v_new _memoir.memory_store; v_texts text[]; v_ids uuid[]; v_now timestamptz := memoir.now();
 begin

@@ -2,10 +2,10 @@
 -- made of it, in one transaction; history keeps all of it.
 --
 --   replacement, polarity   correct(user, memory, 'Lives in Ulm.')      the old is superseded, and may not come back
--- partial                 correct(…, p_remainder => 'Has two cats.')  what is still true goes on as its own memory
--- bounded                 correct(…, p_valid_from => '2026-03-01')    the old was true until then: a bounded copy goes
--- on   retraction              retract(user, memory)                       the old is invalidated, and may not come
--- back   bounded retraction      retract(…, p_valid_to => '2026-03-01')      it was true until then
+--   partial                 correct(…, p_remainder => 'Has two cats.')  what is still true goes on as its own memory
+--   bounded                 correct(…, p_valid_from => '2026-03-01')    it was true until then: a bounded copy goes on
+--   retraction              retract(user, memory)                       the old is invalidated, and may not come back
+--   bounded retraction      retract(…, p_valid_to => '2026-03-01')      it was true until then
 
 -- All memories that say the same as one: merged with it as near duplicates, the same text, or the same value in its
 -- slot. p_wide: in all projects that the caller may use and in all states; else what is active in its project, as a
@@ -90,7 +90,7 @@ end $$;
 -- is then.
 create or replace function _memoir.take_out(p_user_id uuid, p_ids uuid[], p_memory uuid, p_by text, p_at timestamptz,
   p_actor _memoir.actor)
-returns _memoir.memory_store language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns _memoir.memory_store language plpgsql as $$
 declare
   v_wholes uuid[]; v_memory _memoir.memory_store;
 begin
@@ -199,7 +199,7 @@ end $$;
 
 -- The old memory, and all that say the same, give way to the new one.
 create or replace function _memoir.put_right(p_correction _memoir.correction)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_caller _memoir.caller := p_correction.caller; v_user uuid := v_caller.user_id;
   v_now timestamptz := p_correction.corrected_at;
@@ -271,7 +271,7 @@ end $$;
 
 -- The successor of memories that have just been superseded.
 create or replace function _memoir.succeeded(p_user_id uuid, p_ids uuid[], p_successor uuid)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 begin
   with noted as (
     update _memoir.memory_states set superseded_by = p_successor
@@ -294,7 +294,7 @@ end $$;
 -- says so.
 create or replace function _memoir.remain(p_caller _memoir.caller, p_old _memoir.memory_store, p_content text,
   p_slotted boolean, p_standing _memoir.standing, p_reason text, p_at timestamptz)
-returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns uuid language plpgsql as $$
 declare
   v_rest _memoir.memory_store := p_old; v_same uuid;
 begin
@@ -441,7 +441,7 @@ PM001, PM004, PM014.';
 
 -- The turns that a memory kept out of recall are found again, unless something else keeps them out: how many.
 create or replace function _memoir.reopen_turns(p_user_id uuid, p_memory uuid, p_at timestamptz)
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql as $$
 declare
   v_turns integer; v_refs uuid[];
 begin
@@ -469,7 +469,7 @@ end $$;
 -- free: what is active again.
 create or replace function _memoir.bring_back(p_caller _memoir.caller, p_memory _memoir.memory_store, p_reason text,
   p_at timestamptz, p_actor _memoir.actor)
-returns uuid[] language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns uuid[] language plpgsql as $$
 declare
   v_user uuid := p_caller.user_id; v_ids uuid[]; v_id uuid; v_before _memoir.memory_states; v_state _memoir.item_state;
   v_back uuid[] := '{}';

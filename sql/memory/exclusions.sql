@@ -3,7 +3,7 @@
 
 -- Indexes the rest of turns of which a part was taken out.
 create or replace function _memoir.index_rest(p_user_id uuid, p_refs uuid[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_item _memoir.search_items; v_turn _memoir.conversation_history; v_piece record; v_new _memoir.search_items[];
   v_texts text[]; v_config jsonb := _memoir.config(p_user_id, null);
@@ -51,7 +51,7 @@ end $$;
 -- recalls too.
 create or replace function _memoir.exclude_units(p_user_id uuid, p_units _memoir.said_unit[], p_changed boolean,
   p_change uuid, p_turn _memoir.conversation_history, p_reason text, p_at timestamptz)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_refs uuid[] := array(select u.message_id from unnest(p_units) u);
 begin
@@ -86,7 +86,7 @@ end $$;
 -- Which of these memories were made of what is in doubt, and where what was said since stands.
 create or replace function _memoir.memory_doubts(p_user_id uuid, p_memories uuid[])
 returns table (memory_id uuid, recorded_at timestamptz, by_session uuid, by_turn integer, by_start integer,
-  by_length integer) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  by_length integer) language plpgsql stable as $$
 begin
   return query
   select distinct s.item_id, x.recorded_at, x.by_session, x.by_turn, x.by_start, x.by_length
@@ -102,7 +102,7 @@ end $$;
 -- and project may see them.
 create or replace function _memoir.profile_shown(p_user_id uuid, p_counters _memoir.user_counters, p_version integer,
   out content text, out memory_ids uuid[], out left_out uuid[])
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
   v_places _memoir.item_locator[]; v_line record;
 begin
@@ -138,7 +138,7 @@ end $$;
 
 -- Memories made of these spans, active ones.
 create or replace function _memoir.memories_from(p_user_id uuid, p_units _memoir.said_unit[])
-returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns uuid[] language plpgsql stable as $$
 begin
   return array(
     select distinct m.memory_id from unnest(p_units) u
@@ -153,7 +153,7 @@ end $$;
 -- assistant's echo.
 create or replace function _memoir.echoes_of(p_unit _memoir.said_unit, p_olds text[],
   p_turn _memoir.conversation_history)
-returns _memoir.said_unit[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.said_unit[] language plpgsql stable as $$
 declare
   v_olds text[] := array(select o from unnest(p_olds) o where length(o) > 1 or o ~ '\d');
   v_locators _memoir.item_locator[];
@@ -175,7 +175,7 @@ end $$;
 -- The spans that memories came from are marked as changed: what stands instead was said later, in p_turn.
 create or replace function _memoir.mark_sources(p_user_id uuid, p_memories uuid[], p_turn _memoir.conversation_history,
   p_at timestamptz)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_units _memoir.said_unit[]; v_unit _memoir.said_unit; v_change uuid := gen_random_uuid();
 begin

@@ -45,7 +45,7 @@ end $$;
 create or replace function _memoir.store_reading(p_session _memoir.sessions, p_counters _memoir.session_counters,
   p_turns _memoir.conversation_history[], p_through integer, p_reading jsonb, p_results jsonb, p_by text,
   p_wait boolean, p_config jsonb)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_user uuid := p_session.user_id; v_locked _memoir.session_counters; v_counts jsonb := '{}';
   v_all jsonb[] := '{}';
@@ -226,7 +226,7 @@ Service, jobs and admin logins only. Raises PM001, PM014.';
 create or replace function _memoir.claimed_turns(p_work _memoir.work_items, out session _memoir.sessions,
   out counters _memoir.session_counters, out config jsonb, out turns _memoir.conversation_history[],
   out through integer)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
   v_batch record;
 begin

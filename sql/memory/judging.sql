@@ -4,7 +4,7 @@
 
 -- Returns what of a work item is still to be judged: both active, of different values, the pair not judged before.
 create or replace function _memoir.open_pairs(p_work _memoir.work_items)
-returns setof _memoir.memory_store language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns setof _memoir.memory_store language plpgsql stable as $$
 declare
   v_id uuid := p_work.dedup_key::uuid;
 begin

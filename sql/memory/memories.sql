@@ -178,7 +178,7 @@ Writes memory_store and what belongs to it. Raises PM001, PM003, PM006, PM012, P
 create or replace function _memoir.enter(p_memory _memoir.memory_store, p_session _memoir.sessions,
   p_sources _memoir.conversation_history[], p_span_starts integer[], p_span_lengths integer[], p_said_at timestamptz,
   p_embedding real[], p_config jsonb, p_from timestamptz default null)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_memory _memoir.memory_store := _memoir.admitted(p_memory, p_session, p_sources, p_config);
   v_old _memoir.memory_store;
@@ -290,7 +290,7 @@ end $$;
 -- A memory is stated anew: it takes on what is stronger, and with its new authority it may prevail where it did not.
 create or replace function _memoir.say_again(p_old _memoir.memory_store, p_memory _memoir.memory_store,
   p_sources _memoir.conversation_history[], p_span_starts integer[], p_span_lengths integer[])
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_user uuid := p_old.user_id; v_id uuid := p_old.memory_id; v_now timestamptz := p_memory.recorded_at;
   v_settled record;

@@ -64,7 +64,7 @@ end $$;
 
 create or replace function _memoir.note_state(p_user_id uuid, p_ids uuid[], p_state _memoir.item_state, p_by text,
   p_reason text, p_successor uuid, p_at timestamptz, p_actor _memoir.actor)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 begin
   insert into _memoir.memory_states (user_id, memory_id, seq, recorded_at, state, superseded_by, reason, actor, set_by)
   select p_user_id, id, 1 + coalesce((select max(s.seq) from _memoir.memory_states s where s.user_id = p_user_id
@@ -86,7 +86,7 @@ end $$;
 -- its place.
 create or replace function _memoir.restore(p_user_id uuid, p_id uuid, p_by text, p_reason text, p_at timestamptz,
   p_actor _memoir.actor)
-returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql as $$
 declare
   v_memory _memoir.memory_store;
 begin
@@ -112,7 +112,7 @@ end $$;
 
 -- Items that were dead are found again; what lacks a vector is queued, as the cursors have passed it.
 create or replace function _memoir.revive_items(p_user_id uuid, p_items integer[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_now timestamptz := memoir.now(); v_model smallint;
 begin
@@ -158,7 +158,7 @@ end $$;
 -- the text is the same.
 create or replace function _memoir.copied(p_copy _memoir.memory_store, p_of uuid, p_same_text boolean, p_by text,
   p_reason text, p_at timestamptz, p_actor _memoir.actor)
-returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns uuid language plpgsql as $$
 declare
   v_copy _memoir.memory_store := p_copy; v_said timestamptz; v_user uuid := p_copy.user_id;
 begin
@@ -232,7 +232,7 @@ returns timestamptz language sql stable as $$ select coalesce((p_memory.metadata
 
 -- Asks the profile job to look at a user. No row of its own: a flag beside the counters that the write changes anyway.
 create or replace function _memoir.stale_profile(p_user_id uuid)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 begin
   update _memoir.user_counters set profile_stale = true where user_id = p_user_id and not profile_stale;
 end $$;
@@ -240,7 +240,7 @@ end $$;
 -- Memories that changed: no version that holds one of them stays, and the one in force is built anew at once. Under the
 -- user's lock.
 create or replace function _memoir.leave_profile(p_user_id uuid, p_ids uuid[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_gone integer[];
 begin
@@ -301,7 +301,7 @@ end $$;
 -- those are.
 create or replace function _memoir.withdraw_derived(p_user_id uuid, p_ids uuid[], p_by text, p_at timestamptz,
   p_forget boolean)
-returns uuid[] language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns uuid[] language plpgsql as $$
 declare
   v_derived uuid[];
 begin
@@ -419,7 +419,7 @@ end $$;
 -- A memory that was stated again takes on the tags and the other names that were given then. With another name it is
 -- indexed anew; its vectors, of the content alone, stay.
 create or replace function _memoir.take_labels(p_user_id uuid, p_memory_id uuid, p_tags text[], p_aliases text[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_memory _memoir.memory_store; v_old _memoir.search_items[]; v_vectors _memoir.embeddings[]; v_numbers integer[];
   v_first integer;
@@ -447,7 +447,7 @@ end $$;
 
 -- Turns that are found no more leave what was extracted from them to speak for them.
 create or replace function _memoir.release_echoes(p_user_id uuid, p_turns uuid[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 begin
   update _memoir.search_items i set echo = false
   from _memoir.memory_sources s

@@ -1,7 +1,7 @@
 -- Aliases: other names of the same thing (k8s and Kubernetes, GHA and GitHub Actions). The package reads them where the
--- person's own texts or memories say so (aliases.py), and they are given with remember; each belongs to the item that says it, so that what
--- takes the item out of search takes the alias along: a forget, an erase, a clearance, a project, a time before it was
--- known. Queries are widened by them.
+-- person's own texts or memories say so (aliases.py), and they are given with remember; each belongs to the item that
+-- says it, so that what takes the item out of search takes the alias along: a forget, an erase, a clearance, a project,
+-- a time before it was known. Queries are widened by them.
 
 -- How names are compared.
 create or replace function _memoir.alias_key(p_name text)
@@ -11,7 +11,7 @@ returns text language sql immutable as $$ select btrim(regexp_replace(lower(norm
 -- Keeps what the texts of items say about names: of memories, and of turns in the person's own words.
 create or replace function _memoir.note_aliases(p_user_id uuid, p_first integer, p_items _memoir.search_items[],
   p_texts text[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_count integer; v_text text; v_tells boolean;
 begin
@@ -39,7 +39,7 @@ end $$;
 -- capitals. loose: those of what the query calls by common words, which may mean something else.
 create or replace function _memoir.other_names(p_user_id uuid, p_counters _memoir.user_counters, p_config regconfig,
   p_query text, p_scope _memoir.search_scope, out names text[], out loose text[])
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
   v_words text[]; v_names text[]; v_initials text[];
 begin

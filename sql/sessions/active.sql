@@ -14,7 +14,7 @@ end $$;
 
 -- The rows that count, in order: the session's own, and those of sessions it branched from as far as they share turns.
 create or replace function _memoir.live_compactions(p_session _memoir.sessions, p_as_of timestamptz default null)
-returns setof _memoir.compactions language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns setof _memoir.compactions language plpgsql stable as $$
 declare
   v_user uuid := p_session.user_id; v_sessions uuid[]; v_ends integer[]; v_rows _memoir.compactions[];
   v_kept int4multirange := _memoir.kept_exchanges(p_session);
@@ -34,7 +34,7 @@ end $$;
 
 -- Turns that compaction leaves alone: the whole exchanges of what is pinned.
 create or replace function _memoir.kept_exchanges(p_session _memoir.sessions)
-returns int4multirange language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns int4multirange language plpgsql stable as $$
 declare
   v_user uuid := p_session.user_id; v_pin record; v_part record; v_first integer; v_next integer; v_since timestamptz;
   v_until timestamptz; v_kept int4multirange := '{}';
@@ -110,7 +110,7 @@ end $$;
 -- them. Returns them, by the id of the session where the whole of one's text went. Under the user's lock.
 create or replace function _memoir.undo_summaries(p_user_id uuid, p_sessions uuid[], p_turns integer[],
   p_at timestamptz)
-returns uuid[] language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns uuid[] language plpgsql as $$
 declare
   v_summaries uuid[]; v_session uuid;
 begin

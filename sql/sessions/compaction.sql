@@ -41,7 +41,7 @@ end $$;
 -- what was undone.
 create or replace function _memoir.compaction_range(p_session _memoir.sessions, p_counters _memoir.session_counters,
   p_target bigint, p_most bigint, p_again boolean, out from_turn integer, out to_turn integer)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
   v_user uuid := p_session.user_id; v_done int4multirange; v_part record; v_turn record; v_since timestamptz;
   v_until timestamptz; v_start integer;
@@ -85,7 +85,7 @@ end $$;
 -- excluded or marked meanwhile.
 create or replace function _memoir.lock_for_summary(p_session _memoir.sessions, p_from integer, p_to integer,
   p_excluded bigint, p_by text)
-returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql as $$
 declare
   v_user uuid := p_session.user_id;
 begin
@@ -102,7 +102,7 @@ begin
 end $$;
 
 create or replace function _memoir.count_excluded(p_session _memoir.sessions, p_from integer, p_to integer)
-returns bigint language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns bigint language plpgsql stable as $$
 declare
   v_user uuid := p_session.user_id; v_sessions uuid[] := array(select l.session_id from _memoir.lineage(p_session) l);
 begin
@@ -116,7 +116,7 @@ end $$;
 -- Summarises a stretch into one row of level 1; null when somebody changed what it is made from meanwhile.
 create or replace function _memoir.compact_range(p_session _memoir.sessions, p_from integer, p_to integer,
   p_config jsonb, p_by text)
-returns _memoir.compactions language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns _memoir.compactions language plpgsql as $$
 declare
   v_row _memoir.compactions; v_read record;
   v_budget integer; v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer); v_now timestamptz := memoir.now();
@@ -151,7 +151,7 @@ $$;
 -- While the rows that count are longer than summary_tokens together, the oldest neighbours become one of a higher
 -- level, in half the words. Under the locks. Returns how many were made.
 create or replace function _memoir.raise_summaries(p_session _memoir.sessions, p_config jsonb)
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql as $$
 declare
   v_rows _memoir.compactions[]; v_tokens integer[]; v_row _memoir.compactions; v_from integer; v_to integer;
   v_made integer := 0; v_bodies text[]; v_head text;

@@ -13,7 +13,7 @@ $$;
 -- Sentences of a turn that a tombstone refuses, with the memory each was rejected as.
 create or replace function _memoir.restated_in(p_user_id uuid, p_text text, p_project text)
 returns table (span_start integer, span_length integer, memory_id uuid)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
   v_text text := left(p_text, 20000); v_at integer; v_from integer := 1; v_row record;
   v_sentences text[] := _memoir.sentences(v_text);
@@ -62,7 +62,7 @@ end $$;
 -- that claim what memories claim which are being forgotten.
 create or replace function _memoir.restating_turns(p_user_id uuid, p_ids uuid[])
 returns table (source_id uuid, session_id uuid, turn_index integer, span_start integer, span_length integer)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
   v_names text[] := _memoir.known_names(p_user_id); v_claims text[]; v_hints text[]; v_from record; v_first timestamptz;
   v_last timestamptz; v_turn record; v_sentence text; v_at integer;

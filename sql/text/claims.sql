@@ -6,7 +6,7 @@
 -- The claims of texts, in their order, each a text of its own; null where it has no two words that could be relation
 -- and value. p_names: of the person.
 create or replace function _memoir.claims_of(p_texts text[], p_names text[] default '{}')
-returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns text[] language plpgsql stable as $$
 declare
   v_names text[] := regexp_split_to_array(_memoir.normalise(array_to_string(p_names, ' ')), '[^[:alnum:]]+');
 begin

@@ -90,7 +90,7 @@ end $$;
 -- Returns that of some languages (bits by number) whose frequent words a text has most of. Null: it has none of them.
 -- Whoever writes them already says more with one word than text_language asks for.
 create or replace function _memoir.written_language(p_text text, p_languages bigint)
-returns smallint language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+returns smallint language plpgsql immutable as $$
 declare
   v_words text[] := tsvector_to_array(to_tsvector('simple', left(p_text, 500)));
 begin

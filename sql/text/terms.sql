@@ -124,7 +124,7 @@ create or replace function _memoir.kindred_words(p_query text, p_language smalli
   out kindred text[], out kindred_of text[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_language record; v_lines text[] := '{}';
+  v_language record; v_lines text[] := '{}'; v_query text;
 begin
   if p_language > 1 then
     select name, script into v_language from _memoir.data_languages() where number::integer = p_language;
@@ -133,7 +133,25 @@ begin
   if v_lines = '{}' then
     kindred := '{}'; kindred_of := '{}';
   elsif v_language.script in ('kana', 'han', 'hangul', 'thai') then
-    select * into kindred, kindred_of from _memoir.kindred_pairs(left(p_query, 1000), v_lines);
+    -- Words are pairs of characters: a topic's word is asked for if it stands in the question.
+    v_query := lower(_memoir.readable(left(p_query, 1000)));
+    with words as materialized (
+      select n, word <= cardinality(string_to_array(split_part(l, ':', 1), ',')) as general, btrim(w) as word
+      from unnest(v_lines) with ordinality u(l, n), unnest(string_to_array(replace(l, ':', ','), ',')) with ordinality
+        t(w, word)
+    ), found as materialized (
+      select distinct a.word as own, w.word
+      from words a join words w on w.n = a.n and (w.general or a.general) and w.word <> a.word
+      where strpos(v_query, a.word) > 0
+    ), pairs as materialized (
+      select u.word, tsvector_to_array(to_tsvector('simple', string_agg(substr(u.word, i, 2), ' '))) as lexemes
+      from (select word from found union select own from found) u, generate_series(1, greatest(1, length(u.word) - 1)) i
+      group by u.word
+    )
+    select coalesce(array_agg(k.found), '{}'), coalesce(array_agg(k.own), '{}') into kindred, kindred_of
+    from (select distinct array_to_string(w.lexemes, ' ') as found, o as own
+          from found f join pairs w using (word) join pairs p on p.word = f.own, unnest(p.lexemes) o
+          where w.lexemes <> '{}') k;
   else
     select * into kindred, kindred_of from _memoir.kindred_stems(v_lines, p_language, p_config, p_terms);
   end if;
@@ -167,30 +185,4 @@ begin
         from words a join words w on w.n = a.n and (w.general or a.general) and w.lexemes <> a.lexemes
           and w.lexemes <> '{}', unnest(array[array_to_string(w.lexemes, ' '), w.plain]) f(found), unnest(a.lexemes) own
         where a.lexemes <@ p_terms and f.found is not null) k;
-end $$;
-
--- The same where words are pairs of characters: a topic's word is asked for if it stands in the question.
-create or replace function _memoir.kindred_pairs(p_query text, p_lines text[], out kindred text[],
-  out kindred_of text[])
-language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_query text := lower(_memoir.readable(p_query));
-begin
-  with words as materialized (
-    select n, word <= cardinality(string_to_array(split_part(l, ':', 1), ',')) as general, btrim(w) as word
-    from unnest(p_lines) with ordinality u(l, n), unnest(string_to_array(replace(l, ':', ','), ',')) with ordinality
-      t(w, word)
-  ), found as materialized (
-    select distinct a.word as own, w.word
-    from words a join words w on w.n = a.n and (w.general or a.general) and w.word <> a.word
-    where strpos(v_query, a.word) > 0
-  ), pairs as materialized (
-    select u.word, tsvector_to_array(to_tsvector('simple', string_agg(substr(u.word, i, 2), ' '))) as lexemes
-    from (select word from found union select own from found) u, generate_series(1, greatest(1, length(u.word) - 1)) i
-    group by u.word
-  )
-  select coalesce(array_agg(k.found), '{}'), coalesce(array_agg(k.own), '{}') into kindred, kindred_of
-  from (select distinct array_to_string(w.lexemes, ' ') as found, o as own
-        from found f join pairs w using (word) join pairs p on p.word = f.own, unnest(p.lexemes) o
-        where w.lexemes <> '{}') k;
 end $$;
