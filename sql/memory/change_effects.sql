@@ -242,8 +242,7 @@ returns jsonb language plpgsql security definer
   set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_user uuid := v_caller.user_id;
-  v_now timestamptz := memoir.now(); v_at timestamptz; v_units _memoir.said_unit[]; v_id uuid;
-  v_back uuid[] := '{}';
+  v_now timestamptz := memoir.now(); v_at timestamptz; v_units _memoir.said_unit[]; v_id uuid; v_back uuid[] := '{}';
 begin
   perform from _memoir.user_counters where user_id = v_user for update;
   v_units := array(

@@ -9,10 +9,8 @@ create or replace function _memoir.clusters(p_user_id uuid, p_config jsonb)
 returns table (members uuid[]) language plpgsql stable as $$
 declare
   v_model smallint := (select m.model_id from _memoir.embedding_models m where m.status = 'active');
-  v_now timestamptz := memoir.now();
-  v_like float8 := 1 - (p_config ->> 'consolidation_similarity')::float8;
-  v_least integer := (p_config ->> 'consolidation_members')::integer;
-  v_used uuid[] := '{}'; v_seed record;
+  v_now timestamptz := memoir.now(); v_like float8 := 1 - (p_config ->> 'consolidation_similarity')::float8;
+  v_least integer := (p_config ->> 'consolidation_members')::integer; v_used uuid[] := '{}'; v_seed record;
 begin
   for v_seed in
     with candidates as materialized (

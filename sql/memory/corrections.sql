@@ -42,8 +42,7 @@ end $$;
 create or replace function memoir.forget(p_user text, p_memory uuid, p_reason text default null)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_memory _memoir.memory_store;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_memory _memoir.memory_store;
   v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person');
   v_now timestamptz := memoir.now(); v_user uuid := v_caller.user_id; v_reason text := coalesce(p_reason, 'forgotten');
   v_ids uuid[]; v_done record;
@@ -395,8 +394,7 @@ declare
   v_user uuid := v_caller.user_id; v_now timestamptz := memoir.now();
   v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person');
   v_memory _memoir.memory_store; v_stone _memoir.tombstones; v_reason text := coalesce(p_reason, 'lifted');
-  v_of uuid := p_memory; v_keys bytea[]; v_lifted integer;
-  v_turns integer := 0; v_back uuid[] := '{}';
+  v_of uuid := p_memory; v_keys bytea[]; v_lifted integer; v_turns integer := 0; v_back uuid[] := '{}';
 begin
   if v_actor <> 'person' then
     perform _memoir.fail('PM001', format('login %s acts as %s and may not lift a tombstone',

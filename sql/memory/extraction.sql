@@ -12,8 +12,7 @@ returns boolean language plpgsql as $$
 declare
   v_threshold real := (p_config ->> 'admission_threshold')::real; v_now timestamptz := memoir.now();
   v_type float8 := coalesce((p_config -> 'admission_type_priors' ->> p_type)::float8, 0.5);
-  v_novelty float8 := greatest(0, least(1, p_novelty));
-  v_recency float8; v_score real; v_admitted boolean;
+  v_novelty float8 := greatest(0, least(1, p_novelty)); v_recency float8; v_score real; v_admitted boolean;
 begin
   -- Of a hundred half-lives nothing is left, and a real can't hold less.
   v_recency := power(2, - least(100, greatest(0, extract(epoch from v_now - p_said_at)::float8 / 86400)

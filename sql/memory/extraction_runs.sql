@@ -47,8 +47,7 @@ create or replace function _memoir.store_reading(p_session _memoir.sessions, p_c
   p_wait boolean, p_config jsonb)
 returns jsonb language plpgsql as $$
 declare
-  v_user uuid := p_session.user_id; v_locked _memoir.session_counters; v_counts jsonb := '{}';
-  v_all jsonb[] := '{}';
+  v_user uuid := p_session.user_id; v_locked _memoir.session_counters; v_counts jsonb := '{}'; v_all jsonb[] := '{}';
   v_has_model boolean := _memoir.has_model(p_config); v_found _memoir.extracted[]; i integer;
   -- Where a model reads what was said, rules end nothing: what they find is provisional.
   v_read _memoir.turn_changes[] := case when v_has_model then '{}' else _memoir.changes_read(p_results) end;
@@ -175,8 +174,7 @@ create or replace function memoir.extract_session(p_user text, p_session text, p
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_session _memoir.sessions := _memoir.session(v_caller, p_session);
-  v_result jsonb;
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_result jsonb;
 begin
   if p_limit is null or p_limit not between 1 and 10000 then
     perform _memoir.fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));

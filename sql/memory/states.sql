@@ -324,9 +324,8 @@ end $$;
 
 -- What memories came from must not be recalled, extracted or summarised again, and what was made of them is not true
 -- any more: excludes their source turns' spans, undoes the summaries that hold them, invalidates the memories derived
--- from them.
--- p_keep: turns that stay, since they say what is right. p_forget: what was made of them holds what is forgotten, and
--- is so itself.
+-- from them. p_keep: turns that stay, since they say what is right. p_forget: what was made of them holds what is
+-- forgotten, and is so itself.
 create or replace function _memoir.withdraw(p_user_id uuid, p_ids uuid[], p_keep uuid[], p_memory uuid, p_by text,
   p_reason text, p_at timestamptz, p_forget boolean default false, out excluded_turns integer,
   out invalidated_summaries integer)

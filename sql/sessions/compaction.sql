@@ -44,8 +44,7 @@ create or replace function _memoir.compaction_range(p_session _memoir.sessions, 
 language plpgsql stable as $$
 declare
   v_user uuid := p_session.user_id; v_done int4multirange; v_part record; v_turn record; v_since timestamptz;
-  v_until timestamptz; v_start integer;
-  v_begun bigint; v_free integer; v_over boolean := false;
+  v_until timestamptz; v_start integer; v_begun bigint; v_free integer; v_over boolean := false;
 begin
   select coalesce(range_agg(int4range(c.from_turn, c.to_turn + 1)), '{}') into v_done
   from _memoir.live_compactions(p_session) c;
@@ -154,8 +153,7 @@ create or replace function _memoir.raise_summaries(p_session _memoir.sessions, p
 returns integer language plpgsql as $$
 declare
   v_rows _memoir.compactions[]; v_tokens integer[]; v_row _memoir.compactions; v_from integer; v_to integer;
-  v_made integer := 0; v_bodies text[]; v_head text;
-  v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer);
+  v_made integer := 0; v_bodies text[]; v_head text; v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer);
   v_most integer := (p_config ->> 'summary_tokens')::integer; v_sum integer; v_last timestamptz;
 begin
   loop

@@ -119,8 +119,7 @@ create or replace function _memoir.indexed_chunks(p_role _memoir.turn_role, p_te
 returns table (span_start integer, span_length integer, piece text, tokens integer) language plpgsql immutable as $$
 declare
   v_length integer := length(p_text); v_size integer := _memoir.indexed_end(octet_length(p_text), v_length);
-  v_piece constant integer := 1500;
-  v_end text; v_at integer; v_offset integer; v_cut integer;
+  v_piece constant integer := 1500; v_end text; v_at integer; v_offset integer; v_cut integer;
 begin
   -- What is short whatever its estimate has none made.
   if octet_length(p_text) = v_length and v_length * 1.7 + 3 <= p_chunk_tokens then
@@ -159,8 +158,7 @@ declare
   v_user uuid := p_turn.user_id; v_item _memoir.search_items; v_items _memoir.search_items[] := '{}';
   v_texts text[] := '{}'; v_part record;
   v_end integer := _memoir.indexed_end(octet_length(p_turn.content), length(p_turn.content));
-  v_from integer := v_end + 1;
-  v_text text := substr(p_turn.content, v_from, length(p_turn.content) - 2 * v_end);
+  v_from integer := v_end + 1; v_text text := substr(p_turn.content, v_from, length(p_turn.content) - 2 * v_end);
 begin
   select * into v_item from _memoir.search_items i where i.user_id = v_user and i.ref_id = p_turn.message_id
   order by i.chunk desc limit 1;

@@ -51,8 +51,7 @@ create or replace function memoir.unpin_turns(p_user text, p_session text, p_fro
 returns integer language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_session _memoir.sessions := _memoir.session(v_caller, p_session);
-  v_count integer;
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_count integer;
 begin
   perform from _memoir.session_counters where user_id = v_caller.user_id
     and session_id = v_session.session_id for update;

@@ -47,8 +47,7 @@ returns bytea language plpgsql as $$
 declare
   v_tenant text := case when pg_has_role(_memoir.login(), 'memoir_app', 'usage')
     or pg_has_role(_memoir.login(), 'memoir_admin', 'usage') then '' else _memoir.login() end;
-  v_hash bytea := _memoir.prompt_hash(v_tenant, p_prompt);
-  v_tokenizer text := _memoir.tokenizer_used(p_tokenizer);
+  v_hash bytea := _memoir.prompt_hash(v_tenant, p_prompt); v_tokenizer text := _memoir.tokenizer_used(p_tokenizer);
 begin
   -- Locked, so that the sweep of unused prompts does not take it before the session is there to see.
   perform from _memoir.system_prompts where prompt_hash = v_hash and tokens ? v_tokenizer for key share;
@@ -245,8 +244,7 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_parent _memoir.sessions := _memoir.session(v_caller, p_session);
   v_counters _memoir.session_counters; v_new uuid; v_at integer; v_next _memoir.conversation_history;
-  v_last _memoir.conversation_history;
-  v_now timestamptz := memoir.now();
+  v_last _memoir.conversation_history; v_now timestamptz := memoir.now();
 begin
   perform _memoir.check_session(p_new_session);
   v_new := _memoir.session_id(v_caller.user_id, p_new_session);

@@ -257,8 +257,7 @@ declare
   v_message _memoir.message; v_place integer := 0; v_count integer := cardinality(p_state.messages); v_is_last boolean;
   v_turn integer; v_exchange integer; v_before bigint; v_cost integer; v_id uuid; v_ids uuid[] := '{}';
   v_costs integer[] := p_state.costs; v_starts integer[] := p_state.exchange_starts;
-  v_befores bigint[] := p_state.tokens_before;
-  v_person _memoir.actor := coalesce(p_state.actor, 'person');
+  v_befores bigint[] := p_state.tokens_before; v_person _memoir.actor := coalesce(p_state.actor, 'person');
   v_agent _memoir.actor := coalesce(p_state.actor, 'agent');
   v_system _memoir.actor := case when (p_state.caller).may_state_actor then 'system' else v_agent end;
   v_model text := coalesce(p_state.used_model, (p_state.session).model);

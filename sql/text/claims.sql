@@ -1,7 +1,6 @@
--- Claims of a sentence, in any frame: relation and value, of the person it is all about. "Note that the
--- home town is Ulm", "User: I live in Ulm" and "He lived in Ulm" claim the same; "My sister lives in Ulm" and "I
--- don't live in Ulm" something else. Words decide, in any order but where order tells ("tea over coffee"); nothing
--- is understood.
+-- Claims of a sentence, in any frame: relation and value, of the person it is all about. "Note that the home town is
+-- Ulm", "User: I live in Ulm" and "He lived in Ulm" claim the same; "My sister lives in Ulm" and "I don't live in Ulm"
+-- something else. Words decide, in any order but where order tells ("tea over coffee"); nothing is understood.
 
 -- The claims of texts, in their order, each a text of its own; null where it has no two words that could be relation
 -- and value. p_names: of the person.

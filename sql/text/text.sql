@@ -23,8 +23,7 @@ returns table (span_start integer, span_length integer, piece text, tokens integ
 declare
   v_length integer := length(p_text);
   v_window text; v_window_start integer := 1; v_window_size integer; v_block text; v_block_length integer;
-  v_block_start integer := 1;
-  v_pos integer; v_size integer; v_ratio float8; v_tail text; v_cut integer;
+  v_block_start integer := 1; v_pos integer; v_size integer; v_ratio float8; v_tail text; v_cut integer;
   v_block_size integer := greatest(2048, p_chunk_tokens * 16);
 begin
   -- Short texts are the rule: one piece, counted as it is.
