@@ -39,7 +39,7 @@ begin
       v_item.span_start := v_piece.first;
       v_item.span_length := v_piece.length;
       v_item.dead := false;
-      v_item.token_count := memoir.estimate_tokens(substr(v_turn.content, v_piece.first, v_piece.length));
+      v_item.token_count := _memoir.estimate_tokens(substr(v_turn.content, v_piece.first, v_piece.length));
       v_new := array_append(v_new, v_item);
       v_texts := array_append(v_texts, substr(v_turn.content, v_piece.first, v_piece.length));
     end loop;

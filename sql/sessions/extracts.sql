@@ -59,9 +59,9 @@ begin
     v_lines := array(select jsonb_array_elements_text(v_ranked -> 'lines'));
     v_order := array(select n::integer from jsonb_array_elements_text(v_ranked -> 'order') n);
   end if;
-  v_costs := array(select memoir.estimate_tokens(l) from unnest(v_lines) with ordinality x(l, o) order by o);
+  v_costs := array(select _memoir.estimate_tokens(l) from unnest(v_lines) with ordinality x(l, o) order by o);
   loop
-    v_left := v_budget - memoir.estimate_tokens(p_head);
+    v_left := v_budget - _memoir.estimate_tokens(p_head);
     v_chosen := '{}';
     foreach v_line in array v_order loop
       if v_costs[v_line] <= v_left then

@@ -7,12 +7,6 @@ returns text[] language sql immutable as $$
   select array_agg(iso order by number::integer) from _memoir.data_languages()
 $$;
 
--- By number: PostgreSQL's configuration, as it is written where pg_catalog is on the path.
-create or replace function _memoir.language_configs()
-returns text[] language sql immutable as $$
-  select array_agg(coalesce(config, 'simple') order by number::integer) from _memoir.data_languages()
-$$;
-
 create or replace function _memoir.language_stems()
 returns text[] language sql immutable as $$
   select array_agg(stem order by number::integer) from _memoir.data_languages()
@@ -117,7 +111,8 @@ create or replace function _memoir.config_language(p_config regconfig)
 returns smallint language plpgsql stable as $$
 begin
   if p_config = 'pg_catalog.english'::regconfig then return 1; end if;
-  return coalesce(array_position(_memoir.language_configs(), nullif(p_config::text, 'simple')), 0);
+  return coalesce((select min(number::integer) from _memoir.data_languages()
+    where config = nullif(p_config::text, 'simple')), 0);
 end $$;
 
 -- The language that search has a text in. The setting's is that of texts that say too little; 0: the setting names no
@@ -137,5 +132,5 @@ returns regconfig language plpgsql stable as $$
 begin
   if p_language = 0 then return p_config; end if;
   if p_language = 1 then return 'pg_catalog.english'; end if;
-  return (_memoir.language_configs())[p_language]::regconfig;
+  return (select coalesce(l.config, 'simple')::regconfig from _memoir.data_languages() l where l.number::integer = p_language);
 end $$;

@@ -1,16 +1,6 @@
 -- The effect of a tool call, and its object: read, write, edit or patch files, run a command, search, list, fetch,
 -- plan. By the setting object_tools, then by sql/data/tools.csv; what a shell is told to do by sql/data/commands.csv.
 
--- The last name of a tool as its row has it: mcp__files__readFile is read_file.
-create or replace function _memoir.tool_name(p_name text)
-returns text language sql immutable as $$
-  -- Most are so already, but for a capital at the beginning.
-  select case when length(p_name) <= 200 and translate(lower(p_name), 'abcdefghijklmnopqrstuvwxyz0123456789_', '') = ''
-      and substr(p_name, 2) = lower(substr(p_name, 2)) and strpos(p_name, '__') = 0 then lower(p_name)
-    else lower(regexp_replace(regexp_replace(regexp_replace(left(p_name, 200), '^.*(?:__|[.:/])', ''),
-      '([[:lower:]\d])([[:upper:]])', '\1_\2', 'g'), '[^[:alnum:]]+', '_', 'g')) end
-$$;
-
 -- A path without what says nothing: ./ and doubled slashes, a/.. inside; p_folder: where it begins.
 create or replace function _memoir.plain_path(p_path text, p_folder text default null)
 returns text language plpgsql immutable as $$
@@ -133,10 +123,17 @@ end $$;
 create or replace function _memoir.tool_use(p_config jsonb, p_name text, p_arguments text)
 returns _memoir.tool_use language plpgsql immutable as $$
 declare
-  v_tool text := _memoir.tool_name(p_name); v_arguments jsonb := _memoir.try_json(p_arguments);
-  v_use _memoir.tool_use; v_own jsonb := coalesce(p_config -> 'object_tools' -> p_name,
-    p_config -> 'object_tools' -> v_tool); v_key text; v_folder text; v_command _memoir.tool_use;
+  v_tool text := lower(p_name); v_arguments jsonb := _memoir.try_json(p_arguments); v_use _memoir.tool_use; v_own jsonb;
+  v_key text; v_folder text;
 begin
+  -- The last name of a tool as its row has it: mcp__files__readFile is read_file. Most are so already, but for a capital
+  -- at the beginning.
+  if length(p_name) > 200 or translate(v_tool, 'abcdefghijklmnopqrstuvwxyz0123456789_', '') <> ''
+    or substr(p_name, 2) <> substr(v_tool, 2) or strpos(p_name, '__') > 0 then
+    v_tool := lower(regexp_replace(regexp_replace(regexp_replace(left(p_name, 200), '^.*(?:__|[.:/])', ''),
+      '([[:lower:]\d])([[:upper:]])', '\1_\2', 'g'), '[^[:alnum:]]+', '_', 'g'));
+  end if;
+  v_own := coalesce(p_config -> 'object_tools' -> p_name, p_config -> 'object_tools' -> v_tool);
   if jsonb_typeof(v_arguments) is distinct from 'object' then
     v_arguments := jsonb_build_object('input', p_arguments);
   end if;
@@ -156,12 +153,9 @@ begin
   end loop;
   v_folder := coalesce(v_arguments ->> 'workdir', v_arguments ->> 'cwd');
   if v_use.does = 'run' then
-    v_command := _memoir.command_use(v_use.key, v_folder);
-    v_use.does := v_command.does;
-    v_use.key := v_command.key;
-    v_use.keys := v_command.keys;
-    v_use.first_line := v_command.first_line;
-    v_use.last_line := v_command.last_line;
+    select c.does, c.key, c.keys, c.first_line, c.last_line
+    into v_use.does, v_use.key, v_use.keys, v_use.first_line, v_use.last_line
+    from _memoir.command_use(v_use.key, v_folder) c;
   elsif v_use.does = 'patch' then
     v_use.keys := _memoir.patched_paths(v_use.key, v_folder);
     v_use.key := v_use.keys[1];
