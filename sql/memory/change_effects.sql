@@ -5,7 +5,7 @@
 -- words go with them. Under the user's lock. Returns counts.
 create or replace function _memoir.carry_out(p_turn _memoir.conversation_history, p_request jsonb, p_result jsonb,
   p_by text)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_done jsonb := _memoir.forget_meant(p_turn, p_result, false, p_by);
   v_is_whole boolean := coalesce((p_result ->> 'is_whole')::boolean, false);
@@ -23,16 +23,27 @@ end $$;
 -- counts.
 create or replace function _memoir.take_effect(p_session _memoir.sessions, p_turn _memoir.conversation_history,
   p_changes _memoir.found_change[], p_by text, p_config jsonb)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
-  v_change _memoir.found_change; v_changed integer := 0; v_likely integer := 0;
+  v_change _memoir.found_change; v_unit _memoir.said_unit; v_changed integer := 0; v_likely integer := 0;
+  v_user uuid := p_turn.user_id;
 begin
   foreach v_change in array p_changes loop
     if v_change.grade = 'certain' then
       v_changed := v_changed + _memoir.change(p_session, p_turn, v_change, p_by, p_config)::integer;
     else
-      perform _memoir.doubt_units(p_turn.user_id, array[v_change.unit], gen_random_uuid(), p_turn,
-        v_change.span_start, v_change.span_length, memoir.now());
+      -- It may have changed the span, which stays as it was said: where that is shown, the turn's clause is said beside
+      -- it.
+      v_unit := v_change.unit;
+      insert into _memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, span_start, span_length,
+        reason, recorded_at, changed, is_doubt, change_id, by_session, by_turn, by_start, by_length)
+      select v_user, v_unit.session_id, v_unit.turn_index, gen_random_uuid(), v_unit.span_start, v_unit.span_length,
+        'perhaps changed in conversation', memoir.now(), true, true, gen_random_uuid(), p_turn.session_id,
+        p_turn.turn_index, v_change.span_start, v_change.span_length
+      where not exists (select from _memoir.recall_exclusions x where x.user_id = v_user
+        and x.session_id = v_unit.session_id and x.turn_index = v_unit.turn_index and x.lifted_at is null
+        and x.by_session = p_turn.session_id and x.by_turn = p_turn.turn_index and x.span_start = v_unit.span_start);
+      perform _memoir.drop_recalled(v_user, array[v_unit.message_id::text]);
       v_likely := v_likely + 1;
     end if;
   end loop;
@@ -43,18 +54,35 @@ end $$;
 -- on as a memory of its own. False where another change did it already.
 create or replace function _memoir.change(p_session _memoir.sessions, p_turn _memoir.conversation_history,
   p_change _memoir.found_change, p_by text, p_config jsonb)
-returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql as $$
 declare
   v_user uuid := p_turn.user_id; v_now timestamptz := memoir.now(); v_unit _memoir.said_unit := p_change.unit;
   v_old uuid[] := _memoir.memories_from(v_user, array[v_unit]); v_new uuid; v_change uuid := gen_random_uuid();
+  v_found _memoir.extracted;
 begin
   if exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = v_unit.session_id
     and x.turn_index = v_unit.turn_index and x.lifted_at is null and not x.is_doubt
       and x.span_start <= v_unit.span_start and x.span_start + x.span_length > v_unit.span_start) then
     return false;
   end if;
-  v_new := coalesce(_memoir.made_of(p_turn, p_change, v_old), _memoir.note_change(p_session, p_turn, p_change, v_old,
-    p_by, p_config));
+  -- The memory that was made of the words that change something, or of their turn; else one is made of them, unless the
+  -- door refuses it.
+  v_new := (select m.memory_id from _memoir.memory_sources s join _memoir.memory_store m on m.user_id = v_user
+      and m.memory_id = s.item_id and m.state = 'active'
+    where s.user_id = v_user and s.source_kind = 'turn' and s.source_id = p_turn.message_id
+      and s.item_kind = 'memory' and m.memory_id <> all (v_old)
+    order by (s.span_start < p_change.span_start + p_change.span_length
+      and p_change.span_start < s.span_start + s.span_length) desc nulls last, m.recorded_at desc, m.memory_id limit 1);
+  if v_new is null then
+    v_found := jsonb_populate_record(null::_memoir.extracted, jsonb_build_object('text_no', 1, 'span_start', p_change.span_start,
+      'span_length', p_change.span_length, 'rule', 'changed', 'type', 'fact', 'provenance', 'user_stated',
+      'category', 'change', 'importance', 'normal', 'utility', 0.8, 'content', p_change.said,
+      'valid_from', p_turn.created_at));
+    perform _memoir.enter_found(p_session, array[p_turn], array[v_found], p_by, 'rules 1', false, p_config);
+    v_new := (select s.item_id from _memoir.memory_sources s where s.user_id = v_user and s.source_kind = 'turn'
+      and s.source_id = p_turn.message_id and s.item_kind = 'memory' and s.span_start = p_change.span_start
+      and s.item_id <> all (v_old) limit 1);
+  end if;
   if v_old <> '{}' then
     if p_change.remainder is not null then
       perform _memoir.keep_rest(v_user, v_old[1], p_change, v_change, p_by, p_config);
@@ -70,49 +98,10 @@ begin
   return true;
 end $$;
 
--- The memory that was made of the words that change something, or of their turn.
-create or replace function _memoir.made_of(p_turn _memoir.conversation_history, p_change _memoir.found_change,
-  p_old uuid[])
-returns uuid language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-begin
-  return (
-    select m.memory_id from _memoir.memory_sources s join _memoir.memory_store m on m.user_id = p_turn.user_id
-      and m.memory_id = s.item_id and m.state = 'active'
-    where s.user_id = p_turn.user_id and s.source_kind = 'turn' and s.source_id = p_turn.message_id
-      and s.item_kind = 'memory' and m.memory_id <> all (p_old)
-    order by (s.span_start < p_change.span_start + p_change.span_length
-      and p_change.span_start < s.span_start + s.span_length) desc nulls last, m.recorded_at desc, m.memory_id limit 1);
-end $$;
-
--- Makes a memory of the words that change something; null where the door refuses it.
-create or replace function _memoir.note_change(p_session _memoir.sessions, p_turn _memoir.conversation_history,
-  p_change _memoir.found_change, p_old uuid[], p_by text, p_config jsonb)
-returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
-declare
-  v_found _memoir.extracted;
-begin
-  v_found.text_no := 1;
-  v_found.span_start := p_change.span_start;
-  v_found.span_length := p_change.span_length;
-  v_found.rule := 'changed';
-  v_found.type := 'fact';
-  v_found.provenance := 'user_stated';
-  v_found.category := 'change';
-  v_found.importance := 'normal';
-  v_found.utility := 0.8;
-  v_found.content := p_change.said;
-  v_found.valid_from := p_turn.created_at;
-  perform _memoir.enter_found(p_session, array[p_turn], array[v_found], p_by, 'rules 1', false, p_config);
-  return (select s.item_id from _memoir.memory_sources s where s.user_id = p_turn.user_id and s.source_kind = 'turn'
-    and s.source_id = p_turn.message_id and s.item_kind = 'memory' and s.span_start = p_change.span_start
-    and s.item_id <> all (p_old) limit 1);
-end $$;
-
 -- What remains of a memory of which an item ended, as a memory that counts as the old one did.
 create or replace function _memoir.keep_rest(p_user_id uuid, p_old uuid, p_change _memoir.found_change,
-  p_by_change uuid, p_by text,
-  p_config jsonb)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+  p_by_change uuid, p_by text, p_config jsonb)
+returns void language plpgsql as $$
 declare
   v_unit _memoir.said_unit := p_change.unit; v_old _memoir.memory_store; v_session _memoir.sessions;
   v_turn _memoir.conversation_history; v_memory _memoir.memory_store;
@@ -137,7 +126,7 @@ end $$;
 -- Takes clauses out of recall and forgets memories, as p_turn asks. Under the user's lock.
 create or replace function _memoir.forget_units(p_user_id uuid, p_units _memoir.said_unit[], p_memories uuid[],
   p_change uuid, p_turn _memoir.conversation_history, p_by text)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_now timestamptz := memoir.now();
 begin
@@ -157,7 +146,7 @@ end $$;
 
 -- A whole turn as a clause; null where the caller may not see it.
 create or replace function _memoir.turn_unit(p_caller _memoir.caller, p_id uuid)
-returns _memoir.said_unit language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.said_unit language plpgsql stable as $$
 declare
   v_unit _memoir.said_unit;
 begin
@@ -185,7 +174,7 @@ $$;
 -- the change.
 create or replace function _memoir.change_turn(p_caller _memoir.caller, p_session _memoir.sessions, p_cited integer,
   p_units _memoir.said_unit[], p_new uuid)
-returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns uuid language plpgsql as $$
 declare
   v_user uuid := p_caller.user_id; v_old uuid[]; v_now timestamptz := memoir.now(); v_change uuid := gen_random_uuid();
   v_turn _memoir.conversation_history := _memoir.turn_at(p_session, p_cited);
@@ -206,7 +195,7 @@ end $$;
 -- Takes a request to forget out of recall, with the change that it asked for.
 create or replace function _memoir.exclude_request(p_caller _memoir.caller, p_session _memoir.sessions, p_cited integer,
   p_start integer, p_length integer, p_change uuid)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_turn _memoir.conversation_history := _memoir.turn_at(p_session, p_cited);
   -- Where normal form moves what follows, the whole turn.
@@ -216,15 +205,14 @@ begin
   perform _memoir.exclude_units(p_caller.user_id, array[(v_turn.message_id, v_turn.session_id, v_turn.turn_index,
     v_turn.recorded_at, v_turn.created_at, v_turn.role, case when v_is_exact then p_start else 1 end, case
     when v_is_exact then p_length else length(v_turn.content) end, null, null, false)::_memoir.said_unit], false,
-      p_change,
-    v_turn, 'asked to forget', memoir.now());
+      p_change, v_turn, 'asked to forget', memoir.now());
 end $$;
 
 -- Forgets what a request means, as the package read it: spans, what repeats their values, and the memories made of them
 -- or named; without effect where it is not clear. p_preview: only says what it would be. Under the user's lock.
 create or replace function _memoir.forget_meant(p_turn _memoir.conversation_history, p_result jsonb,
   p_preview boolean, p_by text)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_user uuid := p_turn.user_id; v_change uuid := gen_random_uuid(); v_units _memoir.said_unit[]; v_memories uuid[];
   v_values text[] := array(select jsonb_array_elements_text(p_result -> 'values')); v_shown jsonb;
@@ -238,8 +226,7 @@ begin
   v_memories := array(select m from unnest(_memoir.memories_from(v_user, v_units)) m
     union select jsonb_array_elements_text(p_result -> 'memories')::uuid);
   v_shown := jsonb_build_object('turns', (select coalesce(jsonb_agg(jsonb_build_object('session', s.external_id, 'turn',
-      u.turn_index, 'text', u.said) order by u.created_at, u.turn_index,
-        u.span_start), '[]')
+      u.turn_index, 'text', u.said) order by u.created_at, u.turn_index, u.span_start), '[]')
       from (select distinct on (x.message_id, x.span_start) x.* from unnest(v_units) x) u
       join _memoir.sessions s on s.user_id = v_user and s.session_id = u.session_id),
     'memories', (select coalesce(jsonb_agg(jsonb_build_object('memory_id', m.memory_id, 'content', m.content)
@@ -255,8 +242,7 @@ returns jsonb language plpgsql security definer
   set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_user uuid := v_caller.user_id;
-  v_now timestamptz := memoir.now(); v_at timestamptz; v_units _memoir.said_unit[]; v_id uuid;
-  v_back uuid[] := '{}'; v_turns integer;
+  v_now timestamptz := memoir.now(); v_at timestamptz; v_units _memoir.said_unit[]; v_id uuid; v_back uuid[] := '{}';
 begin
   perform from _memoir.user_counters where user_id = v_user for update;
   v_units := array(
@@ -266,15 +252,14 @@ begin
     join lateral (select i.ref_id as message_id from _memoir.search_items i where i.user_id = v_user
       and i.session_id = x.session_id and i.turn_index = x.turn_index and i.kind = 't' limit 1) s on true
     where x.user_id = v_user and x.change_id = p_change and x.lifted_at is null);
-  v_at := (select min(x.recorded_at) from _memoir.recall_exclusions x where x.user_id = v_user
-    and x.change_id = p_change and x.lifted_at is null);
-  update _memoir.recall_exclusions set lifted_at = v_now where user_id = v_user and change_id = p_change
-    and lifted_at is null;
+  with lifted as (
+    update _memoir.recall_exclusions set lifted_at = v_now where user_id = v_user and change_id = p_change
+      and lifted_at is null returning recorded_at)
+  select min(recorded_at) into v_at from lifted;
   if v_at is null or exists (select from _memoir.recall_exclusions x
     join _memoir.sessions s on s.user_id = v_user and s.session_id = x.session_id
     where x.user_id = v_user and x.change_id = p_change and s.project <> all (v_caller.projects)) then
-    perform _memoir.fail('PM004', format('unknown change %s', _memoir.shown(p_change::text)),
-      'list_changes names them');
+    perform _memoir.fail('PM004', format('unknown change %s', _memoir.shown(p_change::text)), 'list_changes names them');
   end if;
   update _memoir.tombstones set lifted_at = v_now, lifted_by = v_caller.login
   where user_id = v_user and recorded_at = v_at and lifted_at is null and reason = 'asked to forget';
@@ -296,22 +281,20 @@ begin
   perform _memoir.set_state(v_user, array(select m.memory_id from _memoir.memory_store m where m.user_id = v_user
     and m.state = 'active' and m.metadata ->> 'remainder_of' = p_change::text), 'invalidated', v_caller.login,
     'change undone', null, v_now);
-  for v_id in
-    select m.memory_id from _memoir.memory_store m where m.user_id = v_user and m.state_at = v_at
+  for v_id in select m.memory_id from _memoir.memory_store m where m.user_id = v_user and m.state_at = v_at
       and m.state in ('superseded', 'invalidated', 'forgotten') and m.state_reason in ('changed in conversation',
         'asked to forget') order by m.recorded_at, m.memory_id
   loop
     -- Of a forgotten one it is known again first.
-    update _memoir.memory_store set state = 'superseded', superseded_by = null where user_id = v_user
-      and memory_id = v_id;
-    if _memoir.restore(v_user, v_id, v_caller.login, 'change undone', v_now, v_caller.actor) then
-      v_back := v_back || v_id;
-    end if;
+    update _memoir.memory_store set state = 'superseded', superseded_by = null
+    where user_id = v_user and memory_id = v_id;
+    if _memoir.restore(v_user, v_id, v_caller.login, 'change undone', v_now, v_caller.actor) then v_back := v_back
+      || v_id; end if;
   end loop;
-  select count(distinct (u.session_id, u.turn_index)) into v_turns from unnest(v_units) u;
   insert into _memoir.audit_log (login, action, user_id, detail)
   values (v_caller.login, 'undo_change', v_user, jsonb_build_object('change_id', p_change, 'restored', v_back));
-  return jsonb_build_object('change_id', p_change, 'restored', to_jsonb(v_back), 'returned_turns', v_turns);
+  return jsonb_build_object('change_id', p_change, 'restored', to_jsonb(v_back), 'returned_turns',
+    (select count(distinct (u.session_id, u.turn_index)) from unnest(v_units) u));
 end $$;
 comment on function memoir.undo_change(text, uuid) is
   'Takes back what a turn changed or asked to forget (list_changes): the spans are shown again as they were said, the

@@ -1,23 +1,19 @@
 -- What a turn changes of what was said before, and what it asks to forget. The package pg_memoir_language finds both
 -- (changes.py): among the user's earlier texts that have to do with a turn, which SQL looks up here.
 
--- Stems, and those that stand for the same matter beside them ("weigh" beside "weight").
-create or replace function _memoir.with_matters(p_stems text[])
-returns text[] language sql immutable as $$
-  select p_stems || array(select split_part(w, '>', 1) from unnest(_memoir.word_list('english', 'same_matter')) w
-    where split_part(w, '>', 2) = any (p_stems))
-$$;
-
 -- The user's items before a turn that speak of something, the newest ones, some given ones, and the last turns of its
 -- session.
 create or replace function _memoir.items_before(p_turn _memoir.conversation_history, p_terms text[],
   p_roles _memoir.turn_role[], p_newest integer, p_items integer[] default '{}')
-returns _memoir.item_locator[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.item_locator[] language plpgsql stable as $$
 declare
   v_user uuid := p_turn.user_id; v_counters _memoir.user_counters; v_scores _memoir.item_scores; v_items integer[];
+  -- With stems that stand for the same matter ("weigh" beside "weight").
+  v_terms text[] := p_terms || array(select split_part(w, '>', 1)
+    from unnest(_memoir.word_list(null, 'same_matter')) w where split_part(w, '>', 2) = any (p_terms));
 begin
   select * into v_counters from _memoir.user_counters where user_id = v_user;
-  v_scores := _memoir.word_scores(v_user, v_counters, _memoir.with_matters(p_terms), '{}', '{}');
+  v_scores := _memoir.word_scores(v_user, v_counters, v_terms, '{}', '{}');
   v_items := coalesce(v_scores.items[1:40], '{}') || p_items || array(select i.item_no from _memoir.search_items i
     where i.user_id = v_user and i.item_no > v_counters.next_item - p_newest * 4 and i.kind = 't'
       order by i.item_no desc limit p_newest)
@@ -34,25 +30,12 @@ begin
       and i.created_at <= p_turn.created_at);
 end $$;
 
--- The items nearest in meaning to a vector, and the messages that they are of.
-create or replace function _memoir.near_turns(p_user_id uuid, p_config jsonb, p_vector halfvec, p_model_id smallint,
-  out items integer[], out messages uuid[])
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_counters _memoir.user_counters; v_most constant integer := 16;
-begin
-  select * into v_counters from _memoir.user_counters where user_id = p_user_id;
-  items := (_memoir.vector_scores(p_user_id, v_counters, p_config, p_vector, p_model_id, '{}', '{}', v_most)).items;
-  messages := array(select distinct i.ref_id from _memoir.search_items i where i.user_id = p_user_id
-    and i.item_no = any (items));
-end $$;
-
 -- Texts of items as the reader takes them, of the turn's own speaker and of assistants, with what finds their place
 -- again (unit). p_near: messages near in meaning. p_with_changed: with what a later turn changed, else that is blanked
 -- out.
 create or replace function _memoir.texts_as_read(p_turn _memoir.conversation_history,
   p_locators _memoir.item_locator[], p_near uuid[], p_most integer, p_with_changed boolean)
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql stable as $$
 begin
   return (
     select coalesce(jsonb_agg(x.text order by x.is_here desc, x.created_at desc, x.item_no), '[]')
@@ -76,12 +59,12 @@ begin
       order by 1 desc, 2 desc, 3 limit p_most) x);
 end $$;
 
--- The items near in meaning to a text, where the shared embedder answers.
+-- The items nearest in meaning to a text, and the messages that they are of, where the shared embedder answers.
 create or replace function _memoir.near_text(p_user_id uuid, p_text text, p_config jsonb, out items integer[],
   out messages uuid[])
 language plpgsql stable as $$
 declare
-  v_model _memoir.embedding_models; v_vector halfvec; v_near record;
+  v_model _memoir.embedding_models; v_vector halfvec; v_counters _memoir.user_counters; v_most constant integer := 16;
 begin
   items := '{}';
   messages := '{}';
@@ -89,22 +72,12 @@ begin
   if not found then return; end if;
   v_vector := (_memoir.query_vector(p_config, p_text, null)).vector;
   if v_vector is not null then
-    v_near := _memoir.near_turns(p_user_id, p_config, v_vector, v_model.model_id);
-    items := v_near.items;
-    messages := v_near.messages;
+    select * into v_counters from _memoir.user_counters where user_id = p_user_id;
+    items := (_memoir.vector_scores(p_user_id, v_counters, p_config, v_vector, v_model.model_id, '{}', '{}',
+      v_most)).items;
+    messages := array(select distinct i.ref_id from _memoir.search_items i where i.user_id = p_user_id
+      and i.item_no = any (items));
   end if;
-end $$;
-
--- Returns the question with which the assistant ended before a turn.
-create or replace function _memoir.asked_before(p_turn _memoir.conversation_history)
-returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-begin
-  return (
-    select btrim((regexp_match(right(h.content, 400), '([^.!?\n]{4,200}[?？])["”'')]*\s*$'))[1])
-    from _memoir.conversation_history h
-    where h.user_id = p_turn.user_id and h.session_id = p_turn.session_id and h.turn_index = p_turn.turn_index - 1
-      and h.recorded_at between p_turn.recorded_at - interval '1 day' and p_turn.recorded_at
-      and h.role = 'assistant');
 end $$;
 
 -- A turn that states something, with what its speaker said before that has to do with it (words in common, near in
@@ -117,7 +90,12 @@ declare
 begin
   return jsonb_build_object('no', p_no, 'text', p_turn.content, 'name', nullif(btrim(p_turn.name), ''),
     'said_at', p_turn.created_at, 'utc_offset', p_turn.metadata #>> '{sent,utc_offset}', 'language', p_language,
-    'asked', _memoir.asked_before(p_turn),
+    -- The question with which the assistant ended before it.
+    'asked', (select btrim((regexp_match(right(h.content, 400), '([^.!?\n]{4,200}[?？])["”'')]*\s*$'))[1])
+      from _memoir.conversation_history h
+      where h.user_id = p_turn.user_id and h.session_id = p_turn.session_id and h.turn_index = p_turn.turn_index - 1
+        and h.recorded_at between p_turn.recorded_at - interval '1 day' and p_turn.recorded_at
+        and h.role = 'assistant'),
     'earlier', _memoir.texts_as_read(p_turn, _memoir.items_before(p_turn, _memoir.query_terms(p_language::regconfig,
       v_text), '{user}', 12, coalesce(v_near.items, '{}')), v_near.messages, 60, false),
     'memories', (select jsonb_agg(jsonb_build_object('id', m.memory_id, 'content', m.content))
@@ -129,7 +107,7 @@ end $$;
 -- A request to forget, with the texts and memories that it may mean, those that a caller may see.
 create or replace function _memoir.asking_context(p_turn _memoir.conversation_history, p_request jsonb,
   p_config jsonb, p_projects text[] default null, p_clearance _memoir.sensitivity default 'secret')
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql stable as $$
 declare
   v_user uuid := p_turn.user_id; v_names text := p_request ->> 'names'; v_locators _memoir.item_locator[];
   v_near record := _memoir.near_text(v_user, left(v_names, 1000), p_config);
@@ -194,21 +172,18 @@ returns _memoir.turn_changes[] language sql immutable as $$
       else '[]' end) with ordinality x(t, o) order by o)
 $$;
 
--- Returns whether a text has these words as they stand, and whether one of them is among others.
-create or replace function _memoir.has_words(p_text text, p_words text)
-returns boolean language sql immutable as $$
-  select strpos(' ' || regexp_replace(lower(translate(p_text, '’', '''')), '[^[:alnum:]'']+', ' ', 'g') || ' ',
-    ' ' || btrim(regexp_replace(lower(translate(p_words, '’', '''')), '[^[:alnum:]'']+', ' ', 'g')) || ' ') > 0
-$$;
-
--- Returns the sentences of a text in which one of some values stands: start and length, from 1.
+-- Returns the sentences of a text in which one of some values stands, its words as they are among others: start and
+-- length, from 1.
 create or replace function _memoir.mentions(p_text text, p_values text[])
 returns table (span_start integer, span_length integer) language plpgsql immutable as $$
 declare
-  v_piece text; v_at integer := 1;
+  v_piece text; v_at integer := 1; v_said text;
+  v_words text[] := array(select btrim(w) from unnest(p_values) v,
+    regexp_replace(lower(translate(v, '’', '''')), '[^[:alnum:]'']+', ' ', 'g') w);
 begin
   for v_piece in select p from regexp_split_to_table(left(p_text, 20000), '(?<=[.!?…\n])(?=[[:space:]])|(?<=\n)') p loop
-    if exists (select from unnest(p_values) v where _memoir.has_words(v_piece, v)) then
+    v_said := ' ' || regexp_replace(lower(translate(v_piece, '’', '''')), '[^[:alnum:]'']+', ' ', 'g') || ' ';
+    if exists (select from unnest(v_words) w where strpos(v_said, ' ' || w || ' ') > 0) then
       span_start := v_at + length(v_piece) - length(ltrim(v_piece, E' \t\n'));
       span_length := length(btrim(v_piece, E' \t\n'));
       return next;

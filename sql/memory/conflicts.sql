@@ -21,35 +21,8 @@ returns real language sql immutable as $$
     then 1 else p_standing.trust end::real
 $$;
 
--- Returns who prevails: new, old, or open (both stand). Why, in words.
-create or replace function _memoir.precedence(p_new _memoir.memory_store, p_old _memoir.memory_store, out prevails text,
-  out reason text)
-language plpgsql stable as $$
-declare
-  v_new real := _memoir.word_authority((p_new.actor, p_new.provenance, p_new.trust, null)::_memoir.standing);
-  v_old real := _memoir.memory_authority(p_old);
-  v_said timestamptz := _memoir.said(p_new); v_was timestamptz := _memoir.said(p_old);
-begin
-  if v_new < v_old then
-    prevails := 'open'; reason := format('authority %s against %s', v_new, v_old);
-  elsif p_new.local_to is not null and p_old.local_to is null then
-    prevails := 'open'; reason := 'what is local to a session supersedes nothing global';
-  elsif v_new > v_old then
-    prevails := 'new'; reason := format('authority %s over %s', v_new, v_old);
-  elsif v_said <> v_was then
-    prevails := case when v_said > v_was then 'new' when p_old.local_to is not distinct from p_new.local_to then 'old'
-      else 'open' end;
-    reason := format('equal authority, said %s the other', case when v_said > v_was then 'after' else 'before' end);
-  else
-    prevails := case when p_new.confidence >= p_old.confidence then 'new' when p_old.local_to is not distinct
-      from p_new.local_to then 'old' else 'open' end;
-    reason := format('equal authority and time, confidence %s to %s', p_new.confidence, p_old.confidence);
-  end if;
-end $$;
-
 create or replace function _memoir.note_judgement(p_user_id uuid, p_memory uuid, p_other uuid, p_judge text,
-  p_verdict text, p_score real, p_similarity real,
-  p_decision text, p_winner uuid, p_reason text, p_at timestamptz)
+  p_verdict text, p_score real, p_similarity real, p_decision text, p_winner uuid, p_reason text, p_at timestamptz)
 returns void language plpgsql as $$
 begin
   insert into _memoir.memory_judgements (user_id, judgement_id, recorded_at, memory_id, other_id, judge, verdict, score,
@@ -62,31 +35,45 @@ begin
   end if;
 end $$;
 
--- Decides a contradiction between two active memories: supersedes or leaves an edge, and says so. What was corrected by
--- a person is withdrawn with all it came from, as correct does. p_from: the new one is true from then on, so the old
--- one keeps its time before.
+-- Decides a contradiction between two active memories: supersedes or leaves an edge, and says so. Returns new, old, or
+-- open where both stand. A memory that a person corrected is withdrawn with all it came from, as correct does. p_from:
+-- the new one is true from then on, so the old one keeps its time before.
 create or replace function _memoir.settle(p_user_id uuid, p_new _memoir.memory_store, p_old _memoir.memory_store,
-  p_judge text, p_score real,
-  p_similarity real, p_from timestamptz, p_by text)
-returns text language plpgsql set plan_cache_mode = force_custom_plan as $$
+  p_judge text, p_score real, p_similarity real, p_from timestamptz, p_by text)
+returns text language plpgsql as $$
 declare
-  v_who record; v_now timestamptz := memoir.now(); v_winner _memoir.memory_store; v_loser _memoir.memory_store;
-  v_bounded boolean;
+  v_now timestamptz := memoir.now(); v_winner _memoir.memory_store; v_loser _memoir.memory_store; v_bounded boolean;
+  v_new real := _memoir.word_authority((p_new.actor, p_new.provenance, p_new.trust, null)::_memoir.standing);
+  v_old real := _memoir.memory_authority(p_old); v_said timestamptz := _memoir.said(p_new);
+  v_was timestamptz := _memoir.said(p_old); v_reason text; v_prevails text;
 begin
-  select * into v_who from _memoir.precedence(p_new, p_old);
-  if v_who.prevails = 'open' then
+  if v_new < v_old or p_new.local_to is not null and p_old.local_to is null then
+    v_prevails := 'open';
+    v_reason := case when v_new < v_old then format('authority %s against %s', v_new, v_old)
+      else 'what is local to a session supersedes nothing global' end;
+  elsif v_new > v_old then
+    v_prevails := 'new';
+    v_reason := format('authority %s over %s', v_new, v_old);
+  else
+    v_prevails := case when v_said > v_was or v_said = v_was and p_new.confidence >= p_old.confidence then 'new'
+      when p_old.local_to is not distinct from p_new.local_to then 'old' else 'open' end;
+    v_reason := case when v_said > v_was then 'equal authority, said after the other'
+      when v_said < v_was then 'equal authority, said before the other'
+      else format('equal authority and time, confidence %s to %s', p_new.confidence, p_old.confidence) end;
+  end if;
+  if v_prevails = 'open' then
     perform _memoir.note_judgement(p_user_id, p_new.memory_id, p_old.memory_id, p_judge, 'contradiction', p_score,
-      p_similarity, 'contradicts', null, v_who.reason, v_now);
+      p_similarity, 'contradicts', null, v_reason, v_now);
     return 'open';
   end if;
-  if v_who.prevails = 'new' then v_winner := p_new; v_loser := p_old; else v_winner := p_old; v_loser := p_new; end if;
-  v_bounded := v_who.prevails = 'new' and coalesce(p_from > coalesce(p_old.valid_from, '-infinity'), false);
+  if v_prevails = 'new' then v_winner := p_new; v_loser := p_old; else v_winner := p_old; v_loser := p_new; end if;
+  v_bounded := v_prevails = 'new' and coalesce(p_from > coalesce(p_old.valid_from, '-infinity'), false);
   perform _memoir.supersede(p_user_id, array[v_loser.memory_id], v_winner.memory_id, p_by, p_judge, v_now);
   perform _memoir.note_judgement(p_user_id, p_new.memory_id, p_old.memory_id, p_judge, 'contradiction', p_score,
-    p_similarity, 'superseded', v_winner.memory_id, v_who.reason, v_now);
+    p_similarity, 'superseded', v_winner.memory_id, v_reason, v_now);
   if v_bounded then
     perform _memoir.bounded(p_old, p_old.valid_from, least(p_from, p_old.valid_to), p_by, p_judge, v_now, p_new.actor);
-  elsif v_who.prevails = 'new' and p_new.provenance = 'correction' then
+  elsif v_prevails = 'new' and p_new.provenance = 'correction' then
     if p_new.actor = 'person' then
       perform _memoir.set_tombstones(p_user_id, array[p_old.memory_id], p_old.slot is not null
         and p_old.slot_value is distinct from p_new.slot_value, false,
@@ -97,7 +84,7 @@ begin
         and s.item_id = p_new.memory_id and s.source_kind = 'turn'),
       p_old.memory_id, p_by, 'corrected', v_now);
   end if;
-  return v_who.prevails;
+  return v_prevails;
 end $$;
 
 -- May two memories conflict at all? Within a project, where they can meet, at a time when both would be true.
@@ -111,7 +98,7 @@ $$;
 -- A slot has one value at a time.
 create or replace function _memoir.settle_slot(p_user_id uuid, p_memory_id uuid, p_from timestamptz, p_by text,
   out superseded uuid[], out contradicts uuid[], out outdated boolean)
-language plpgsql set plan_cache_mode = force_custom_plan as $$
+language plpgsql as $$
 declare
   v_new _memoir.memory_store; v_old _memoir.memory_store; v_now timestamptz := memoir.now(); v_done text;
 begin
@@ -124,9 +111,12 @@ begin
       and m.slot_value is distinct from v_new.slot_value and (m.expires_at is null or m.expires_at > v_now)
     order by m.recorded_at, m.memory_id
   loop
-    -- A value by its other name is no other value.
-    continue when not _memoir.may_conflict(v_new, v_old) or _memoir.same_thing(p_user_id, v_new.slot_value,
-      v_old.slot_value);
+    -- A value by its other name, as the user's own texts have it, is no other value.
+    continue when not _memoir.may_conflict(v_new, v_old) or exists (
+      select from _memoir.search_aliases a join _memoir.search_items i on i.user_id = p_user_id
+        and i.item_no = a.item_no
+      where a.user_id = p_user_id and a.name = _memoir.alias_key(v_new.slot_value)
+        and a.other = _memoir.alias_key(v_old.slot_value) and a.stated and not i.dead);
     v_done := _memoir.settle(p_user_id, v_new, v_old, 'slot', null, null, p_from, p_by);
     if v_done = 'new' then superseded := superseded || v_old.memory_id;
     elsif v_done = 'open' then contradicts := contradicts || v_old.memory_id;
@@ -137,67 +127,27 @@ begin
   end loop;
 end $$;
 
--- Was it said of two memories, by undo_merge, that they are not the same?
-create or replace function _memoir.kept_apart(p_user_id uuid, p_one uuid, p_other uuid)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-begin
-  return exists (select from _memoir.memory_judgements j where j.user_id = p_user_id and j.verdict = 'compatible'
-    and j.reason = 'merge undone'
-    and (j.memory_id = p_one and j.other_id = p_other or j.memory_id = p_other and j.other_id = p_one));
-end $$;
-
--- Has a memory taken the place of another, at once or through others? A correction that sounds like what it corrects is
--- no restatement.
-create or replace function _memoir.succeeds(p_user_id uuid, p_memory_id uuid, p_other uuid)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-begin
-  return exists (
-    with recursive successors as (
-      select p_other as id
-      union
-      select r.source_id from successors s join _memoir.memory_relationships r on r.user_id = p_user_id
-        and r.target_id = s.id and r.relation = 'supersedes')
-    select from successors where id = p_memory_id);
-end $$;
-
 -- Judges an active memory whose vector has arrived. Conflicts first, by rules, what they can't tell queued for a model
 -- where one is configured; then near duplicates ([PG] 5.4: cosine above the threshold, nothing fixed differs, one's
 -- words are in the other): the greater authority stays active, of equals the more specific text. What only says again
 -- in other words what a person rejected is invalidated, unless a person says it.
 create or replace function _memoir.reconcile_memory(p_user_id uuid, p_memory_id uuid, p_by text)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
-  v_state _memoir.judging_state; v_config jsonb := _memoir.config(p_user_id, null);
-begin
-  v_state := _memoir.judging(p_user_id, p_memory_id, v_config);
-  if v_state.similarities is null then return null; end if;
-  v_state := _memoir.judge_conflicts(v_state, p_by, v_config);
-  if v_state.result is not null then return v_state.result; end if;
-  v_state := _memoir.judge_duplicates(v_state, p_by, v_config);
-  if v_state.open <> '{}' and v_state.result ->> 'outcome' is distinct from 'duplicate' then
-    perform _memoir.queue_judgement(p_user_id, p_memory_id, v_state.open, memoir.now());
-  end if;
-  return coalesce(v_state.result, '{}')
-    || jsonb_build_object('superseded', to_jsonb(v_state.superseded), 'contradicts', to_jsonb(v_state.contradicts));
-end $$;
-
--- An active memory and those of its project that its vector is like, with what the package says of their texts; without
--- similarities: it has no vector, or is not active.
-create or replace function _memoir.judging(p_user_id uuid, p_memory_id uuid, p_config jsonb)
-returns _memoir.judging_state language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_state _memoir.judging_state; v_memory _memoir.memory_store; v_vector halfvec; v_model smallint;
-  v_least real := least((p_config ->> 'duplicate_similarity')::real, (p_config ->> 'conflict_similarity')::real);
+  v_state _memoir.judging_state; v_config jsonb := _memoir.config(p_user_id, null); v_memory _memoir.memory_store;
+  v_vector halfvec; v_model smallint;
+  v_least real := least((v_config ->> 'duplicate_similarity')::real, (v_config ->> 'conflict_similarity')::real);
 begin
   select * into v_memory from _memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id
     and state = 'active';
-  if not found then return v_state; end if;
+  if not found then return null; end if;
   select e.embedding, e.model_id into v_vector, v_model
   from _memoir.search_items i join _memoir.embeddings e on e.user_id = p_user_id and e.item_no = i.item_no
   join _memoir.embedding_models m on m.model_id = e.model_id and m.status = 'active'
   where i.user_id = p_user_id and i.ref_id = p_memory_id and i.chunk = 0;
-  if not found then return v_state; end if;
-  -- Distances in the list, not in the condition: vectors of other models have other dimensions.
+  if not found then return null; end if;
+  -- The memories of its project that its vector is like, with what the package says of their texts. Distances in the
+  -- list, not in the condition: vectors of other models have other dimensions.
   with near as materialized (
     select i.ref_id, (1 - (e.embedding <=> v_vector))::real as similarity
     from _memoir.embeddings e join _memoir.search_items i on i.user_id = p_user_id and i.item_no = e.item_no
@@ -211,20 +161,31 @@ begin
   from nearest s join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.ref_id
   where m.state <> 'expired' and m.project = v_memory.project;
   v_state.memory := v_memory;
-  v_state.is_settled := '{}';
-  v_state.open := '{}';
-  v_state.superseded := '{}';
-  v_state.contradicts := '{}';
-  return v_state;
+  v_state.is_settled := '{}'; v_state.open := '{}';
+  v_state.superseded := '{}'; v_state.contradicts := '{}';
+  v_state := _memoir.judge_conflicts(v_state, p_by, v_config);
+  if v_state.result is not null then return v_state.result; end if;
+  v_state := _memoir.judge_duplicates(v_state, p_by, v_config);
+  if v_state.open <> '{}' and v_state.result ->> 'outcome' is distinct from 'duplicate' then
+    -- Kind nli for a cross-encoder (claim_judgements), judge for a language model (llm.sql). New pairs join those that
+    -- wait.
+    insert into _memoir.work_items (kind, user_id, dedup_key, run_after, payload, created_at)
+    select case config ->> 'judge' when 'llm' then 'judge' else 'nli' end, p_user_id, p_memory_id::text, memoir.now(),
+      jsonb_build_object('others', v_state.open), memoir.now()
+    from _memoir.settings_merged where config ->> 'judge' <> 'rules'
+    on conflict (kind, user_id, dedup_key) where state = 'ready' do update set payload = excluded.payload;
+  end if;
+  return coalesce(v_state.result, '{}')
+    || jsonb_build_object('superseded', to_jsonb(v_state.superseded), 'contradicts', to_jsonb(v_state.contradicts));
 end $$;
 
 -- Conflicts, by rules; open: what they can't tell and a model is to judge. A result ends it: the memory was rejected
 -- or is outdated.
 create or replace function _memoir.judge_conflicts(inout p_state _memoir.judging_state, p_by text, p_config jsonb)
-language plpgsql set plan_cache_mode = force_custom_plan as $$
+language plpgsql as $$
 declare
   v_memory _memoir.memory_store := p_state.memory; v_other _memoir.memory_store; v_similarity real; v_kind text;
-  v_done text; v_place integer := 0;
+  v_done text; v_place integer := 0; v_user uuid := v_memory.user_id;
   v_conflict real := (p_config ->> 'conflict_similarity')::real;
   v_asks_model boolean := p_config ->> 'judge' <> 'rules';
 begin
@@ -232,9 +193,19 @@ begin
     v_place := v_place + 1;
     v_similarity := p_state.similarities[v_place];
     if v_other.state <> 'active' then
+      -- Does it say again, in other words, what a person rejected? Not where a person says it, nor what took the other's
+      -- place, at once or through others: a correction that sounds like what it corrects is no restatement.
       continue when (p_state.comparisons -> (v_place - 1) ->> 'has_same_points') is distinct from 'true'
-        or not _memoir.says_rejected(v_memory, v_other, v_similarity, p_config);
-      perform _memoir.set_state(v_memory.user_id, array[v_memory.memory_id], 'invalidated', p_by,
+        or v_memory.actor = 'person' or v_similarity <= (p_config ->> 'duplicate_similarity')::real
+        or not _memoir.tombstoned(v_user, v_other.content, null, null, v_other.project);
+      continue when exists (
+        with recursive successors as (
+          select v_other.memory_id as id
+          union
+          select r.source_id from successors s join _memoir.memory_relationships r on r.user_id = v_user
+            and r.target_id = s.id and r.relation = 'supersedes')
+        select from successors where id = v_memory.memory_id);
+      perform _memoir.set_state(v_user, array[v_memory.memory_id], 'invalidated', p_by,
         'says again what was rejected', null, memoir.now());
       p_state.result := jsonb_build_object('memory_id', null, 'outcome', 'refused_tombstone', 'similarity',
         round(v_similarity::numeric, 4));
@@ -249,7 +220,7 @@ begin
       continue;
     end if;
     p_state.is_settled[v_place] := true;
-    v_done := _memoir.settle(v_memory.user_id, v_memory, v_other, v_kind, null, v_similarity, null, p_by);
+    v_done := _memoir.settle(v_user, v_memory, v_other, v_kind, null, v_similarity, null, p_by);
     if v_done = 'new' then p_state.superseded := p_state.superseded || v_other.memory_id;
     elsif v_done = 'open' then p_state.contradicts := p_state.contradicts || v_other.memory_id;
     else
@@ -260,20 +231,9 @@ begin
   end loop;
 end $$;
 
--- Does a memory say again, in other words, what a person rejected? Not where a person says it, nor what took the
--- other's place.
-create or replace function _memoir.says_rejected(p_memory _memoir.memory_store, p_other _memoir.memory_store,
-  p_similarity real, p_config jsonb)
-returns boolean language plpgsql stable as $$
-begin
-  return p_memory.actor <> 'person' and p_similarity > (p_config ->> 'duplicate_similarity')::real
-    and _memoir.tombstoned(p_memory.user_id, p_other.content, null, null, p_other.project)
-    and not _memoir.succeeds(p_memory.user_id, p_memory.memory_id, p_other.memory_id);
-end $$;
-
 -- The nearest that says the same in other words: one of the two goes on for both.
 create or replace function _memoir.judge_duplicates(inout p_state _memoir.judging_state, p_by text, p_config jsonb)
-language plpgsql set plan_cache_mode = force_custom_plan as $$
+language plpgsql as $$
 declare
   v_memory _memoir.memory_store := p_state.memory; v_other _memoir.memory_store; v_similarity real; v_wins boolean;
   v_place integer := 0;
@@ -288,7 +248,10 @@ begin
       or v_other.valid_to is distinct from v_memory.valid_to or v_other.slot is distinct from v_memory.slot
       or v_other.slot_value is distinct from v_memory.slot_value
       or (p_state.comparisons -> (v_place - 1) ->> 'is_same') is distinct from 'true'
-      or _memoir.kept_apart(v_user, v_memory.memory_id, v_other.memory_id);
+      -- undo_merge said of them that they are not the same.
+      or exists (select from _memoir.memory_judgements j where j.user_id = v_user and j.verdict = 'compatible'
+        and j.reason = 'merge undone' and (j.memory_id = v_memory.memory_id and j.other_id = v_other.memory_id
+          or j.memory_id = v_other.memory_id and j.other_id = v_memory.memory_id));
     v_wins := v_memory.trust > v_other.trust or v_memory.trust = v_other.trust
       and length(v_memory.content) > length(v_other.content);
     continue when v_memory.local_to is distinct from v_other.local_to and case when v_wins then v_memory.local_to
@@ -312,14 +275,6 @@ begin
   end loop;
 end $$;
 
--- A remember's result with what its vector's judgement adds.
-create or replace function _memoir.with_reconciled(p_result jsonb, p_reconciled jsonb)
-returns jsonb language sql immutable as $$
-  select case when p_reconciled is null then p_result else p_result || p_reconciled || jsonb_build_object(
-    'superseded', (p_result -> 'superseded') || coalesce(p_reconciled -> 'superseded', '[]'),
-    'contradicts', (p_result -> 'contradicts') || coalesce(p_reconciled -> 'contradicts', '[]')) end
-$$;
-
 -- One memory was said again in other words: the other goes on for both, with the sources of both.
 create or replace function _memoir.merge_memory(p_user_id uuid, p_loser uuid, p_winner uuid, p_by text,
   p_at timestamptz)
@@ -338,53 +293,46 @@ begin
   where user_id = p_user_id and memory_id = p_loser;
 end $$;
 
--- Takes a merge back, with what the winner got from it: the pair stays apart.
-create or replace function _memoir.unmerge(p_user_id uuid, p_memory _memoir.memory_store, p_by text,
-  p_actor _memoir.actor, p_at timestamptz)
-returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
-declare
-  v_loser uuid := p_memory.memory_id; v_winner uuid := p_memory.superseded_by;
-begin
-  if p_memory.state <> 'superseded' or not exists (select from _memoir.memory_judgements j where j.user_id = p_user_id
-    and j.verdict = 'duplicate'
-      and j.winner_id = v_winner and v_loser in (j.memory_id, j.other_id) and v_winner in (j.memory_id, j.other_id))
-        then
-    return false;
-  end if;
-  update _memoir.memory_store set superseded_by = null where user_id = p_user_id and memory_id = v_loser;
-  if not _memoir.restore(p_user_id, v_loser, p_by, 'merge undone', p_at, p_actor) then
-    update _memoir.memory_store set superseded_by = v_winner where user_id = p_user_id and memory_id = v_loser;
-    return false;
-  end if;
-  delete from _memoir.memory_relationships
-  where user_id = p_user_id and source_id = v_winner and target_id = v_loser and relation = 'supersedes';
-  update _memoir.memory_stats set restatements = greatest(0, restatements - 1) where user_id = p_user_id
-    and memory_id = v_winner;
-  -- Its sources, but for those that came with another as well.
-  delete from _memoir.memory_sources w using _memoir.memory_sources l
-  where w.user_id = p_user_id and w.item_kind = 'memory' and w.item_id = v_winner and w.link = 'merged'
-    and l.user_id = p_user_id and l.item_kind = 'memory' and l.item_id = v_loser and l.source_kind = w.source_kind
-    and l.source_id = w.source_id
-    and not exists (select from _memoir.memory_sources o join _memoir.memory_store m on m.user_id = p_user_id
-    and m.memory_id = o.item_id
-      where o.user_id = p_user_id and o.item_kind = 'memory' and o.source_kind = w.source_kind
-        and o.source_id = w.source_id
-        and m.superseded_by = v_winner and m.state_reason = 'near duplicate');
-  perform _memoir.note_judgement(p_user_id, v_loser, v_winner, 'person', 'compatible', null, null, 'none', null,
-    'merge undone', p_at);
-  return true;
-end $$;
-
 create or replace function memoir.undo_merge(p_user text, p_memory uuid)
-returns jsonb language plpgsql security definer set search_path from current as $$
+returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
+  as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_memory _memoir.memory_store := _memoir.memory(v_caller, p_memory); v_restored boolean;
+  v_user uuid := v_caller.user_id; v_winner uuid; v_now timestamptz := memoir.now();
 begin
-  perform from _memoir.user_counters where user_id = v_caller.user_id for update;
+  perform from _memoir.user_counters where user_id = v_user for update;
   v_memory := _memoir.memory(v_caller, p_memory);
-  v_restored := _memoir.unmerge(v_caller.user_id, v_memory, v_caller.login, _memoir.actor(v_caller, null, 'person'),
-    memoir.now());
+  v_winner := v_memory.superseded_by;
+  v_restored := v_memory.state = 'superseded' and exists (select from _memoir.memory_judgements j
+    where j.user_id = v_user and j.verdict = 'duplicate' and j.winner_id = v_winner
+      and p_memory in (j.memory_id, j.other_id) and v_winner in (j.memory_id, j.other_id));
+  if v_restored then
+    update _memoir.memory_store set superseded_by = null where user_id = v_user and memory_id = p_memory;
+    v_restored := _memoir.restore(v_user, p_memory, v_caller.login, 'merge undone', v_now, _memoir.actor(v_caller, null,
+      'person'));
+    if not v_restored then
+      update _memoir.memory_store set superseded_by = v_winner where user_id = v_user and memory_id = p_memory;
+    end if;
+  end if;
+  if v_restored then
+    -- The winner loses what it got from it: the pair stays apart.
+    delete from _memoir.memory_relationships
+    where user_id = v_user and source_id = v_winner and target_id = p_memory and relation = 'supersedes';
+    update _memoir.memory_stats set restatements = greatest(0, restatements - 1) where user_id = v_user
+      and memory_id = v_winner;
+    -- Its sources, but for those that came with another as well.
+    delete from _memoir.memory_sources w using _memoir.memory_sources l
+    where w.user_id = v_user and w.item_kind = 'memory' and w.item_id = v_winner and w.link = 'merged'
+      and l.user_id = v_user and l.item_kind = 'memory' and l.item_id = p_memory and l.source_kind = w.source_kind
+      and l.source_id = w.source_id
+      and not exists (select from _memoir.memory_sources o join _memoir.memory_store m on m.user_id = v_user
+          and m.memory_id = o.item_id
+        where o.user_id = v_user and o.item_kind = 'memory' and o.source_kind = w.source_kind
+          and o.source_id = w.source_id and m.superseded_by = v_winner and m.state_reason = 'near duplicate');
+    perform _memoir.note_judgement(v_user, p_memory, v_winner, 'person', 'compatible', null, null, 'none', null,
+      'merge undone', v_now);
+  end if;
   return jsonb_build_object('memory_id', p_memory, 'merged_into', v_memory.superseded_by, 'restored', v_restored);
 end $$;
 comment on function memoir.undo_merge(text, uuid) is
@@ -393,21 +341,10 @@ active again, the other loses what it got from it (its sources, one restatement)
 {"memory_id", "merged_into", "restored"}; restored is false where it was not merged so, or can''t come back (a
 tombstone, its end, another value in its slot). Writes memory_store and memory_judgements. Raises PM001, PM004.';
 
--- Kind nli for a cross-encoder (claim_judgements), judge for a language model (llm.sql). New pairs join
--- those that wait.
-create or replace function _memoir.queue_judgement(p_user_id uuid, p_memory_id uuid, p_others uuid[], p_at timestamptz)
-returns void language sql as $$
-  insert into _memoir.work_items (kind, user_id, dedup_key, run_after, payload, created_at)
-  select case config ->> 'judge' when 'llm' then 'judge' else 'nli' end, p_user_id, p_memory_id::text, p_at,
-    jsonb_build_object('others', p_others), p_at
-  from _memoir.settings_merged where config ->> 'judge' <> 'rules'
-  on conflict (kind, user_id, dedup_key) where state = 'ready' do update set payload = excluded.payload
-$$;
-
 -- A memory local to a session, or outside of any, becomes global, where everything finds it. The same text known
 -- globally takes it in: returns what stands for it then.
 create or replace function _memoir.make_global(p_user_id uuid, p_memory_id uuid, p_by text, p_at timestamptz)
-returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns uuid language plpgsql as $$
 declare
   v_memory _memoir.memory_store; v_same _memoir.memory_store;
 begin

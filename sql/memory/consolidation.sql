@@ -6,13 +6,11 @@
 -- Returns what is to become one: seeds by weight, each with what is at least consolidation_similarity like it and in no
 -- other cluster.
 create or replace function _memoir.clusters(p_user_id uuid, p_config jsonb)
-returns table (members uuid[]) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns table (members uuid[]) language plpgsql stable as $$
 declare
   v_model smallint := (select m.model_id from _memoir.embedding_models m where m.status = 'active');
-  v_now timestamptz := memoir.now();
-  v_like float8 := 1 - (p_config ->> 'consolidation_similarity')::float8;
-  v_least integer := (p_config ->> 'consolidation_members')::integer;
-  v_used uuid[] := '{}'; v_seed record;
+  v_now timestamptz := memoir.now(); v_like float8 := 1 - (p_config ->> 'consolidation_similarity')::float8;
+  v_least integer := (p_config ->> 'consolidation_members')::integer; v_used uuid[] := '{}'; v_seed record;
 begin
   for v_seed in
     with candidates as materialized (
@@ -59,24 +57,9 @@ begin
   end loop;
 end $$;
 
--- Of a cluster those that get shorter with the others. Empty where too few are left.
-create or replace function _memoir.condensable(p_user_id uuid, p_members uuid[], p_least integer)
-returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_ids uuid[]; v_texts text[]; v_kept uuid[];
-begin
-  select array_agg(m.memory_id order by m.recorded_at, m.memory_id), array_agg(m.content order by m.recorded_at,
-    m.memory_id) into v_ids, v_texts
-  from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (p_members) and m.state = 'active';
-  if coalesce(cardinality(v_ids), 0) < p_least then return '{}'; end if;
-  v_kept := array(select v_ids[n::integer + 1] from jsonb_array_elements_text(
-    _memoir.read_texts('join_texts', jsonb_build_object('texts', v_texts)) -> 'condensable') n);
-  return case when cardinality(v_kept) >= p_least then v_kept else '{}' end;
-end $$;
-
 -- May a text stand for memories of a project? Not where a tombstone or a memory that says just this is in the way.
 create or replace function _memoir.may_stand(p_user_id uuid, p_text text, p_project text)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql stable as $$
 begin
   return not _memoir.tombstoned(p_user_id, p_text, null, null, p_project)
     and not exists (select from _memoir.memory_store m
@@ -91,7 +74,7 @@ end $$;
 create or replace function _memoir.consolidate(p_user_id uuid, p_members uuid[], p_config jsonb, p_by text,
   p_text text default null,
   p_made_by text default 'rules', p_id uuid default gen_random_uuid(), p_instead uuid default null)
-returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns uuid language plpgsql as $$
 declare
   v_new _memoir.memory_store; v_texts text[]; v_ids uuid[]; v_now timestamptz := memoir.now();
 begin
@@ -175,7 +158,7 @@ returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_after uuid := _memoir.job_cursor('consolidation'); v_users uuid[]; v_user uuid; v_config jsonb; v_cluster record;
   v_made integer := 0; v_members integer := 0; v_more boolean;
-  v_failed integer := 0; v_error text; v_whole uuid;
+  v_failed integer := 0; v_error text; v_whole uuid; v_ids uuid[]; v_texts text[];
 begin
   -- Texts are put together by the package.
   if not _memoir.reads_language() then return '{"more": false}'; end if;
@@ -192,12 +175,21 @@ begin
       continue when not found;
       for v_cluster in select * from _memoir.clusters(v_user, v_config) loop
         if v_config ->> 'llm_provider' = 'none' then
-          v_cluster.members := _memoir.condensable(v_user, v_cluster.members,
-            (v_config ->> 'consolidation_members')::integer);
+          -- Those that get shorter with the others, unless too few are left.
+          select array_agg(m.memory_id order by m.recorded_at, m.memory_id), array_agg(m.content order by m.recorded_at,
+            m.memory_id) into v_ids, v_texts
+          from _memoir.memory_store m where m.user_id = v_user and m.memory_id = any (v_cluster.members)
+            and m.state = 'active';
+          continue when cardinality(v_ids) < (v_config ->> 'consolidation_members')::integer is not false;
+          v_cluster.members := array(select v_ids[n::integer + 1] from jsonb_array_elements_text(
+            _memoir.read_texts('join_texts', jsonb_build_object('texts', v_texts)) -> 'condensable') n);
+          continue when cardinality(v_cluster.members) < (v_config ->> 'consolidation_members')::integer;
         end if;
         v_whole := _memoir.consolidate(v_user, v_cluster.members, v_config, 'consolidation');
         if v_whole is not null then
-          perform _memoir.ask_for_consolidation(v_user, v_whole, v_config);
+          if v_config ->> 'llm_provider' <> 'none' then
+            perform _memoir.enqueue('consolidate', v_user, v_whole::text);
+          end if;
           v_made := v_made + 1; v_members := v_members + cardinality(v_cluster.members);
         end if;
       end loop;
@@ -207,13 +199,6 @@ begin
   end loop;
   return jsonb_strip_nulls(jsonb_build_object('users', cardinality(v_users), 'made', v_made, 'members', v_members,
     'failed', v_failed, 'error', v_error, 'more', v_more));
-end $$;
-
-create or replace function _memoir.ask_for_consolidation(p_user_id uuid, p_whole uuid, p_config jsonb)
-returns void language plpgsql as $$
-begin
-  if p_config ->> 'llm_provider' = 'none' then return; end if;
-  perform _memoir.enqueue('consolidate', p_user_id, p_whole::text);
 end $$;
 
 -- Consolidation in a language model's words (work/llm.sql): for what rules made of a cluster it is asked with the

@@ -2,10 +2,10 @@
 -- made of it, in one transaction; history keeps all of it.
 --
 --   replacement, polarity   correct(user, memory, 'Lives in Ulm.')      the old is superseded, and may not come back
--- partial                 correct(…, p_remainder => 'Has two cats.')  what is still true goes on as its own memory
--- bounded                 correct(…, p_valid_from => '2026-03-01')    the old was true until then: a bounded copy goes
--- on   retraction              retract(user, memory)                       the old is invalidated, and may not come
--- back   bounded retraction      retract(…, p_valid_to => '2026-03-01')      it was true until then
+--   partial                 correct(…, p_remainder => 'Has two cats.')  what is still true goes on as its own memory
+--   bounded                 correct(…, p_valid_from => '2026-03-01')    it was true until then: a bounded copy goes on
+--   retraction              retract(user, memory)                       the old is invalidated, and may not come back
+--   bounded retraction      retract(…, p_valid_to => '2026-03-01')      it was true until then
 
 -- All memories that say the same as one: merged with it as near duplicates, the same text, or the same value in its
 -- slot. p_wide: in all projects that the caller may use and in all states; else what is active in its project, as a
@@ -42,8 +42,7 @@ end $$;
 create or replace function memoir.forget(p_user text, p_memory uuid, p_reason text default null)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_memory _memoir.memory_store;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_memory _memoir.memory_store;
   v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person');
   v_now timestamptz := memoir.now(); v_user uuid := v_caller.user_id; v_reason text := coalesce(p_reason, 'forgotten');
   v_ids uuid[]; v_done record;
@@ -90,7 +89,7 @@ end $$;
 -- is then.
 create or replace function _memoir.take_out(p_user_id uuid, p_ids uuid[], p_memory uuid, p_by text, p_at timestamptz,
   p_actor _memoir.actor)
-returns _memoir.memory_store language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns _memoir.memory_store language plpgsql as $$
 declare
   v_wholes uuid[]; v_memory _memoir.memory_store;
 begin
@@ -109,11 +108,9 @@ begin
 end $$;
 
 create or replace function memoir.correct(p_user text, p_memory uuid, p_content text, p_reason text default null,
-  p_remainder text default null,
-  p_valid_from timestamptz default null, p_valid_to timestamptz default null, p_slot_value text default null,
-    p_session text default null,
-  p_source_turns integer[] default null, p_actor text default null, p_embedding real[] default null,
-    p_key text default null)
+  p_remainder text default null, p_valid_from timestamptz default null, p_valid_to timestamptz default null,
+  p_slot_value text default null, p_session text default null, p_source_turns integer[] default null,
+  p_actor text default null, p_embedding real[] default null, p_key text default null)
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
   as $$
 declare
@@ -121,7 +118,7 @@ declare
   v_user uuid := v_caller.user_id; v_seen _memoir.memory_store := _memoir.memory(v_caller, p_memory);
   v_now timestamptz := memoir.now();
   v_old _memoir.memory_store; v_standing _memoir.standing; v_correction _memoir.correction; v_hash bytea;
-  v_result jsonb;
+  v_result jsonb; v_made jsonb; v_id uuid;
 begin
   perform _memoir.check_size('reason', p_reason, 10000);
   if p_valid_to <= p_valid_from then
@@ -130,8 +127,7 @@ begin
   perform from _memoir.user_counters where user_id = v_user for update;
   if p_key is not null then
     v_hash := sha256(convert_to(jsonb_build_array('correct', p_memory, p_content, p_reason, p_remainder, p_valid_from,
-      p_valid_to, p_slot_value,
-      p_session, p_source_turns, p_actor, p_embedding)::text, 'UTF8'));
+      p_valid_to, p_slot_value, p_session, p_source_turns, p_actor, p_embedding)::text, 'UTF8'));
     v_result := _memoir.receipt(v_user, p_key, v_hash);
     if v_result is not null then return v_result; end if;
   end if;
@@ -145,7 +141,18 @@ begin
     p_slot_value, p_session, p_source_turns, p_actor, p_embedding);
   if (v_old.state = 'active' or v_old.state_reason = 'consolidated')
     and _memoir.word_authority(v_standing) < _memoir.memory_authority(v_old) then
-    v_result := _memoir.object_to(v_correction);
+    -- A lower authority corrects nothing: it is heard, and the conflict is open.
+    v_old := _memoir.current(v_old);
+    v_correction.old := v_old;
+    v_made := _memoir.say_instead(v_correction, null);
+    v_id := (v_made ->> 'memory_id')::uuid;
+    if v_id <> v_old.memory_id then
+      perform _memoir.note_judgement(v_user, v_id, v_old.memory_id, 'person', 'contradiction', null, null,
+        'contradicts', null, 'a correction of lower authority', v_now);
+    end if;
+    v_result := jsonb_build_object('memory_id', v_id, 'outcome', case when v_made ->> 'outcome' = 'refused_tombstone'
+        then 'refused_tombstone' else 'contradicts' end, 'corrected', '[]'::jsonb, 'remainder', null,
+      'bounded', '[]'::jsonb, 'excluded_turns', 0, 'invalidated_summaries', 0);
   else
     v_result := _memoir.put_right(v_correction);
   end if;
@@ -170,26 +177,6 @@ successor, but what was consolidated for itself: the other parts stand by themse
 "outcome", "corrected", "remainder", "bounded", "excluded_turns", "invalidated_summaries"}; outcome:
 corrected, contradicts. p_key: idempotency key. Raises PM001, PM003, PM004, PM006, PM012, PM014, PM030, PM040.';
 
--- A lower authority corrects nothing: it is heard, and the conflict is open.
-create or replace function _memoir.object_to(p_correction _memoir.correction)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
-declare
-  v_old _memoir.memory_store := _memoir.current(p_correction.old); v_made jsonb; v_id uuid;
-begin
-  p_correction.old := v_old;
-  v_made := _memoir.say_instead(p_correction, null);
-  v_id := (v_made ->> 'memory_id')::uuid;
-  if v_id <> v_old.memory_id then
-    perform _memoir.note_judgement(v_old.user_id, v_id, v_old.memory_id, 'person', 'contradiction', null, null,
-      'contradicts', null,
-      'a correction of lower authority', p_correction.corrected_at);
-  end if;
-  return jsonb_build_object('memory_id', v_id,
-    'outcome', case when v_made ->> 'outcome' = 'refused_tombstone' then 'refused_tombstone' else 'contradicts' end,
-    'corrected', '[]'::jsonb, 'remainder', null, 'bounded', '[]'::jsonb, 'excluded_turns', 0, 'invalidated_summaries',
-      0);
-end $$;
-
 -- Remembers the right value, with the kind and place of the old memory, and the labels of one that it replaces.
 create or replace function _memoir.say_instead(p_correction _memoir.correction, p_replaced _memoir.memory_store)
 returns jsonb language plpgsql as $$
@@ -199,8 +186,7 @@ begin
   return memoir.remember(p_correction.user_name, p_correction.content, p_correction.session_name, v_old.type,
     v_old.category, v_old.importance,
     v_old.project, p_correction.stated_actor, 'correction', p_valid_from => p_correction.valid_from,
-      p_valid_to => p_correction.valid_to,
-    p_tags => p_replaced.tags, p_aliases => p_replaced.aliases,
+      p_valid_to => p_correction.valid_to, p_tags => p_replaced.tags, p_aliases => p_replaced.aliases,
     -- But for what extraction and remember() note there.
     p_metadata => p_replaced.metadata - '{extracted_by,rule,utility,standing,said_at,event_from,event_to,remainder_of,
       consolidated,by}'::text[],
@@ -212,7 +198,7 @@ end $$;
 
 -- The old memory, and all that say the same, give way to the new one.
 create or replace function _memoir.put_right(p_correction _memoir.correction)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_caller _memoir.caller := p_correction.caller; v_user uuid := v_caller.user_id;
   v_now timestamptz := p_correction.corrected_at;
@@ -239,20 +225,25 @@ begin
   insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
   select v_user, s, 'supersedes', o, 'correction', v_now
   from unnest(v_ids) o, unnest(v_right || v_kept) s where s <> o on conflict do nothing;
-  perform _memoir.take_place(v_new, v_old, v_ids);
+  -- It keeps the place of the old ones: procedural stays procedural, pins stay.
+  update _memoir.memory_store set tier = greatest(tier, v_old.tier), category = coalesce(category, v_old.category),
+    expires_at = null
+  where user_id = v_user and memory_id = v_new and tier >= 2 and v_old.tier > tier;
+  insert into _memoir.session_objects (user_id, session_id, memory_id, pinned_until_turn, pin_reason)
+  select v_user, o.session_id, v_new, max(o.pinned_until_turn), max(o.pin_reason) from _memoir.session_objects o
+  where o.user_id = v_user and o.memory_id = any (v_ids) and o.pinned_until_turn is not null group by o.session_id
+  on conflict (user_id, session_id, memory_id) do nothing;
   -- What was only bounded was true; what a person rejected may not come back.
   if v_kept = '{}' and v_standing.by_person then
     perform _memoir.set_tombstones(v_user, v_ids, p_correction.has_slot, false, v_old.memory_id, v_reason,
-      v_standing.actor, v_caller.login,
-      v_now, v_right);
+      v_standing.actor, v_caller.login, v_now, v_right);
   end if;
   v_done := _memoir.withdraw(v_user, v_ids, array(
     select s.source_id from _memoir.memory_sources s
     where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = v_new and s.source_kind = 'turn'),
     v_old.memory_id, v_caller.login, v_reason, v_now);
   return jsonb_build_object('memory_id', v_new, 'outcome', 'corrected', 'corrected', to_jsonb(v_ids), 'remainder',
-    v_rest,
-    'bounded', to_jsonb(v_kept), 'excluded_turns', v_done.excluded_turns, 'invalidated_summaries',
+    v_rest, 'bounded', to_jsonb(v_kept), 'excluded_turns', v_done.excluded_turns, 'invalidated_summaries',
       v_done.invalidated_summaries);
 end $$;
 
@@ -268,34 +259,18 @@ begin
   if v_old.state <> 'active' then return v_kept; end if;
   if v_from > coalesce(v_old.valid_from, '-infinity') then
     v_kept := v_kept || _memoir.bounded(v_old, v_old.valid_from, least(v_from, v_old.valid_to), v_by,
-      p_correction.reason,
-      p_correction.corrected_at, v_actor);
+      p_correction.reason, p_correction.corrected_at, v_actor);
   end if;
   if v_to < coalesce(v_old.valid_to, 'infinity') then
     v_kept := v_kept || _memoir.bounded(v_old, greatest(v_to, v_old.valid_from), v_old.valid_to, v_by,
-      p_correction.reason,
-      p_correction.corrected_at, v_actor);
+      p_correction.reason, p_correction.corrected_at, v_actor);
   end if;
   return v_kept;
 end $$;
 
--- The new memory keeps the place of the old ones: procedural stays procedural, pins stay.
-create or replace function _memoir.take_place(p_new uuid, p_old _memoir.memory_store, p_ids uuid[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
-begin
-  update _memoir.memory_store set tier = greatest(tier, p_old.tier), category = coalesce(category, p_old.category),
-    expires_at = null
-  where user_id = p_old.user_id and memory_id = p_new and tier >= 2 and p_old.tier > tier;
-  insert into _memoir.session_objects (user_id, session_id, memory_id, pinned_until_turn, pin_reason)
-  select o.user_id, o.session_id, p_new, max(o.pinned_until_turn), max(o.pin_reason) from _memoir.session_objects o
-  where o.user_id = p_old.user_id and o.memory_id = any (p_ids) and o.pinned_until_turn is not null group by o.user_id,
-    o.session_id
-  on conflict (user_id, session_id, memory_id) do nothing;
-end $$;
-
 -- The successor of memories that have just been superseded.
 create or replace function _memoir.succeeded(p_user_id uuid, p_ids uuid[], p_successor uuid)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 begin
   with noted as (
     update _memoir.memory_states set superseded_by = p_successor
@@ -317,9 +292,8 @@ end $$;
 -- What remains true of a corrected memory, as a memory like the old one: no more trusted than that, nor than who
 -- says so.
 create or replace function _memoir.remain(p_caller _memoir.caller, p_old _memoir.memory_store, p_content text,
-  p_slotted boolean, p_standing _memoir.standing,
-  p_reason text, p_at timestamptz)
-returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
+  p_slotted boolean, p_standing _memoir.standing, p_reason text, p_at timestamptz)
+returns uuid language plpgsql as $$
 declare
   v_rest _memoir.memory_store := p_old; v_same uuid;
 begin
@@ -371,8 +345,7 @@ begin
   if _memoir.word_authority(v_standing) < _memoir.memory_authority(v_old) then
     perform _memoir.fail('PM001',
       format('login %s acts as %s and may not retract memory %s, which has a higher authority',
-      quote_ident(v_caller.login),
-      v_standing.actor, v_old.memory_id),
+      quote_ident(v_caller.login), v_standing.actor, v_old.memory_id),
         'give p_session and p_source_turns, the turns in which the person takes it back');
   end if;
   if p_valid_to <= v_old.valid_from then
@@ -421,8 +394,7 @@ declare
   v_user uuid := v_caller.user_id; v_now timestamptz := memoir.now();
   v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person');
   v_memory _memoir.memory_store; v_stone _memoir.tombstones; v_reason text := coalesce(p_reason, 'lifted');
-  v_of uuid := p_memory; v_keys bytea[]; v_lifted integer;
-  v_turns integer := 0; v_back uuid[] := '{}';
+  v_of uuid := p_memory; v_keys bytea[]; v_lifted integer; v_turns integer := 0; v_back uuid[] := '{}';
 begin
   if v_actor <> 'person' then
     perform _memoir.fail('PM001', format('login %s acts as %s and may not lift a tombstone',
@@ -467,7 +439,7 @@ PM001, PM004, PM014.';
 
 -- The turns that a memory kept out of recall are found again, unless something else keeps them out: how many.
 create or replace function _memoir.reopen_turns(p_user_id uuid, p_memory uuid, p_at timestamptz)
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql as $$
 declare
   v_turns integer; v_refs uuid[];
 begin
@@ -495,7 +467,7 @@ end $$;
 -- free: what is active again.
 create or replace function _memoir.bring_back(p_caller _memoir.caller, p_memory _memoir.memory_store, p_reason text,
   p_at timestamptz, p_actor _memoir.actor)
-returns uuid[] language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns uuid[] language plpgsql as $$
 declare
   v_user uuid := p_caller.user_id; v_ids uuid[]; v_id uuid; v_before _memoir.memory_states; v_state _memoir.item_state;
   v_back uuid[] := '{}';

@@ -1,40 +1,9 @@
 -- Spans of turns that are taken out of recall, or marked as changed there: with what repeats them, the summaries that
 -- hold them, and what is left of the turns.
 
--- Summaries of sessions that have these turns: their own, and those of branches that share them.
-create or replace function _memoir.undo_summaries_of(p_user_id uuid, p_units _memoir.said_unit[], p_at timestamptz)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
-declare
-  v_summaries uuid[]; v_session uuid;
-begin
-  with recursive tree as (
-    select u.session_id, u.turn_index from unnest(p_units) u
-    union
-    select b.session_id, t.turn_index from tree t
-    join _memoir.sessions b on b.user_id = p_user_id and b.parent_session_id = t.session_id
-      and b.parent_turn > t.turn_index),
-  undone as (
-    update _memoir.compactions c set undone_at = p_at from tree h
-    where c.user_id = p_user_id and c.session_id = h.session_id and h.turn_index between c.from_turn and c.to_turn
-      and c.undone_at is null
-    returning c.compaction_id),
-  emptied as (
-    update _memoir.sessions x set summary_text = null, summary_through = null from tree h
-    where x.user_id = p_user_id and x.session_id = h.session_id and h.turn_index <= x.summary_through
-    returning x.session_id)
-  select array(select compaction_id from undone union select session_id from emptied) into v_summaries;
-  if v_summaries = '{}' then return; end if;
-  update _memoir.search_items set dead = true where user_id = p_user_id and ref_id = any (v_summaries) and kind = 's'
-    and not dead;
-  for v_session in select c.session_id from _memoir.compactions c where c.user_id = p_user_id
-    and c.compaction_id = any (v_summaries) union select unnest(v_summaries) order by 1 loop
-    perform _memoir.refresh_summary(p_user_id, v_session);
-  end loop;
-end $$;
-
 -- Indexes the rest of turns of which a part was taken out.
 create or replace function _memoir.index_rest(p_user_id uuid, p_refs uuid[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_item _memoir.search_items; v_turn _memoir.conversation_history; v_piece record; v_new _memoir.search_items[];
   v_texts text[]; v_config jsonb := _memoir.config(p_user_id, null);
@@ -70,7 +39,7 @@ begin
       v_item.span_start := v_piece.first;
       v_item.span_length := v_piece.length;
       v_item.dead := false;
-      v_item.token_count := memoir.estimate_tokens(substr(v_turn.content, v_piece.first, v_piece.length));
+      v_item.token_count := _memoir.estimate_tokens(substr(v_turn.content, v_piece.first, v_piece.length));
       v_new := array_append(v_new, v_item);
       v_texts := array_append(v_texts, substr(v_turn.content, v_piece.first, v_piece.length));
     end loop;
@@ -82,7 +51,7 @@ end $$;
 -- recalls too.
 create or replace function _memoir.exclude_units(p_user_id uuid, p_units _memoir.said_unit[], p_changed boolean,
   p_change uuid, p_turn _memoir.conversation_history, p_reason text, p_at timestamptz)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_refs uuid[] := array(select u.message_id from unnest(p_units) u);
 begin
@@ -94,8 +63,7 @@ begin
   insert into _memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, span_start, span_length, reason,
     recorded_at, changed, change_id, by_session, by_turn)
   select p_user_id, u.session_id, u.turn_index, gen_random_uuid(), u.span_start, u.span_length, p_reason, p_at,
-    p_changed,
-    p_change, p_turn.session_id, p_turn.turn_index
+    p_changed, p_change, p_turn.session_id, p_turn.turn_index
   from (select distinct session_id, turn_index, span_start, span_length from unnest(p_units)) u
   where not exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id and x.session_id = u.session_id
     and x.turn_index = u.turn_index and x.lifted_at is null and x.changed = p_changed and not x.is_doubt
@@ -108,34 +76,17 @@ begin
     perform _memoir.index_rest(p_user_id, v_refs);
     perform _memoir.release_echoes(p_user_id, v_refs);
   end if;
-  perform _memoir.undo_summaries_of(p_user_id, p_units, p_at);
+  perform _memoir.undo_summaries(p_user_id, array_agg(u.session_id), array_agg(u.turn_index), p_at)
+    from unnest(p_units) u;
   perform _memoir.drop_recalled(p_user_id, v_refs::text[]);
   -- Lines of steps may name it; they are made anew.
   update _memoir.session_windows set lines = null where user_id = p_user_id and lines <> '{}';
 end $$;
 
--- What a turn says may have changed these spans: they stay as they were said, and where one is shown the turn's clause
--- is said beside it. Nothing gives way.
-create or replace function _memoir.doubt_units(p_user_id uuid, p_units _memoir.said_unit[], p_change uuid,
-  p_turn _memoir.conversation_history, p_start integer, p_length integer, p_at timestamptz)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
-begin
-  insert into _memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, span_start, span_length, reason,
-    recorded_at, changed, is_doubt, change_id, by_session, by_turn, by_start, by_length)
-  select p_user_id, u.session_id, u.turn_index, gen_random_uuid(), u.span_start, u.span_length,
-    'perhaps changed in conversation', p_at, true, true, p_change, p_turn.session_id, p_turn.turn_index, p_start,
-      p_length
-  from (select distinct session_id, turn_index, span_start, span_length from unnest(p_units)) u
-  where not exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id and x.session_id = u.session_id
-    and x.turn_index = u.turn_index and x.lifted_at is null and x.by_session = p_turn.session_id
-    and x.by_turn = p_turn.turn_index and x.span_start = u.span_start);
-  perform _memoir.drop_recalled(p_user_id, array(select u.message_id::text from unnest(p_units) u));
-end $$;
-
 -- Which of these memories were made of what is in doubt, and where what was said since stands.
 create or replace function _memoir.memory_doubts(p_user_id uuid, p_memories uuid[])
 returns table (memory_id uuid, recorded_at timestamptz, by_session uuid, by_turn integer, by_start integer,
-  by_length integer) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  by_length integer) language plpgsql stable as $$
 begin
   return query
   select distinct s.item_id, x.recorded_at, x.by_session, x.by_turn, x.by_start, x.by_length
@@ -151,7 +102,7 @@ end $$;
 -- and project may see them.
 create or replace function _memoir.profile_shown(p_user_id uuid, p_counters _memoir.user_counters, p_version integer,
   out content text, out memory_ids uuid[], out left_out uuid[])
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
   v_places _memoir.item_locator[]; v_line record;
 begin
@@ -187,7 +138,7 @@ end $$;
 
 -- Memories made of these spans, active ones.
 create or replace function _memoir.memories_from(p_user_id uuid, p_units _memoir.said_unit[])
-returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns uuid[] language plpgsql stable as $$
 begin
   return array(
     select distinct m.memory_id from unnest(p_units) u
@@ -202,7 +153,7 @@ end $$;
 -- assistant's echo.
 create or replace function _memoir.echoes_of(p_unit _memoir.said_unit, p_olds text[],
   p_turn _memoir.conversation_history)
-returns _memoir.said_unit[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.said_unit[] language plpgsql stable as $$
 declare
   v_olds text[] := array(select o from unnest(p_olds) o where length(o) > 1 or o ~ '\d');
   v_locators _memoir.item_locator[];
@@ -224,7 +175,7 @@ end $$;
 -- The spans that memories came from are marked as changed: what stands instead was said later, in p_turn.
 create or replace function _memoir.mark_sources(p_user_id uuid, p_memories uuid[], p_turn _memoir.conversation_history,
   p_at timestamptz)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_units _memoir.said_unit[]; v_unit _memoir.said_unit; v_change uuid := gen_random_uuid();
 begin

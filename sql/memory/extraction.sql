@@ -7,14 +7,12 @@
 -- keeping. What a person said and corrections (p_exempt) are scored but never rejected. p_memory_id: null for what did
 -- not become a memory.
 create or replace function _memoir.admit(p_user_id uuid, p_type text, p_novelty float8, p_utility float8,
-  p_said_at timestamptz, p_exempt boolean,
-  p_memory_id uuid, p_config jsonb, p_log_admitted boolean)
+  p_said_at timestamptz, p_exempt boolean, p_memory_id uuid, p_config jsonb, p_log_admitted boolean)
 returns boolean language plpgsql as $$
 declare
   v_threshold real := (p_config ->> 'admission_threshold')::real; v_now timestamptz := memoir.now();
   v_type float8 := coalesce((p_config -> 'admission_type_priors' ->> p_type)::float8, 0.5);
-  v_novelty float8 := greatest(0, least(1, p_novelty));
-  v_recency float8; v_score real; v_admitted boolean;
+  v_novelty float8 := greatest(0, least(1, p_novelty)); v_recency float8; v_score real; v_admitted boolean;
 begin
   -- Of a hundred half-lives nothing is left, and a real can't hold less.
   v_recency := power(2, - least(100, greatest(0, extract(epoch from v_now - p_said_at)::float8 / 86400)
@@ -23,8 +21,7 @@ begin
   v_admitted := p_exempt or v_score >= v_threshold;
   if p_log_admitted or not v_admitted then
     insert into _memoir.admission_scores (user_id, score_id, recorded_at, memory_id, admitted, score_total, score_type,
-      score_novelty, score_utility,
-      score_recency, threshold)
+      score_novelty, score_utility, score_recency, threshold)
     values (p_user_id, gen_random_uuid(), v_now, p_memory_id, v_admitted, v_score, v_type, v_novelty, p_utility,
       v_recency, v_threshold);
   end if;
@@ -34,7 +31,7 @@ end $$;
 -- Judged once more when its vector is there: now novelty is 1 - the greatest cosine to another memory. Only what a rule
 -- or a model brought in; called with the user's lock held.
 create or replace function _memoir.review_admission(p_user_id uuid, p_memory_id uuid, p_by text)
-returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql as $$
 declare
   v_memory _memoir.memory_store; v_vector halfvec; v_model smallint; v_distance float8; v_admitted boolean;
 begin
@@ -54,8 +51,7 @@ begin
     (v_memory.metadata ->> 'utility')::float8,
     coalesce((v_memory.metadata ->> 'said_at')::timestamptz, v_memory.recorded_at),
     v_memory.actor = 'person' or v_memory.provenance in ('user_stated', 'correction', 'instruction', 'preference'),
-      p_memory_id,
-    _memoir.config(p_user_id, null), true);
+      p_memory_id, _memoir.config(p_user_id, null), true);
   if not v_admitted then
     perform _memoir.set_state(p_user_id, array[p_memory_id], 'invalidated', p_by, 'not admitted', null, memoir.now());
   end if;
@@ -68,7 +64,7 @@ end $$;
 -- without words, or out of recall altogether.
 create or replace function _memoir.turns_to_extract(p_counters _memoir.session_counters, p_from integer,
   p_limit integer)
-returns _memoir.conversation_history[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.conversation_history[] language plpgsql stable as $$
 declare
   v_user uuid := p_counters.user_id; v_session uuid := p_counters.session_id;
   v_first timestamptz := p_counters.first_recorded_at;
@@ -93,7 +89,7 @@ end $$;
 
 -- Returns the tool that a turn's result is from; null for a tool of memory, whose result is nothing new.
 create or replace function _memoir.tool_of_result(p_turn _memoir.conversation_history)
-returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns text language plpgsql stable as $$
 declare
   v_tool text := (select c -> 'function' ->> 'name' from _memoir.conversation_history h,
       jsonb_array_elements(h.tool_calls) c
@@ -106,7 +102,7 @@ end $$;
 
 -- Returns turns as the package reads them: {"turns": [{"text", "role", "name", "said_at", "utc_offset", "tool"}, …]}.
 create or replace function _memoir.turns_as_read(p_turns _memoir.conversation_history[])
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql stable as $$
 begin
   return jsonb_build_object('turns', (
     select coalesce(jsonb_agg(jsonb_build_object(
@@ -123,9 +119,8 @@ end $$;
 
 -- Returns whether an active memory holds the slot of what was found with another value, and the judge does not say that
 -- it is over: both stay.
-create or replace function _memoir.still_holds(p_user_id uuid, p_found _memoir.extracted,
-  p_read _memoir.turn_changes[])
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.still_holds(p_user_id uuid, p_found _memoir.extracted, p_read _memoir.turn_changes[])
+returns boolean language plpgsql stable as $$
 begin
   return exists (
     select from unnest(p_read) r join _memoir.memory_store m on m.user_id = p_user_id
@@ -142,14 +137,13 @@ end $$;
 -- extracted from a span before is not extracted again, whatever became of it; p_replace: what rules made of it goes on
 -- in the new words.
 create or replace function _memoir.enter_found(p_session _memoir.sessions, p_turns _memoir.conversation_history[],
-  p_found _memoir.extracted[],
-  p_by text, p_made_by text, p_replace boolean, p_config jsonb, p_read _memoir.turn_changes[] default '{}')
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+  p_found _memoir.extracted[], p_by text, p_made_by text, p_replace boolean, p_config jsonb,
+  p_read _memoir.turn_changes[] default '{}')
+returns jsonb language plpgsql as $$
 declare
   v_found _memoir.extracted; v_turn _memoir.conversation_history; v_memory _memoir.memory_store;
-  v_blank _memoir.memory_store; v_result jsonb; v_novelty float8;
-  v_gone text[]; v_counts jsonb := '{}'; v_outcome text; v_exempt boolean;
-  v_before uuid[]; v_replaceable boolean; v_new uuid[] := '{}'; v_id uuid;
+  v_blank _memoir.memory_store; v_result jsonb; v_novelty float8; v_gone text[]; v_counts jsonb := '{}';
+  v_outcome text; v_exempt boolean; v_before uuid[]; v_replaceable boolean; v_new uuid[] := '{}'; v_id uuid;
 begin
   foreach v_found in array p_found loop
     v_turn := p_turns[v_found.text_no];
@@ -168,18 +162,14 @@ begin
                  and x.lifted_at is null and not x.is_doubt and (x.span_start is null
                  or x.span_start < v_found.span_start + v_found.span_length
                                               and v_found.span_start < x.span_start + x.span_length));
-    v_memory.user_id := v_turn.user_id;
-    v_memory.recorded_at := memoir.now();
-    v_memory.content := v_found.content;
-    v_memory.type := v_found.type;
-    v_memory.category := v_found.category;
-    v_memory.importance := v_found.importance;
+    v_memory.user_id := v_turn.user_id; v_memory.recorded_at := memoir.now();
+    v_memory.content := v_found.content; v_memory.type := v_found.type;
+    v_memory.category := v_found.category; v_memory.importance := v_found.importance;
     v_memory.provenance := v_found.provenance;
     v_memory.actor := case when v_turn.role = 'tool' then 'tool' else 'agent' end;
     v_memory.sensitivity := _memoir.strictest_of(array[v_turn]);
     v_memory.project := p_session.project;
-    v_memory.valid_from := v_found.valid_from;
-    v_memory.valid_to := v_found.valid_to;
+    v_memory.valid_from := v_found.valid_from; v_memory.valid_to := v_found.valid_to;
     v_memory.source_tool := case when v_turn.role = 'tool' then split_part(substr(v_found.content, 6), ' ', 1) end;
     v_memory.written_by := p_by;
     v_memory.aliases := '{}'; v_memory.tags := '{}';

@@ -1,12 +1,5 @@
 -- Extraction of sessions: asked for, or as a job. What was said takes effect in the order of turns.
 
--- Objects of counts added up.
-create or replace function _memoir.summed(variadic p_counts jsonb[])
-returns jsonb language sql immutable as $$
-  select coalesce(jsonb_object_agg(x.key, x.total), '{}')
-  from (select e.key, sum(e.value::bigint) as total from unnest(p_counts) c, jsonb_each_text(c) e group by e.key) x
-$$;
-
 -- The next turns of a session to extract, and through which the cursor then goes; none where the session does not
 -- extract.
 create or replace function _memoir.batch_to_read(p_counters _memoir.session_counters, p_config jsonb,
@@ -52,9 +45,9 @@ end $$;
 create or replace function _memoir.store_reading(p_session _memoir.sessions, p_counters _memoir.session_counters,
   p_turns _memoir.conversation_history[], p_through integer, p_reading jsonb, p_results jsonb, p_by text,
   p_wait boolean, p_config jsonb)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
-  v_user uuid := p_session.user_id; v_locked _memoir.session_counters; v_counts jsonb := '{}';
+  v_user uuid := p_session.user_id; v_locked _memoir.session_counters; v_counts jsonb := '{}'; v_all jsonb[] := '{}';
   v_has_model boolean := _memoir.has_model(p_config); v_found _memoir.extracted[]; i integer;
   -- Where a model reads what was said, rules end nothing: what they find is provisional.
   v_read _memoir.turn_changes[] := case when v_has_model then '{}' else _memoir.changes_read(p_results) end;
@@ -78,17 +71,19 @@ begin
     v_found := array(select jsonb_populate_record(null::_memoir.extracted, case when v_has_model
         then e.one - 'slot' - 'slot_value' else e.one end)
       from jsonb_array_elements(p_reading -> 'found') with ordinality e(one, o) order by e.o);
-    v_counts := _memoir.enter_found(p_session, p_turns, v_found, p_by, 'rules 1', false, p_config, v_read);
+    v_all := array_append(v_all, _memoir.enter_found(p_session, p_turns, v_found, p_by, 'rules 1', false, p_config, v_read));
     -- Few turns ask for anything or change anything.
     for i in select n from unnest(array(select (r ->> 'text_no')::integer from jsonb_array_elements(p_reading
         -> 'requests') r) || array(select r.text_no from unnest(v_read) r)) n group by n order by n loop
-      v_counts := _memoir.summed(v_counts, _memoir.take_effect(p_session, p_turns[i], array(
+      v_all := array_append(v_all, _memoir.take_effect(p_session, p_turns[i], array(
         select c from unnest(v_read) r, unnest(r.changes) c where r.text_no = i), p_by, p_config));
-      v_counts := _memoir.summed(variadic array[v_counts] || array(
+      v_all := v_all || array(
         select _memoir.carry_out(p_turns[i], q.r, p_results -> 'requests' -> (q.o - 1)::integer, p_by)
         from jsonb_array_elements(p_reading -> 'requests') with ordinality q(r, o)
-        where (q.r ->> 'text_no')::integer = i order by q.o));
+        where (q.r ->> 'text_no')::integer = i order by q.o);
     end loop;
+    select coalesce(jsonb_object_agg(key, total), '{}') into v_counts from (
+      select e.key, sum(e.value::bigint) as total from unnest(v_all) c, jsonb_each_text(c) e group by e.key) x;
   end if;
   update _memoir.session_counters set extracted_through = p_through
   where user_id = v_user and session_id = p_session.session_id and extracted_through <> p_through;
@@ -103,20 +98,6 @@ begin
   end if;
   return v_counts || jsonb_build_object('turns', p_through - p_counters.extracted_through, 'left',
     v_locked.turn_count - p_through);
-end $$;
-
--- A session that is being extracted, leased until job_unit_seconds from now, when cancel_overdue ends the run that is
--- at it. The lease is committed before the work begins, so that an attempt counts whatever becomes of its process.
-create or replace function _memoir.begin_unit(p_run text)
-returns boolean language plpgsql as $$
-declare
-  v_work _memoir.work_items := _memoir.take_work('turns'); v_seconds integer;
-begin
-  if v_work.work_id is null then return false; end if;
-  select (config ->> 'job_unit_seconds')::integer into v_seconds from _memoir.settings_merged;
-  perform _memoir.lease_work(v_work.work_id, v_seconds);
-  update _memoir.work_items set payload = payload || jsonb_build_object('run', p_run) where work_id = v_work.work_id;
-  return true;
 end $$;
 
 -- Returns the rest of a unit that went well to its place in the queue; p_attempts: none where it got on.
@@ -149,7 +130,15 @@ begin
   select * into v_work from _memoir.work_items where kind = 'turns' and state = 'leased' and payload ? 'run'
   order by work_id limit 1 for update skip locked;
   if not found then
-    return jsonb_build_object('more', _memoir.begin_unit(v_run), 'begun', true);
+    -- Leased until job_unit_seconds from now, when cancel_overdue ends the run that is at it. The lease is committed
+    -- before the work begins, so that an attempt counts whatever becomes of its process.
+    v_work := _memoir.take_work('turns');
+    if v_work.work_id is not null then
+      perform _memoir.lease_work(v_work.work_id, (config ->> 'job_unit_seconds')::integer) from _memoir.settings_merged;
+      update _memoir.work_items set payload = payload || jsonb_build_object('run', v_run)
+      where work_id = v_work.work_id;
+    end if;
+    return jsonb_build_object('more', v_work.work_id is not null, 'begun', true);
   end if;
   if v_work.payload ->> 'run' <> v_run then
     v_error := 'the run that extracted it ended before it did';
@@ -185,8 +174,7 @@ create or replace function memoir.extract_session(p_user text, p_session text, p
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_session _memoir.sessions := _memoir.session(v_caller, p_session);
-  v_result jsonb;
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_result jsonb;
 begin
   if p_limit is null or p_limit not between 1 and 10000 then
     perform _memoir.fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
@@ -236,7 +224,7 @@ Service, jobs and admin logins only. Raises PM001, PM014.';
 create or replace function _memoir.claimed_turns(p_work _memoir.work_items, out session _memoir.sessions,
   out counters _memoir.session_counters, out config jsonb, out turns _memoir.conversation_history[],
   out through integer)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
   v_batch record;
 begin

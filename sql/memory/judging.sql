@@ -4,7 +4,7 @@
 
 -- Returns what of a work item is still to be judged: both active, of different values, the pair not judged before.
 create or replace function _memoir.open_pairs(p_work _memoir.work_items)
-returns setof _memoir.memory_store language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns setof _memoir.memory_store language plpgsql stable as $$
 declare
   v_id uuid := p_work.dedup_key::uuid;
 begin
@@ -21,9 +21,8 @@ end $$;
 
 create or replace function memoir.claim_judgements(p_limit integer default 16)
 returns table (user_id uuid, memory_id uuid, other_id uuid, content text, other_content text, said_at timestamptz,
-  other_said_at timestamptz,
-  work_id bigint, lease_id uuid)
-language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+  other_said_at timestamptz, work_id bigint, lease_id uuid) language plpgsql security definer set search_path from
+  current set plan_cache_mode = force_custom_plan as $$
 declare
   v_work _memoir.work_items; v_lease uuid; v_left integer := p_limit; v_count integer;
 begin
@@ -148,8 +147,7 @@ begin
     and memory_id = p_work.dedup_key::uuid;
   for v_other in select * from _memoir.open_pairs(p_work) limit 50 loop
     v_pairs := v_pairs || jsonb_build_object('n', jsonb_array_length(v_asked), 'one', v_memory.content, 'said',
-      _memoir.day(_memoir.said(v_memory)),
-      'other', v_other.content, 'other_said', _memoir.day(_memoir.said(v_other)));
+      _memoir.day(_memoir.said(v_memory)), 'other', v_other.content, 'other_said', _memoir.day(_memoir.said(v_other)));
     v_asked := v_asked || to_jsonb(v_other.memory_id);
   end loop;
   if v_asked = '[]' then return null; end if;
@@ -173,17 +171,15 @@ begin
     where (j ->> 'n')::integer between 0 and jsonb_array_length(v_asked) - 1 order by (j ->> 'n')::integer
   loop
     v_stored := v_stored + _memoir.store_verdict(p_work.user_id, p_work.dedup_key::uuid,
-      (v_asked ->> (v_answer ->> 'n')::integer)::uuid,
-      (v_answer ->> 'contradiction')::real, p_made_by)::integer;
+      (v_asked ->> (v_answer ->> 'n')::integer)::uuid, (v_answer ->> 'contradiction')::real, p_made_by)::integer;
   end loop;
   return v_stored;
 end $$;
 
 create or replace function memoir.list_judgements(p_user text, p_memory uuid default null, p_limit integer default 100)
 returns table (recorded_at timestamptz, memory_id uuid, other_id uuid, judge text, verdict text, score real,
-  similarity real, decision text,
-  winner_id uuid, reason text)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+  similarity real, decision text, winner_id uuid, reason text) language plpgsql stable security definer set search_path
+  from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin

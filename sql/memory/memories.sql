@@ -2,21 +2,6 @@
 -- passes here.
 --   normalise → tombstone → exact duplicate → slot → insert, active; near duplicates once the vector is there.
 
--- The slot of what is remembered without one, said by or of the user ("Lives in Ulm", "The user's name is Ida"), as the
--- package reads it; nothing where it can't.
-create or replace function _memoir.read_statement(p_content text, p_config jsonb, out slot text, out slot_value text,
-  out standing boolean)
-language plpgsql stable as $$
-declare
-  v_read jsonb;
-begin
-  if length(p_content) > 300 or not _memoir.reads_language() then return; end if;
-  v_read := _memoir.py_read('read_statement', p_content, p_config ->> 'embedder_socket');
-  slot := v_read ->> 'slot';
-  slot_value := v_read ->> 'value';
-  standing := (v_read ->> 'standing')::boolean;
-end $$;
-
 create or replace function _memoir.known_types()
 returns text[] language sql immutable as $$
   select array['fact', 'preference', 'instruction', 'decision', 'bug_fix', 'architecture', 'code_context',
@@ -68,31 +53,24 @@ begin
   return _memoir.actor(p_caller, p_stated, case when p_session is null then 'person' else 'agent' end::_memoir.actor);
 end $$;
 
--- Content and kind of a memory.
-create or replace function _memoir.check_kinds(p_content text, p_type text, p_importance text, p_provenance text,
-  p_sensitivity text)
+-- Checks the arguments of remember that need no look at the user's rows. p_provenance and p_sensitivity are those of the
+-- memory, as text. p_lacks_session: it names turns of no session.
+create or replace function _memoir.check_claim(p_memory _memoir.memory_store, p_provenance text, p_sensitivity text,
+  p_lacks_session boolean, p_key text, p_created_at timestamptz, p_embedding real[])
 returns void language plpgsql stable as $$
 begin
-  if p_content is null or p_content !~ '[^\s\u0085\u2028\u2029]' then
-    perform _memoir.fail('PM014', format('content must not be empty, it is %s', _memoir.shown(p_content)));
+  if p_memory.content is null or p_memory.content !~ '[^\s\u0085\u2028\u2029]' then
+    perform _memoir.fail('PM014', format('content must not be empty, it is %s', _memoir.shown(p_memory.content)));
   end if;
-  if p_type is null or p_type <> all (_memoir.known_types()) then
-    perform _memoir.fail('PM014', format('unknown type %s', _memoir.shown(p_type)),
+  if p_memory.type is null or p_memory.type <> all (_memoir.known_types()) then
+    perform _memoir.fail('PM014', format('unknown type %s', _memoir.shown(p_memory.type)),
       array_to_string(_memoir.known_types(), ', '));
   end if;
-  perform _memoir.check_choice('importance', p_importance, '{critical,important,normal,minor}');
+  perform _memoir.check_choice('importance', p_memory.importance, '{critical,important,normal,minor}');
   if p_provenance <> all (enum_range(null::_memoir.provenance)::text[]) then
     perform _memoir.fail('PM014', format('unknown provenance %s', _memoir.shown(p_provenance)));
   end if;
   perform _memoir.check_choice('sensitivity', p_sensitivity, enum_range(null::_memoir.sensitivity)::text[]);
-end $$;
-
--- The rest of what remember is given, as far as it can be checked by itself. p_lacks_session: it names turns
--- of no session.
-create or replace function _memoir.check_claim(p_memory _memoir.memory_store, p_lacks_session boolean, p_key text,
-  p_created_at timestamptz, p_embedding real[])
-returns void language plpgsql stable as $$
-begin
   if p_memory.confidence is not null and not (p_memory.confidence between 0 and 1) then
     perform _memoir.fail('PM014', format('confidence must be from 0 to 1, not %s', p_memory.confidence));
   end if;
@@ -109,8 +87,7 @@ begin
   perform _memoir.check_object('metadata', p_memory.metadata);
   perform _memoir.check_short('slot', p_memory.slot, 200), _memoir.check_short('slot_value', p_memory.slot_value, 2000),
     _memoir.check_short('category', p_memory.category, 200), _memoir.check_short('source_tool', p_memory.source_tool,
-      200),
-    _memoir.check_short('source_key', p_memory.source_key, 500), _memoir.check_short('key', p_key, 200);
+      200), _memoir.check_short('source_key', p_memory.source_key, 500), _memoir.check_short('key', p_key, 200);
   perform _memoir.check_short(format('tags[%s]', o - 1), coalesce(t, ''), 200)
     from unnest(p_memory.tags) with ordinality x(t, o);
   perform _memoir.check_short(format('aliases[%s]', o - 1), coalesce(t, ''), 500)
@@ -134,28 +111,24 @@ declare
   v_user uuid := v_caller.user_id; v_turns integer[] := nullif(p_source_turns, '{}'); v_memory _memoir.memory_store;
   v_session _memoir.sessions; v_sources _memoir.conversation_history[]; v_config jsonb; v_hash bytea; v_result jsonb;
 begin
-  perform _memoir.check_kinds(p_content, p_type, p_importance, p_provenance, p_sensitivity);
   v_memory.user_id := v_user;
   v_memory.recorded_at := memoir.now();
   v_memory.written_by := v_caller.login;
   v_memory.content := p_content;
-  v_memory.type := p_type;
+  v_memory.type := p_type; v_memory.category := p_category;
   v_memory.importance := p_importance;
-  v_memory.provenance := p_provenance;
-  v_memory.sensitivity := p_sensitivity;
   v_memory.embeddable := p_embeddable;
   v_memory.confidence := p_confidence;
-  v_memory.valid_from := p_valid_from;
-  v_memory.valid_to := p_valid_to;
-  v_memory.slot := p_slot;
-  v_memory.slot_value := p_slot_value;
-  v_memory.category := p_category;
-  v_memory.source_tool := p_source_tool;
-  v_memory.source_key := p_source_key;
+  v_memory.valid_from := p_valid_from; v_memory.valid_to := p_valid_to;
+  v_memory.slot := p_slot; v_memory.slot_value := p_slot_value;
+  v_memory.source_tool := p_source_tool; v_memory.source_key := p_source_key;
   v_memory.tags := coalesce(p_tags, '{}');
   v_memory.aliases := coalesce(p_aliases, '{}');
   v_memory.metadata := coalesce(nullif(p_metadata, 'null'), '{}');
-  perform _memoir.check_claim(v_memory, v_turns is not null and p_session is null, p_key, p_created_at, p_embedding);
+  perform _memoir.check_claim(v_memory, p_provenance, p_sensitivity, v_turns is not null and p_session is null, p_key,
+    p_created_at, p_embedding);
+  v_memory.provenance := p_provenance;
+  v_memory.sensitivity := p_sensitivity;
   if p_session is not null then v_session := _memoir.session(v_caller, p_session); end if;
   v_memory.project := _memoir.check_project(v_caller, coalesce(p_project, v_session.project,
     _memoir.default_project(v_caller)));
@@ -203,26 +176,34 @@ Writes memory_store and what belongs to it. Raises PM001, PM003, PM006, PM012, P
 -- come with the span of each. p_from: it is known to be true from then on, so that another value of its slot keeps
 -- its time before.
 create or replace function _memoir.enter(p_memory _memoir.memory_store, p_session _memoir.sessions,
-  p_sources _memoir.conversation_history[],
-  p_span_starts integer[], p_span_lengths integer[], p_said_at timestamptz, p_embedding real[], p_config jsonb,
-  p_from timestamptz default null)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+  p_sources _memoir.conversation_history[], p_span_starts integer[], p_span_lengths integer[], p_said_at timestamptz,
+  p_embedding real[], p_config jsonb, p_from timestamptz default null)
+returns jsonb language plpgsql as $$
 declare
   v_memory _memoir.memory_store := _memoir.admitted(p_memory, p_session, p_sources, p_config);
   v_old _memoir.memory_store;
   v_user uuid := p_memory.user_id; v_now timestamptz := p_memory.recorded_at; v_by text := p_memory.written_by;
-  v_stone _memoir.tombstones; v_index integer; v_settled record; v_result jsonb;
+  v_stone _memoir.tombstones; v_index integer; v_settled record; v_result jsonb; v_judged jsonb;
 begin
   v_stone := _memoir.tombstone_of(v_user, v_memory.content, v_memory.slot, v_memory.slot_value, v_memory.project);
   if v_stone.user_id is not null then
     return _memoir.remembered(null, 'refused_tombstone', '{}', '{}') || jsonb_build_object('hint',
-      format('rejected on %s: %s',
-      _memoir.day(v_stone.recorded_at),
+      format('rejected on %s: %s', _memoir.day(v_stone.recorded_at),
       case when v_memory.actor = 'person' then 'lift_tombstone lets it back' else 'only a person can lift that' end));
   end if;
-  v_old := _memoir.said_before(v_memory);
-  if v_old.memory_id is not null then return _memoir.say_again(v_old, v_memory, p_sources, p_span_starts,
-    p_span_lengths); end if;
+  -- An active memory may say the same already. A person says anew what has ended; for others it has been said. With the
+  -- person's word a local one becomes global.
+  select * into v_old from _memoir.memory_store m
+  where m.user_id = v_user and m.content_hash = v_memory.content_hash and m.project = v_memory.project
+    and m.state = 'active' and (m.local_to is not distinct from v_memory.local_to or v_memory.local_to is null
+      or m.local_to is null and v_memory.session_id is null)
+    and (m.valid_to is null or m.valid_to > v_now or v_memory.actor <> 'person')
+  order by m.local_to nulls first, m.valid_to desc nulls first, m.recorded_at, m.memory_id limit 1;
+  if v_old.expires_at <= v_now then  -- gone already, only not swept yet
+    perform _memoir.set_state(v_user, array[v_old.memory_id], 'expired', v_by, 'expired', null, v_now);
+  elsif v_old.memory_id is not null then
+    return _memoir.say_again(v_old, v_memory, p_sources, p_span_starts, p_span_lengths);
+  end if;
 
   insert into _memoir.memory_store select v_memory.*;
   perform _memoir.note_state(v_user, array[v_memory.memory_id], 'active', v_by, null, null, v_now, v_memory.actor);
@@ -236,7 +217,12 @@ begin
     v_settled.superseded, v_settled.contradicts);
   if p_embedding is not null and v_memory.embeddable and v_index is not null then
     perform _memoir.store_vector(v_user, v_index, p_embedding, null);
-    v_result := _memoir.with_reconciled(v_result, _memoir.reconcile_memory(v_user, v_memory.memory_id, v_by));
+    v_judged := _memoir.reconcile_memory(v_user, v_memory.memory_id, v_by);
+    if v_judged is not null then
+      v_result := v_result || v_judged || jsonb_build_object(
+        'superseded', (v_result -> 'superseded') || coalesce(v_judged -> 'superseded', '[]'),
+        'contradicts', (v_result -> 'contradicts') || coalesce(v_judged -> 'contradicts', '[]'));
+    end if;
   end if;
   return v_result;
 end $$;
@@ -247,7 +233,7 @@ create or replace function _memoir.admitted(p_memory _memoir.memory_store, p_ses
 returns _memoir.memory_store language plpgsql as $$
 declare
   v_memory _memoir.memory_store := p_memory; v_now timestamptz := p_memory.recorded_at; v_standing _memoir.standing;
-  v_global boolean; v_holds boolean := coalesce((p_memory.metadata ->> 'standing')::boolean, false); v_slot record;
+  v_global boolean; v_holds boolean := coalesce((p_memory.metadata ->> 'standing')::boolean, false); v_read jsonb;
 begin
   v_standing := _memoir.standing(v_memory.actor, v_memory.type, v_memory.provenance, p_sources);
   v_memory.provenance := v_standing.provenance;
@@ -262,13 +248,14 @@ begin
   v_memory.session_id := p_session.session_id;
   v_memory.local_to := case when not v_global then coalesce(p_session.session_id, _memoir.no_session()) end;
   v_memory.scope := case when v_global then 'global' else 'local' end;
-  -- What was remembered without a slot has the one that its words tell.
-  if v_memory.slot is null and v_global and not v_memory.metadata ? 'extracted_by'
-    and v_memory.type in ('fact', 'preference', 'instruction', 'profile') then
-    select * into v_slot from _memoir.read_statement(v_memory.content, p_config);
-    v_memory.slot := v_slot.slot;
-    v_memory.slot_value := v_slot.slot_value;
-    v_holds := v_holds or coalesce(v_slot.standing, false);
+  -- Without a slot it gets the one that its words tell ("Lives in Ulm", "The user's name is Ida"), as the package reads
+  -- them.
+  if v_memory.slot is null and v_global and not v_memory.metadata ? 'extracted_by' and length(v_memory.content) <= 300
+    and v_memory.type in ('fact', 'preference', 'instruction', 'profile') and _memoir.reads_language() then
+    v_read := _memoir.py_read('read_statement', v_memory.content, p_config ->> 'embedder_socket');
+    v_memory.slot := v_read ->> 'slot';
+    v_memory.slot_value := v_read ->> 'value';
+    v_holds := v_holds or coalesce((v_read ->> 'standing')::boolean, false);
   end if;
   -- A person's direct word is validated by itself, and so is what they say of themselves that holds in every
   -- conversation: preferences and instructions are procedural, the rest semantic ([PG] 5.1).
@@ -300,32 +287,10 @@ begin
   return v_memory;
 end $$;
 
--- The active memory that says the same already, if there is one. What has ended is said anew by a person; for others
--- it has been said. What was local becomes global with the person's word.
-create or replace function _memoir.said_before(p_memory _memoir.memory_store)
-returns _memoir.memory_store language plpgsql set plan_cache_mode = force_custom_plan as $$
-declare
-  v_old _memoir.memory_store; v_now timestamptz := p_memory.recorded_at;
-begin
-  select * into v_old from _memoir.memory_store m
-  where m.user_id = p_memory.user_id and m.content_hash = p_memory.content_hash and m.project = p_memory.project
-    and m.state = 'active'
-    and (m.local_to is not distinct from p_memory.local_to or p_memory.local_to is null or m.local_to is null
-    and p_memory.session_id is null)
-    and (m.valid_to is null or m.valid_to > v_now or p_memory.actor <> 'person')
-  order by m.local_to nulls first, m.valid_to desc nulls first, m.recorded_at, m.memory_id limit 1;
-  if v_old.expires_at <= v_now then  -- gone already, only not swept yet
-    perform _memoir.set_state(p_memory.user_id, array[v_old.memory_id], 'expired', p_memory.written_by, 'expired', null,
-      v_now);
-    return null;
-  end if;
-  return v_old;
-end $$;
-
 -- A memory is stated anew: it takes on what is stronger, and with its new authority it may prevail where it did not.
 create or replace function _memoir.say_again(p_old _memoir.memory_store, p_memory _memoir.memory_store,
   p_sources _memoir.conversation_history[], p_span_starts integer[], p_span_lengths integer[])
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_user uuid := p_old.user_id; v_id uuid := p_old.memory_id; v_now timestamptz := p_memory.recorded_at;
   v_settled record;

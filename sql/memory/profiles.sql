@@ -6,7 +6,7 @@
 -- open to every clearance.
 create or replace function _memoir.profile_memories(p_user_id uuid)
 returns table (memory_id uuid, heading text, content text, until timestamptz, is_health boolean)
-  language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  language plpgsql stable as $$
 declare
   v_now timestamptz := memoir.now();
 begin
@@ -33,7 +33,7 @@ end $$;
 -- Builds it and keeps it as a new version where its text differs. Under the user's lock. Returns the version now in
 -- force, 0: none.
 create or replace function _memoir.build_profile(p_user_id uuid)
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql as $$
 declare
   v_config jsonb := _memoir.config(p_user_id, null); v_budget integer := (v_config ->> 'profile_tokens')::integer;
   v_memory record; v_ids uuid[] := '{}'; v_left uuid[] := '{}'; v_left_used integer := 0;

@@ -78,8 +78,7 @@ declare
   v_user uuid := v_caller.user_id; v_seen _memoir.memory_store := _memoir.memory(v_caller, p_memory);
   v_now timestamptz := memoir.now();
   v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person'); v_memory _memoir.memory_store;
-  v_other _memoir.memory_store; v_id uuid; v_settled record;
-  v_superseded uuid[] := '{}';
+  v_other _memoir.memory_store; v_id uuid; v_settled record; v_superseded uuid[] := '{}';
 begin
   if v_actor <> 'person' then
     perform _memoir.fail('PM001', format('login %s acts as %s and may not validate', quote_ident(v_caller.login),
@@ -139,8 +138,7 @@ returns jsonb language plpgsql security definer set search_path from current as 
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session);
-  v_memory _memoir.memory_store := _memoir.memory(v_caller, p_memory);
-  v_until integer;
+  v_memory _memoir.memory_store := _memoir.memory(v_caller, p_memory); v_until integer;
 begin
   perform _memoir.check_pin_turns(p_turns);
   perform _memoir.check_size('reason', p_reason, 10000);

@@ -42,8 +42,7 @@ end $$;
 -- Moves memories into a state they are not in and returns how many. What is forgotten or erased stays so, but for
 -- erasing and for restore. Leaving the active state takes them out of search.
 create or replace function _memoir.set_state(p_user_id uuid, p_ids uuid[], p_state _memoir.item_state, p_by text,
-  p_reason text,
-  p_successor uuid, p_at timestamptz, p_actor _memoir.actor default null)
+  p_reason text, p_successor uuid, p_at timestamptz, p_actor _memoir.actor default null)
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_changed uuid[];
@@ -64,9 +63,8 @@ begin
 end $$;
 
 create or replace function _memoir.note_state(p_user_id uuid, p_ids uuid[], p_state _memoir.item_state, p_by text,
-  p_reason text, p_successor uuid,
-  p_at timestamptz, p_actor _memoir.actor)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+  p_reason text, p_successor uuid, p_at timestamptz, p_actor _memoir.actor)
+returns void language plpgsql as $$
 begin
   insert into _memoir.memory_states (user_id, memory_id, seq, recorded_at, state, superseded_by, reason, actor, set_by)
   select p_user_id, id, 1 + coalesce((select max(s.seq) from _memoir.memory_states s where s.user_id = p_user_id
@@ -75,8 +73,7 @@ begin
 end $$;
 
 create or replace function _memoir.supersede(p_user_id uuid, p_ids uuid[], p_successor uuid, p_by text, p_reason text,
-  p_at timestamptz,
-  p_actor _memoir.actor default null)
+  p_at timestamptz, p_actor _memoir.actor default null)
 returns void language plpgsql as $$
 begin
   perform _memoir.set_state(p_user_id, p_ids, 'superseded', p_by, p_reason, p_successor, p_at, p_actor);
@@ -89,7 +86,7 @@ end $$;
 -- its place.
 create or replace function _memoir.restore(p_user_id uuid, p_id uuid, p_by text, p_reason text, p_at timestamptz,
   p_actor _memoir.actor)
-returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql as $$
 declare
   v_memory _memoir.memory_store;
 begin
@@ -115,7 +112,7 @@ end $$;
 
 -- Items that were dead are found again; what lacks a vector is queued, as the cursors have passed it.
 create or replace function _memoir.revive_items(p_user_id uuid, p_items integer[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_now timestamptz := memoir.now(); v_model smallint;
 begin
@@ -147,8 +144,7 @@ $$;
 -- A memory that is known to be true for a part of its time only gives way to a copy with those bounds: what we knew
 -- before stays as it was.
 create or replace function _memoir.bounded(p_memory _memoir.memory_store, p_from timestamptz, p_to timestamptz,
-  p_by text, p_reason text, p_at timestamptz,
-  p_actor _memoir.actor)
+  p_by text, p_reason text, p_at timestamptz, p_actor _memoir.actor)
 returns uuid language plpgsql as $$
 declare
   v_copy _memoir.memory_store := p_memory;
@@ -161,9 +157,8 @@ end $$;
 -- A new active memory out of an old one, changed by the caller, with its counters and sources, and its vectors where
 -- the text is the same.
 create or replace function _memoir.copied(p_copy _memoir.memory_store, p_of uuid, p_same_text boolean, p_by text,
-  p_reason text, p_at timestamptz,
-  p_actor _memoir.actor)
-returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
+  p_reason text, p_at timestamptz, p_actor _memoir.actor)
+returns uuid language plpgsql as $$
 declare
   v_copy _memoir.memory_store := p_copy; v_said timestamptz; v_user uuid := p_copy.user_id;
 begin
@@ -203,9 +198,8 @@ end $$;
 
 create or replace function memoir.memory_history(p_user text, p_memory uuid)
 returns table (memory_id uuid, recorded_at timestamptz, state text, reason text, actor text, set_by text,
-  superseded_by uuid, content text,
-  valid_from timestamptz, valid_to timestamptz)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+  superseded_by uuid, content text, valid_from timestamptz, valid_to timestamptz) language plpgsql stable security
+  definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_memory _memoir.memory_store := _memoir.memory(v_caller, p_memory);
@@ -238,7 +232,7 @@ returns timestamptz language sql stable as $$ select coalesce((p_memory.metadata
 
 -- Asks the profile job to look at a user. No row of its own: a flag beside the counters that the write changes anyway.
 create or replace function _memoir.stale_profile(p_user_id uuid)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 begin
   update _memoir.user_counters set profile_stale = true where user_id = p_user_id and not profile_stale;
 end $$;
@@ -246,7 +240,7 @@ end $$;
 -- Memories that changed: no version that holds one of them stays, and the one in force is built anew at once. Under the
 -- user's lock.
 create or replace function _memoir.leave_profile(p_user_id uuid, p_ids uuid[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_gone integer[];
 begin
@@ -307,7 +301,7 @@ end $$;
 -- those are.
 create or replace function _memoir.withdraw_derived(p_user_id uuid, p_ids uuid[], p_by text, p_at timestamptz,
   p_forget boolean)
-returns uuid[] language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns uuid[] language plpgsql as $$
 declare
   v_derived uuid[];
 begin
@@ -330,15 +324,14 @@ end $$;
 
 -- What memories came from must not be recalled, extracted or summarised again, and what was made of them is not true
 -- any more: excludes their source turns' spans, undoes the summaries that hold them, invalidates the memories derived
--- from them.
--- p_keep: turns that stay, since they say what is right. p_forget: what was made of them holds what is forgotten, and
--- is so itself.
+-- from them. p_keep: turns that stay, since they say what is right. p_forget: what was made of them holds what is
+-- forgotten, and is so itself.
 create or replace function _memoir.withdraw(p_user_id uuid, p_ids uuid[], p_keep uuid[], p_memory uuid, p_by text,
   p_reason text, p_at timestamptz, p_forget boolean default false, out excluded_turns integer,
   out invalidated_summaries integer)
 language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_refs uuid[]; v_summaries uuid[]; v_derived uuid[];
+  v_refs uuid[]; v_sessions uuid[]; v_turns integer[]; v_summaries uuid[]; v_derived uuid[];
 begin
   v_derived := _memoir.withdraw_derived(p_user_id, p_ids, p_by, p_at, p_forget);
   with sources as (
@@ -364,35 +357,13 @@ begin
     update _memoir.search_items i set dead = true from sources s
     where i.user_id = p_user_id and i.ref_id = s.source_id and not i.dead
       and (s.span_start is null or (i.span_start < s.span_start + s.span_length
-      and s.span_start < i.span_start + i.span_length))),
-  -- Summaries of the sessions that have these turns: their own, and those of branches that share them.
-  containing as (
-    with recursive tree as (
-      select s.session_id, s.turn_index from sources s
-      union
-      select b.session_id, t.turn_index from tree t
-      join _memoir.sessions b on b.user_id = p_user_id and b.parent_session_id = t.session_id
-        and b.parent_turn > t.turn_index)
-    select * from tree),
-  undone as (
-    update _memoir.compactions c set undone_at = p_at from containing h
-    where c.user_id = p_user_id and c.session_id = h.session_id and h.turn_index between c.from_turn and c.to_turn
-      and c.undone_at is null
-    returning c.compaction_id),
-  emptied as (
-    update _memoir.sessions x set summary_text = null, summary_through = null from containing h
-    where x.user_id = p_user_id and x.session_id = h.session_id and h.turn_index <= x.summary_through
-    returning x.session_id)
-  select (select count(*) from excluded), coalesce((select array_agg(source_id) from sources), '{}'),
-    array(select compaction_id from undone union select session_id from emptied)
-  into excluded_turns, v_refs, v_summaries;
+      and s.span_start < i.span_start + i.span_length)))
+  select (select count(*) from excluded), coalesce(array_agg(s.source_id), '{}'), array_agg(s.session_id),
+    array_agg(s.turn_index)
+  into excluded_turns, v_refs, v_sessions, v_turns from sources s;
+  v_summaries := _memoir.undo_summaries(p_user_id, v_sessions, v_turns, p_at);
   invalidated_summaries := cardinality(v_summaries);
-  update _memoir.search_items set dead = true where user_id = p_user_id and ref_id = any (v_summaries) and kind = 's'
-    and not dead;
   perform _memoir.release_echoes(p_user_id, v_refs);
-  perform _memoir.refresh_summary(p_user_id, h.session_id) from (
-    select c.session_id from _memoir.compactions c where c.user_id = p_user_id and c.compaction_id = any (v_summaries)
-    union select unnest(v_summaries) order by 1) h;
   perform _memoir.drop_recalled(p_user_id, (p_ids || v_derived || v_refs || v_summaries)::text[]);
   -- Lines of steps may name it; they are made anew.
   update _memoir.session_windows set lines = null where user_id = p_user_id and lines <> '{}';
@@ -447,7 +418,7 @@ end $$;
 -- A memory that was stated again takes on the tags and the other names that were given then. With another name it is
 -- indexed anew; its vectors, of the content alone, stay.
 create or replace function _memoir.take_labels(p_user_id uuid, p_memory_id uuid, p_tags text[], p_aliases text[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_memory _memoir.memory_store; v_old _memoir.search_items[]; v_vectors _memoir.embeddings[]; v_numbers integer[];
   v_first integer;
@@ -475,7 +446,7 @@ end $$;
 
 -- Turns that are found no more leave what was extracted from them to speak for them.
 create or replace function _memoir.release_echoes(p_user_id uuid, p_turns uuid[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 begin
   update _memoir.search_items i set echo = false
   from _memoir.memory_sources s

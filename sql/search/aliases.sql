@@ -11,7 +11,7 @@ returns text language sql immutable as $$ select btrim(regexp_replace(lower(norm
 -- Keeps what the texts of items say about names: of memories, and of turns in the person's own words.
 create or replace function _memoir.note_aliases(p_user_id uuid, p_first integer, p_items _memoir.search_items[],
   p_texts text[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_count integer; v_text text; v_tells boolean;
 begin
@@ -39,14 +39,17 @@ end $$;
 -- capitals. loose: those of what the query calls by common words, which may mean something else.
 create or replace function _memoir.other_names(p_user_id uuid, p_counters _memoir.user_counters, p_config regconfig,
   p_query text, p_scope _memoir.search_scope, out names text[], out loose text[])
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
-  v_names text[]; v_initials text[];
+  v_words text[]; v_names text[]; v_initials text[];
 begin
   names := '{}';
   loose := '{}';
   if coalesce(p_counters.aliases, 0) = 0 then return; end if;
-  v_names := _memoir.names_in(p_query);
+  -- Runs of one to five words, as aliases are compared.
+  v_words := (string_to_array(_memoir.alias_key(left(p_query, 2000)), ' '))[1 : 100];
+  v_names := array(select distinct array_to_string(v_words[i : j], ' ') from generate_series(1, cardinality(v_words)) i,
+    generate_series(i, least(cardinality(v_words), i + 4)) j);
   v_initials := array(select lower(x[1]) from regexp_matches(left(p_query, 2000), '\m([[:upper:]]{3,7})\M', 'g') x);
   select coalesce(array_agg(f.other order by f.said desc, f.other) filter (where not f.loose), '{}'),
     coalesce(array_agg(f.other order by f.said desc, f.other) filter (where f.loose), '{}')
@@ -77,26 +80,6 @@ begin
   if p_names = '{}' then return '{}'; end if;
   return array(select distinct t from unnest(p_names) n, unnest(_memoir.query_terms(p_config, n)) t
     where t <> all (p_terms) order by t);
-end $$;
-
--- Runs of one to five words of a text, as aliases are compared.
-create or replace function _memoir.names_in(p_text text)
-returns text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_words text[] := (string_to_array(_memoir.alias_key(left(p_text, 2000)), ' '))[1 : 100];
-begin
-  return array(select distinct array_to_string(v_words[i : j], ' ') from generate_series(1, cardinality(v_words)) i,
-    generate_series(i, least(cardinality(v_words), i + 4)) j);
-end $$;
-
--- Returns whether two values are names of one thing, as the user's own texts have it.
-create or replace function _memoir.same_thing(p_user_id uuid, p_one text, p_other text)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-begin
-  return exists (select from _memoir.search_aliases a join _memoir.search_items i on i.user_id = p_user_id
-    and i.item_no = a.item_no
-    where a.user_id = p_user_id and a.name = _memoir.alias_key(p_one) and a.other = _memoir.alias_key(p_other)
-      and a.stated and not i.dead);
 end $$;
 
 create or replace function memoir.list_aliases(p_user text)

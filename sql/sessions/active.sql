@@ -14,7 +14,7 @@ end $$;
 
 -- The rows that count, in order: the session's own, and those of sessions it branched from as far as they share turns.
 create or replace function _memoir.live_compactions(p_session _memoir.sessions, p_as_of timestamptz default null)
-returns setof _memoir.compactions language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns setof _memoir.compactions language plpgsql stable as $$
 declare
   v_user uuid := p_session.user_id; v_sessions uuid[]; v_ends integer[]; v_rows _memoir.compactions[];
   v_kept int4multirange := _memoir.kept_exchanges(p_session);
@@ -34,7 +34,7 @@ end $$;
 
 -- Turns that compaction leaves alone: the whole exchanges of what is pinned.
 create or replace function _memoir.kept_exchanges(p_session _memoir.sessions)
-returns int4multirange language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns int4multirange language plpgsql stable as $$
 declare
   v_user uuid := p_session.user_id; v_pin record; v_part record; v_first integer; v_next integer; v_since timestamptz;
   v_until timestamptz; v_kept int4multirange := '{}';
@@ -104,4 +104,38 @@ begin
       and i.ref_id = c.compaction_id
       and i.dead is distinct from (i.ref_id <> all (v_live));
   end loop;
+end $$;
+
+-- Undoes the summaries of sessions that have these turns, parallel arrays: their own, and those of branches that share
+-- them. Returns them, by the id of the session where the whole of one's text went. Under the user's lock.
+create or replace function _memoir.undo_summaries(p_user_id uuid, p_sessions uuid[], p_turns integer[],
+  p_at timestamptz)
+returns uuid[] language plpgsql as $$
+declare
+  v_summaries uuid[]; v_session uuid;
+begin
+  with recursive tree as (
+    select u.session_id, u.turn_index from unnest(p_sessions, p_turns) u(session_id, turn_index)
+    union
+    select b.session_id, t.turn_index from tree t
+    join _memoir.sessions b on b.user_id = p_user_id and b.parent_session_id = t.session_id
+      and b.parent_turn > t.turn_index),
+  undone as (
+    update _memoir.compactions c set undone_at = p_at from tree h
+    where c.user_id = p_user_id and c.session_id = h.session_id and h.turn_index between c.from_turn and c.to_turn
+      and c.undone_at is null
+    returning c.compaction_id),
+  emptied as (
+    update _memoir.sessions x set summary_text = null, summary_through = null from tree h
+    where x.user_id = p_user_id and x.session_id = h.session_id and h.turn_index <= x.summary_through
+    returning x.session_id)
+  select array(select compaction_id from undone union select session_id from emptied) into v_summaries;
+  if v_summaries = '{}' then return v_summaries; end if;
+  update _memoir.search_items set dead = true where user_id = p_user_id and ref_id = any (v_summaries) and kind = 's'
+    and not dead;
+  for v_session in select c.session_id from _memoir.compactions c where c.user_id = p_user_id
+    and c.compaction_id = any (v_summaries) union select unnest(v_summaries) order by 1 loop
+    perform _memoir.refresh_summary(p_user_id, v_session);
+  end loop;
+  return v_summaries;
 end $$;

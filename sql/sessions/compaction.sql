@@ -17,7 +17,8 @@ declare
   v_item _memoir.search_items; v_items _memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_chunk record;
   v_count integer := 0;
 begin
-  p_row.summary_text := _memoir.as_summary(p_row.summary_text);
+  -- As it is kept: one head line, then lines "- who: what"; whatever else begins a line is indented.
+  p_row.summary_text := regexp_replace(_memoir.visible(p_row.summary_text), '\n(?!- |\n|$)', E'\n  ', 'g');
   insert into _memoir.compactions select p_row.*;
   v_item.ref_id := p_row.compaction_id; v_item.session_id := p_row.session_id; v_item.created_at := p_said_at;
   v_item.kind := 's';
@@ -29,30 +30,21 @@ begin
     v_items := array_append(v_items, v_item); v_texts := array_append(v_texts, v_chunk.piece); v_count := v_count + 1;
   end loop;
   perform _memoir.add_items(p_row.user_id, v_items, v_texts, p_row.recorded_at, p_config);
-  perform _memoir.ask_for_summary(p_row, p_config);
-end $$;
-
--- Returns what history may take of this session's window, as compile shares it: the measure of both limits.
-create or replace function _memoir.history_room(p_session _memoir.sessions, p_config jsonb)
-returns integer language plpgsql stable as $$
-declare
-  v_room integer := p_session.context_window - p_session.max_response_tokens;
-begin
-  return greatest(256, (_memoir.history_share(p_config, p_session.task_type) * greatest(v_room / 2,
-    v_room - (p_config ->> 'summary_tokens')::integer - (p_config ->> 'profile_tokens')::integer))::integer);
+  if p_config ->> 'llm_provider' <> 'none' and p_row.made_by = 'extract' then
+    perform _memoir.enqueue('summarise', p_row.user_id, p_row.compaction_id::text,
+      jsonb_build_object('session_id', p_row.session_id));
+  end if;
 end $$;
 
 -- The stretch to compact next, whole exchanges from the first turn no row covers, or null: so many that p_target tokens
 -- remain behind it, at most p_most. The running exchange is never part of it, nor what is kept, nor (p_again false)
 -- what was undone.
 create or replace function _memoir.compaction_range(p_session _memoir.sessions, p_counters _memoir.session_counters,
-  p_target bigint, p_most bigint,
-  p_again boolean, out from_turn integer, out to_turn integer)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  p_target bigint, p_most bigint, p_again boolean, out from_turn integer, out to_turn integer)
+language plpgsql stable as $$
 declare
   v_user uuid := p_session.user_id; v_done int4multirange; v_part record; v_turn record; v_since timestamptz;
-  v_until timestamptz; v_start integer;
-  v_begun bigint; v_free integer; v_over boolean := false;
+  v_until timestamptz; v_start integer; v_begun bigint; v_free integer; v_over boolean := false;
 begin
   select coalesce(range_agg(int4range(c.from_turn, c.to_turn + 1)), '{}') into v_done
   from _memoir.live_compactions(p_session) c;
@@ -91,9 +83,8 @@ end $$;
 -- Takes the locks of writers and asks again whether what was read without them still stands: no compaction, no turn
 -- excluded or marked meanwhile.
 create or replace function _memoir.lock_for_summary(p_session _memoir.sessions, p_from integer, p_to integer,
-  p_excluded bigint,
-  p_by text)
-returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
+  p_excluded bigint, p_by text)
+returns boolean language plpgsql as $$
 declare
   v_user uuid := p_session.user_id;
 begin
@@ -110,7 +101,7 @@ begin
 end $$;
 
 create or replace function _memoir.count_excluded(p_session _memoir.sessions, p_from integer, p_to integer)
-returns bigint language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns bigint language plpgsql stable as $$
 declare
   v_user uuid := p_session.user_id; v_sessions uuid[] := array(select l.session_id from _memoir.lineage(p_session) l);
 begin
@@ -124,7 +115,7 @@ end $$;
 -- Summarises a stretch into one row of level 1; null when somebody changed what it is made from meanwhile.
 create or replace function _memoir.compact_range(p_session _memoir.sessions, p_from integer, p_to integer,
   p_config jsonb, p_by text)
-returns _memoir.compactions language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns _memoir.compactions language plpgsql as $$
 declare
   v_row _memoir.compactions; v_read record;
   v_budget integer; v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer); v_now timestamptz := memoir.now();
@@ -159,11 +150,10 @@ $$;
 -- While the rows that count are longer than summary_tokens together, the oldest neighbours become one of a higher
 -- level, in half the words. Under the locks. Returns how many were made.
 create or replace function _memoir.raise_summaries(p_session _memoir.sessions, p_config jsonb)
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql as $$
 declare
   v_rows _memoir.compactions[]; v_tokens integer[]; v_row _memoir.compactions; v_from integer; v_to integer;
-  v_made integer := 0; v_bodies text[]; v_head text;
-  v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer);
+  v_made integer := 0; v_bodies text[]; v_head text; v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer);
   v_most integer := (p_config ->> 'summary_tokens')::integer; v_sum integer; v_last timestamptz;
 begin
   loop
@@ -244,8 +234,11 @@ create or replace function _memoir.compaction_limits(p_session _memoir.sessions,
   out target bigint, out always bigint)
 language plpgsql stable as $$
 declare
-  v_room integer := _memoir.history_room(p_session, p_config);
+  v_room integer := p_session.context_window - p_session.max_response_tokens;
 begin
+  -- The share of history in the window, as compile cuts it, is the measure of both limits.
+  v_room := greatest(256, (_memoir.history_share(p_config, p_session.task_type) * greatest(v_room / 2,
+    v_room - (p_config ->> 'summary_tokens')::integer - (p_config ->> 'profile_tokens')::integer))::integer);
   above := least((v_room * (p_config ->> 'compaction_trigger')::real)::bigint, 2 * p_session.context_window::bigint);
   target := least((v_room * (p_config ->> 'compaction_target')::real)::bigint, p_session.context_window::bigint, above);
   always := 2 * p_session.context_window::bigint;
@@ -362,17 +355,15 @@ Returns {"undone", "through", "summary"}. Writes compactions, sessions. Raises P
 
 create or replace function memoir.list_compactions(p_user text, p_session text)
 returns table (compaction_id uuid, level integer, from_turn integer, to_turn integer, counts boolean, summary text,
-  tokens bigint, summary_tokens integer,
-  made_by text, recorded_at timestamptz, undone_at timestamptz)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+  tokens bigint, summary_tokens integer, made_by text, recorded_at timestamptz, undone_at timestamptz) language plpgsql
+  stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_user uuid := v_caller.user_id;
 begin
   return query
   select c.compaction_id, c.level::integer, c.from_turn, c.to_turn, l.compaction_id is not null, c.summary_text,
-    (c.metadata ->> 'tokens')::bigint,
-    (c.metadata ->> 'summary_tokens')::integer, c.made_by, c.recorded_at, c.undone_at
+    (c.metadata ->> 'tokens')::bigint, (c.metadata ->> 'summary_tokens')::integer, c.made_by, c.recorded_at, c.undone_at
   from _memoir.compactions c left join _memoir.live_compactions(v_session) l on l.compaction_id = c.compaction_id
   where c.user_id = v_user and c.session_id = v_session.session_id order by c.from_turn, c.level, c.recorded_at,
     c.compaction_id;
@@ -380,11 +371,3 @@ end $$;
 comment on function memoir.list_compactions(text, text) is
   'All compactions of a session, undone ones too: range, level (0: a summary of the whole session that hides nothing),
 whether it counts now, its summary, tokens of the turns and of the summary. Raises PM001, PM003.';
-
-create or replace function _memoir.ask_for_summary(p_row _memoir.compactions, p_config jsonb)
-returns void language plpgsql as $$
-begin
-  if p_config ->> 'llm_provider' = 'none' or p_row.made_by <> 'extract' then return; end if;
-  perform _memoir.enqueue('summarise', p_row.user_id, p_row.compaction_id::text,
-    jsonb_build_object('session_id', p_row.session_id));
-end $$;

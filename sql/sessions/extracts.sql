@@ -5,8 +5,7 @@
 -- (a summary is read by whoever may read the session). Long texts are read by their beginning and end.
 create or replace function _memoir.summary_turns(p_session _memoir.sessions, p_from integer, p_to integer)
 returns table (turn_index integer, role _memoir.turn_role, label text, body text, token_count integer,
-  created_at timestamptz)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+  created_at timestamptz) language plpgsql stable as $$
 declare
   v_part record; v_user uuid := p_session.user_id; v_since timestamptz; v_until timestamptz; v_marks jsonb;
 begin
@@ -60,9 +59,9 @@ begin
     v_lines := array(select jsonb_array_elements_text(v_ranked -> 'lines'));
     v_order := array(select n::integer from jsonb_array_elements_text(v_ranked -> 'order') n);
   end if;
-  v_costs := array(select memoir.estimate_tokens(l) from unnest(v_lines) with ordinality x(l, o) order by o);
+  v_costs := array(select _memoir.estimate_tokens(l) from unnest(v_lines) with ordinality x(l, o) order by o);
   loop
-    v_left := v_budget - memoir.estimate_tokens(p_head);
+    v_left := v_budget - _memoir.estimate_tokens(p_head);
     v_chosen := '{}';
     foreach v_line in array v_order loop
       if v_costs[v_line] <= v_left then
@@ -86,7 +85,7 @@ end $$;
 -- Turns as extract takes them.
 create or replace function _memoir.turns_to_summarise(p_session _memoir.sessions, p_from integer, p_to integer,
   out turns jsonb, out tokens bigint, out first_at timestamptz, out last_at timestamptz)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 begin
   select coalesce(jsonb_agg(jsonb_build_object('label', t.label, 'role', t.role, 'text', _memoir.visible(t.body),
       'said_at', t.created_at) order by t.turn_index) filter (where t.body is not null), '[]'),

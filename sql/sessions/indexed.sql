@@ -52,14 +52,14 @@ end $$;
 -- Makes items of turns of one exchange or several, of which the first began at p_exchange (in chunks where long) and
 -- puts their words into the user's tail. p_scan: nobody has looked for secrets in the middle of a large output yet.
 create or replace function _memoir.index_turns(p_user_id uuid, p_session _memoir.sessions, p_messages _memoir.message[],
-  p_ids uuid[],
-  p_costs integer[], p_first_turn integer, p_at timestamptz, p_config jsonb, p_exchange integer,
+  p_ids uuid[], p_costs integer[], p_first_turn integer, p_at timestamptz, p_config jsonb, p_exchange integer,
   p_scan boolean default true)
 returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_items _memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item _memoir.search_items;
-  v_message _memoir.message;
-  v_chunk record; v_count integer;
+  v_message _memoir.message; v_chunk record; v_count integer;
+  -- Characters between two chunks of a long text that get a vector. Words find all chunks.
+  v_span constant integer := 12000;
   v_calls text[] := _memoir.memory_calls(p_user_id, p_session.session_id, p_messages, p_exchange, p_first_turn - 1);
   v_thin boolean; v_embedded integer; v_stretch integer; v_first integer;
   v_chunk_tokens integer := (p_config ->> 'chunk_tokens')::integer;
@@ -70,33 +70,27 @@ begin
     continue when v_message.role = 'system' or coalesce(left(v_message.text, 1000), '') !~ '[[:alnum:]]'
         and coalesce(v_message.text, '') !~ '[[:alnum:]]'
       or v_message.tool_call_id = any (v_calls);
-    v_item.ref_id := p_ids[i];
-    v_item.session_id := p_session.session_id;
+    v_item.ref_id := p_ids[i]; v_item.session_id := p_session.session_id;
     v_item.created_at := coalesce(v_message.created_at, p_at);
-    v_item.turn_index := p_first_turn + i - 1;
-    v_item.kind := 't';
-    v_item.role := v_message.role;
-    v_item.speaker := v_message.name;
+    v_item.turn_index := p_first_turn + i - 1; v_item.kind := 't';
+    v_item.role := v_message.role; v_item.speaker := v_message.name;
     v_item.is_question := _memoir.is_question(v_message.text);
-    v_item.project := p_session.project;
-    v_item.sensitivity := v_message.sensitivity;
+    v_item.project := p_session.project; v_item.sensitivity := v_message.sensitivity;
     v_item.tags := case when jsonb_typeof(v_message.extra -> 'tags') = 'array' and v_message.extra -> 'tags' <> '[]'
       then array(select distinct jsonb_array_elements_text(v_message.extra -> 'tags') order by 1) end;
-    v_count := 0;
     v_thin := v_message.role = 'tool' and p_costs[i] > (p_config ->> 'index_tokens_max')::integer;
-    v_embedded := 0;
+    v_count := 0; v_embedded := 0;
     -- The number of a chunk is a smallint, so those of a text of many megabytes are longer.
     for v_chunk in select * from _memoir.indexed_chunks(v_message.role, v_message.text, p_costs[i],
       greatest(v_chunk_tokens, p_costs[i] / 8000)) loop
-      v_item.span_start := v_chunk.span_start;
-      v_item.span_length := v_chunk.span_length;
+      v_item.span_start := v_chunk.span_start; v_item.span_length := v_chunk.span_length;
       v_item.chunk := v_count;
       v_item.embeddable := v_message.embeddable and v_embedded < (p_config ->> 'embed_chunks_max')::integer
-        and (not v_thin or v_count = 0 or v_chunk.span_start / _memoir.embedded_span() > v_stretch)
+        and (not v_thin or v_count = 0 or v_chunk.span_start / v_span > v_stretch)
         -- Of what stands for a snapshot the beginning says what it is; the rest is found by its words.
         and (v_count = 0 or coalesce(v_message.extra -> 'snapshot_ref', 'null') = 'null');
       if v_item.embeddable then v_embedded := v_embedded + 1; end if;
-      v_stretch := v_chunk.span_start / _memoir.embedded_span();
+      v_stretch := v_chunk.span_start / v_span;
       v_item.token_count := coalesce(v_chunk.tokens, case when v_message.tool_calls is null and v_message.parts is null
         then p_costs[i] else _memoir.estimate_tokens(v_chunk.piece) end);
       v_items := array_append(v_items, v_item);
@@ -125,8 +119,7 @@ create or replace function _memoir.indexed_chunks(p_role _memoir.turn_role, p_te
 returns table (span_start integer, span_length integer, piece text, tokens integer) language plpgsql immutable as $$
 declare
   v_length integer := length(p_text); v_size integer := _memoir.indexed_end(octet_length(p_text), v_length);
-  v_piece constant integer := 1500;
-  v_end text; v_at integer; v_offset integer; v_cut integer;
+  v_piece constant integer := 1500; v_end text; v_at integer; v_offset integer; v_cut integer;
 begin
   -- What is short whatever its estimate has none made.
   if octet_length(p_text) = v_length and v_length * 1.7 + 3 <= p_chunk_tokens then
@@ -160,13 +153,12 @@ end $$;
 -- of the session.
 create or replace function _memoir.index_middle(p_turn _memoir.conversation_history, p_sensitivity _memoir.sensitivity,
   p_config jsonb)
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql as $$
 declare
   v_user uuid := p_turn.user_id; v_item _memoir.search_items; v_items _memoir.search_items[] := '{}';
   v_texts text[] := '{}'; v_part record;
   v_end integer := _memoir.indexed_end(octet_length(p_turn.content), length(p_turn.content));
-  v_from integer := v_end + 1;
-  v_text text := substr(p_turn.content, v_from, length(p_turn.content) - 2 * v_end);
+  v_from integer := v_end + 1; v_text text := substr(p_turn.content, v_from, length(p_turn.content) - 2 * v_end);
 begin
   select * into v_item from _memoir.search_items i where i.user_id = v_user and i.ref_id = p_turn.message_id
   order by i.chunk desc limit 1;

@@ -10,8 +10,7 @@ begin
 end $$;
 
 create or replace function memoir.pin_turns(p_user text, p_session text, p_from_turn integer,
-  p_to_turn integer default null, p_turns integer default null,
-  p_reason text default null)
+  p_to_turn integer default null, p_turns integer default null, p_reason text default null)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
@@ -25,8 +24,7 @@ begin
     and session_id = v_session.session_id for update;
   if p_from_turn is null or p_from_turn < 0 or v_to < p_from_turn or v_to >= v_count then
     perform _memoir.fail('PM014', format('turns %s to %s are not in session %s, which has %s turns',
-      coalesce(p_from_turn::text, 'null'),
-      coalesce(v_to::text, 'null'), _memoir.shown(p_session), v_count));
+      coalesce(p_from_turn::text, 'null'), coalesce(v_to::text, 'null'), _memoir.shown(p_session), v_count));
   end if;
   v_until := v_count + p_turns;
   insert into _memoir.turn_pins (user_id, session_id, from_turn, to_turn, until_turn, reason, actor, set_by,
@@ -34,8 +32,7 @@ begin
   values (v_caller.user_id, v_session.session_id, p_from_turn, v_to, v_until, p_reason,
     _memoir.actor(v_caller, null, 'person'), v_caller.login, memoir.now())
   on conflict (user_id, session_id, from_turn, to_turn) do update set until_turn = excluded.until_turn,
-    reason = excluded.reason,
-    actor = excluded.actor, set_by = excluded.set_by, recorded_at = excluded.recorded_at;
+    reason = excluded.reason, actor = excluded.actor, set_by = excluded.set_by, recorded_at = excluded.recorded_at;
   -- Summaries that cover it no longer count; the next compaction goes around it.
   perform from _memoir.user_counters where user_id = v_caller.user_id for update;
   perform _memoir.refresh_summary(v_caller.user_id, v_session.session_id);
@@ -54,8 +51,7 @@ create or replace function memoir.unpin_turns(p_user text, p_session text, p_fro
 returns integer language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_session _memoir.sessions := _memoir.session(v_caller, p_session);
-  v_count integer;
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_count integer;
 begin
   perform from _memoir.session_counters where user_id = v_caller.user_id
     and session_id = v_session.session_id for update;

@@ -13,7 +13,7 @@ $$;
 -- Sentences of a turn that a tombstone refuses, with the memory each was rejected as.
 create or replace function _memoir.restated_in(p_user_id uuid, p_text text, p_project text)
 returns table (span_start integer, span_length integer, memory_id uuid)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
   v_text text := left(p_text, 20000); v_at integer; v_from integer := 1; v_row record;
   v_sentences text[] := _memoir.sentences(v_text);
@@ -34,18 +34,13 @@ begin
   end loop;
 end $$;
 
--- Returns whether anything is rejected.
-create or replace function _memoir.rejects_any(p_user_id uuid)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-begin
-  return exists (select from _memoir.tombstones t where t.user_id = p_user_id and t.lifted_at is null);
-end $$;
-
 -- Excludes such sentences of turns just stored; a person's own words stay as they are.
 create or replace function _memoir.exclude_restated(p_user_id uuid, p_session _memoir.sessions, p_ids uuid[],
   p_at timestamptz)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 begin
+  if not exists (select from _memoir.tombstones t where t.user_id = p_user_id and t.lifted_at is null) then return;
+  end if;
   with said as materialized (
     select h.message_id, h.turn_index, r.span_start, r.span_length, r.memory_id
     from _memoir.conversation_history h
@@ -67,7 +62,7 @@ end $$;
 -- that claim what memories claim which are being forgotten.
 create or replace function _memoir.restating_turns(p_user_id uuid, p_ids uuid[])
 returns table (source_id uuid, session_id uuid, turn_index integer, span_start integer, span_length integer)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
   v_names text[] := _memoir.known_names(p_user_id); v_claims text[]; v_hints text[]; v_from record; v_first timestamptz;
   v_last timestamptz; v_turn record; v_sentence text; v_at integer;
@@ -93,7 +88,7 @@ begin
       v_at := 1;
       foreach v_sentence in array _memoir.sentences(v_turn.content) loop
         v_at := v_at + greatest(strpos(substr(v_turn.content, v_at), v_sentence), 1) - 1;
-        if _memoir.claims_in(v_sentence, v_names) && v_claims then
+        if _memoir.claims_of(_memoir.claim_pieces(v_sentence), v_names) && v_claims then
           source_id := v_turn.message_id; session_id := v_from.id; turn_index := v_turn.turn_index;
           span_start := v_at; span_length := length(v_sentence);
           return next;

@@ -47,8 +47,7 @@ returns bytea language plpgsql as $$
 declare
   v_tenant text := case when pg_has_role(_memoir.login(), 'memoir_app', 'usage')
     or pg_has_role(_memoir.login(), 'memoir_admin', 'usage') then '' else _memoir.login() end;
-  v_hash bytea := _memoir.prompt_hash(v_tenant, p_prompt);
-  v_tokenizer text := _memoir.tokenizer_used(p_tokenizer);
+  v_hash bytea := _memoir.prompt_hash(v_tenant, p_prompt); v_tokenizer text := _memoir.tokenizer_used(p_tokenizer);
 begin
   -- Locked, so that the sweep of unused prompts does not take it before the session is there to see.
   perform from _memoir.system_prompts where prompt_hash = v_hash and tokens ? v_tokenizer for key share;
@@ -100,10 +99,8 @@ begin
         'open one under another name, with p_parent => this one');
     end if;
   end if;
-  if p_parent is not null then
-    v_given.parent_session_id := _memoir.parent_given(p_caller, v_given, v_old, p_parent);
-  end if;
-  v_given := _memoir.with_window(v_given, v_old, p_model, p_context_window, p_response_tokens, v_config);
+  v_given := _memoir.with_window(p_caller, v_given, v_old, p_parent, p_model, p_context_window, p_response_tokens,
+    v_config);
 
   if not v_found then
     v_given.project := coalesce(p_project, _memoir.default_project(p_caller));
@@ -119,14 +116,28 @@ begin
   return v_given.session_id;
 end $$;
 
--- The model of a session and its window: what is given, else what the session has, else what its model says.
-create or replace function _memoir.with_window(p_given _memoir.sessions, p_old _memoir.sessions, p_model text,
-  p_window integer, p_response integer, p_config jsonb)
+-- What a session continues, its model and its window: as given, else as the session has it, else as its model says.
+-- The parent is one the caller may use, or PM003; a branch has its parent for good.
+create or replace function _memoir.with_window(p_caller _memoir.caller, p_given _memoir.sessions,
+  p_old _memoir.sessions, p_parent text, p_model text, p_window integer, p_response integer, p_config jsonb)
 returns _memoir.sessions language plpgsql stable as $$
 declare
-  v_model _memoir.models := _memoir.model(coalesce(p_model, p_old.model, p_config ->> 'default_model'));
-  v_old _memoir.sessions := case when p_model is null then p_old end;
+  v_model _memoir.models; v_old _memoir.sessions := case when p_model is null then p_old end; v_parent uuid;
 begin
+  if p_parent is not null then
+    v_parent := _memoir.session_id(p_caller.user_id, p_parent);
+    if v_parent = p_given.session_id or not exists (
+        select from _memoir.sessions where user_id = p_caller.user_id and session_id = v_parent
+          and (p_caller.projects is null or project = any (p_caller.projects))) then
+      perform _memoir.fail('PM003', format('unknown parent session %s', _memoir.shown(p_parent)));
+    end if;
+    if p_old.parent_turn is not null and v_parent <> p_old.parent_session_id then
+      perform _memoir.fail('PM014', format('session %s is a branch and can''t get the parent %s',
+        _memoir.shown(p_given.external_id), _memoir.shown(p_parent)));
+    end if;
+    p_given.parent_session_id := v_parent;
+  end if;
+  v_model := _memoir.model(coalesce(p_model, p_old.model, p_config ->> 'default_model'));
   p_given.model := v_model.model;
   p_given.tokenizer := coalesce(v_old.tokenizer, v_model.tokenizer);
   p_given.context_window := coalesce(p_window, v_old.context_window, v_model.context_window);
@@ -140,25 +151,6 @@ begin
       'both must be positive, p_response_tokens less than p_context_window');
   end if;
   return p_given;
-end $$;
-
--- The session that another one continues: one the caller may use, or PM003. A branch has its parent for good.
-create or replace function _memoir.parent_given(p_caller _memoir.caller, p_given _memoir.sessions,
-  p_old _memoir.sessions, p_parent text)
-returns uuid language plpgsql stable as $$
-declare
-  v_parent uuid := _memoir.session_id(p_caller.user_id, p_parent);
-begin
-  if v_parent = p_given.session_id or not exists (
-      select from _memoir.sessions where user_id = p_caller.user_id and session_id = v_parent
-        and (p_caller.projects is null or project = any (p_caller.projects))) then
-    perform _memoir.fail('PM003', format('unknown parent session %s', _memoir.shown(p_parent)));
-  end if;
-  if p_old.parent_turn is not null and v_parent <> p_old.parent_session_id then
-    perform _memoir.fail('PM014', format('session %s is a branch and can''t get the parent %s',
-      _memoir.shown(p_given.external_id), _memoir.shown(p_parent)));
-  end if;
-  return v_parent;
 end $$;
 
 -- A session that is not there yet, with its counters. False: it is there now.
@@ -252,8 +244,7 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_parent _memoir.sessions := _memoir.session(v_caller, p_session);
   v_counters _memoir.session_counters; v_new uuid; v_at integer; v_next _memoir.conversation_history;
-  v_last _memoir.conversation_history;
-  v_now timestamptz := memoir.now();
+  v_last _memoir.conversation_history; v_now timestamptz := memoir.now();
 begin
   perform _memoir.check_session(p_new_session);
   v_new := _memoir.session_id(v_caller.user_id, p_new_session);
@@ -279,10 +270,8 @@ begin
   insert into _memoir.sessions
   select r.* from jsonb_populate_record(v_parent, jsonb_build_object('session_id', v_new, 'external_id', p_new_session,
     'status', 'active', 'created_at', v_now, 'closed_at', null, 'parent_session_id', v_parent.session_id, 'parent_turn',
-      v_at,
-    'expires_at', v_now + make_interval(hours => (_memoir.config(v_caller.user_id, v_parent.settings)
-      ->> 'session_ttl_hours')::integer),
-    'summary_text', null, 'summary_through', null)) r
+      v_at, 'expires_at', v_now + make_interval(hours => (_memoir.config(v_caller.user_id, v_parent.settings)
+      ->> 'session_ttl_hours')::integer), 'summary_text', null, 'summary_through', null)) r
   on conflict do nothing;
   if not found then
     perform _memoir.fail('PM014', format('session %s exists already', _memoir.shown(p_new_session)));
@@ -306,16 +295,13 @@ declare
   v_session _memoir.sessions := _memoir.session(v_caller, p_session);
 begin
   return (select jsonb_build_object('session_id', v_session.session_id, 'session', v_session.external_id, 'status',
-    v_session.status,
-      'model', v_session.model, 'context_window', v_session.context_window,
+    v_session.status, 'model', v_session.model, 'context_window', v_session.context_window,
       'response_tokens', v_session.max_response_tokens, 'tokenizer', v_session.tokenizer,
       'project', v_session.project, 'task', v_session.task_type, 'temperature', v_session.temperature,
       'top_p', v_session.top_p, 'created_at', v_session.created_at, 'closed_at', v_session.closed_at, 'turns',
-        c.turn_count,
-      'tokens', c.tokens, 'prompt_tokens', c.prompt_tokens, 'completion_tokens', c.completion_tokens,
+        c.turn_count, 'tokens', c.tokens, 'prompt_tokens', c.prompt_tokens, 'completion_tokens', c.completion_tokens,
       'cost_microcents', c.cost_microcents, 'open_calls', to_jsonb(c.open_calls), 'last_recorded_at',
-        c.last_recorded_at,
-      'settings', v_session.settings, 'metadata', v_session.metadata)
+        c.last_recorded_at, 'settings', v_session.settings, 'metadata', v_session.metadata)
       || jsonb_strip_nulls(jsonb_build_object('archived', _memoir.archived_ranges(v_session)))
     from _memoir.session_counters c where c.user_id = v_caller.user_id and c.session_id = v_session.session_id);
 end $$;

@@ -60,8 +60,7 @@ end $$;
 create or replace function memoir.summarize_session(p_user text, p_session text)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_session _memoir.sessions; v_row _memoir.compactions;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_session _memoir.sessions; v_row _memoir.compactions;
 begin
   for i in 1 .. 5 loop
     v_session := _memoir.session(v_caller, p_session);

@@ -12,30 +12,6 @@ begin
   end if;
 end $$;
 
-create or replace function _memoir.usage_number(p_usage jsonb, p_field text)
-returns integer language plpgsql immutable as $$
-begin
-  if coalesce(jsonb_typeof(p_usage -> p_field), 'null') = 'null' then return null; end if;
-  if jsonb_typeof(p_usage -> p_field) <> 'number' or (p_usage ->> p_field)::numeric % 1 <> 0
-     or (p_usage ->> p_field)::numeric not between 0 and 2147483647 then
-    perform _memoir.fail('PM014', format('usage.%s must be a whole number from 0, not %s', p_field,
-      _memoir.shown((p_usage -> p_field)::text)));
-  end if;
-  return (p_usage ->> p_field)::numeric::integer;  -- "5.0" is a whole number too
-end $$;
-
--- A text of p_usage, or null.
-create or replace function _memoir.usage_text(p_usage jsonb, p_field text)
-returns text language plpgsql immutable as $$
-begin
-  if coalesce(jsonb_typeof(p_usage -> p_field), 'null') = 'null' then return null; end if;
-  if jsonb_typeof(p_usage -> p_field) <> 'string' or length(p_usage ->> p_field) not between 1 and 200 then
-    perform _memoir.fail('PM014', format('usage.%s must be a text of 1 to 200 characters, not %s', p_field,
-      _memoir.shown((p_usage -> p_field)::text)));
-  end if;
-  return p_usage ->> p_field;
-end $$;
-
 -- Each stage takes the state and hands it on. What reads or changes a user's rows plans for its values; what
 -- only inserts, and the others, keep their plans. The state is copied with every call, messages and all: so once a
 -- stage, never once a message, and not in a statement, whose custom plan would copy it again.
@@ -45,7 +21,9 @@ create or replace function _memoir.append_requested(p_caller _memoir.caller, p_u
   p_messages jsonb, p_usage jsonb, p_key text, p_actor text, p_metadata jsonb, p_may_stay_open boolean)
 returns _memoir.append_state language plpgsql stable as $$
 declare
-  v_state _memoir.append_state; v_usage jsonb;
+  v_state _memoir.append_state; v_usage jsonb; v_field text;
+  v_counts constant text[] := '{prompt_tokens,completion_tokens,cache_read_tokens,cache_write_tokens,
+    cache_write_1h_tokens,latency_ms}';
 begin
   v_state.actor := _memoir.actor(p_caller, p_actor, null);
   perform _memoir.check_session(p_session);
@@ -62,14 +40,29 @@ begin
       jsonb_build_array(p_session, p_messages, p_usage, p_actor, p_metadata, p_may_stay_open)::text, 'UTF8'));
   end if;
   if v_usage is not null then
-    v_state.used_model := _memoir.usage_text(v_usage, 'model');
-    v_state.finish_reason := _memoir.usage_text(v_usage, 'finish_reason');
-    v_state.prompt_tokens := _memoir.usage_number(v_usage, 'prompt_tokens');
-    v_state.completion_tokens := _memoir.usage_number(v_usage, 'completion_tokens');
-    v_state.cache_read_tokens := _memoir.usage_number(v_usage, 'cache_read_tokens');
-    v_state.cache_write_tokens := _memoir.usage_number(v_usage, 'cache_write_tokens');
-    v_state.cache_write_1h_tokens := _memoir.usage_number(v_usage, 'cache_write_1h_tokens');
-    v_state.latency_ms := _memoir.usage_number(v_usage, 'latency_ms');
+    foreach v_field in array '{model,finish_reason}'::text[] loop
+      if jsonb_typeof(v_usage -> v_field) not in ('null', 'string')
+        or length(v_usage ->> v_field) not between 1 and 200 then
+        perform _memoir.fail('PM014', format('usage.%s must be a text of 1 to 200 characters, not %s', v_field,
+          _memoir.shown((v_usage -> v_field)::text)));
+      end if;
+    end loop;
+    foreach v_field in array v_counts loop
+      if jsonb_typeof(v_usage -> v_field) not in ('null', 'number') or jsonb_typeof(v_usage -> v_field) = 'number'
+        and ((v_usage ->> v_field)::numeric % 1 <> 0 or (v_usage ->> v_field)::numeric not between 0 and 2147483647) then
+        perform _memoir.fail('PM014', format('usage.%s must be a whole number from 0, not %s', v_field,
+          _memoir.shown((v_usage -> v_field)::text)));
+      end if;
+    end loop;
+    v_state.used_model := v_usage ->> 'model';
+    v_state.finish_reason := v_usage ->> 'finish_reason';
+    -- "5.0" is a whole number too.
+    v_state.prompt_tokens := (v_usage ->> 'prompt_tokens')::numeric;
+    v_state.completion_tokens := (v_usage ->> 'completion_tokens')::numeric;
+    v_state.cache_read_tokens := (v_usage ->> 'cache_read_tokens')::numeric;
+    v_state.cache_write_tokens := (v_usage ->> 'cache_write_tokens')::numeric;
+    v_state.cache_write_1h_tokens := (v_usage ->> 'cache_write_1h_tokens')::numeric;
+    v_state.latency_ms := (v_usage ->> 'latency_ms')::numeric;
   end if;
   v_state.caller := p_caller;
   v_state.user_id := p_caller.user_id;
@@ -106,16 +99,23 @@ begin
   p_state.config := _memoir.config(p_state.user_id, v_session.settings);
 end $$;
 
--- Checked: the messages in their normal form, and which of them look as if they held a secret.
+-- Checked: the messages in their normal form, and which of them look as if they held a secret: in their text, parts,
+-- arguments of calls or metadata.
 create or replace function _memoir.append_checked(inout p_state _memoir.append_state, p_messages jsonb)
-language plpgsql as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_messages _memoir.message[]; v_message _memoir.message; v_kinds text[]; v_config jsonb := p_state.config;
-  v_metadata jsonb := p_state.metadata; v_images text := (p_state.model).images;
+  v_metadata jsonb := p_state.metadata; v_images text := (p_state.model).images; v_parts text; v_arguments text;
 begin
   for i in 0 .. jsonb_array_length(p_messages) - 1 loop
     v_message := _memoir.parse_message(format('messages[%s]', i), p_messages -> i, v_config, v_images);
-    v_kinds := _memoir.message_secrets(v_message, v_metadata, v_config);
+    v_parts := (select string_agg(_memoir.part_text(p), E'\n' order by o)
+        filter (where p ->> 'type' not in ('text', 'refusal'))
+      from jsonb_array_elements(v_message.parts) with ordinality t(p, o));
+    v_arguments := (select string_agg(c #>> '{function,arguments}', E'\n' order by o)
+      from jsonb_array_elements(v_message.tool_calls) with ordinality t(c, o));
+    v_kinds := _memoir.detected(v_config, _memoir.ends_of(v_message.role, v_message.text), v_message.name, v_parts,
+      v_arguments, v_message.extra::text, nullif(v_metadata, '{}')::text);
     v_message.sensitivity := case when v_kinds = '{}' then coalesce(v_message.sensitivity, 'normal') else 'secret' end;
     v_message.embeddable := v_message.embeddable and v_message.sensitivity <> 'secret';
     if v_kinds <> '{}' then
@@ -133,8 +133,8 @@ create or replace function _memoir.append_counted(inout p_state _memoir.append_s
 language plpgsql as $$
 declare
   v_message _memoir.message; v_text text; v_texts text[] := '{}'; v_owners integer[] := '{}'; v_counts integer[];
-  v_costs integer[] := '{}';
-  v_place integer := 0;
+  v_costs integer[] := '{}'; v_place integer := 0; v_prices _memoir.models;
+  v_prompt numeric := coalesce(p_state.prompt_tokens, 0);
 begin
   foreach v_message in array p_state.messages loop
     v_place := v_place + 1;
@@ -152,7 +152,18 @@ begin
     v_costs[v_owners[i]] := v_costs[v_owners[i]] + v_counts[i];
   end loop;
   p_state.costs := v_costs;
-  p_state.cost_microcents := _memoir.answer_cost(p_state, p_state.model);
+  -- By the prices of the model that gave the answer, else of the session's. Cached tokens are counted among the
+  -- prompt's; where a server reports more of them, the turn is stored all the same.
+  p_state.cost_microcents := 0;
+  if v_prompt > 0 or p_state.completion_tokens > 0 then
+    v_prices := _memoir.registered_model(p_state.used_model);
+    if v_prices.model is null then v_prices := p_state.model; end if;
+    v_prompt := v_prompt + coalesce(p_state.cache_read_tokens, 0) * (v_prices.cache_read_rate::numeric - 1)
+      + coalesce(p_state.cache_write_tokens, 0) * (v_prices.cache_write_rate::numeric - 1)
+      + coalesce(p_state.cache_write_1h_tokens, 0) * (v_prices.cache_write_1h_rate::numeric - 1);
+    p_state.cost_microcents := trunc((greatest(v_prompt, 0) * v_prices.prompt_microcents_per_1k
+      + coalesce(p_state.completion_tokens, 0)::numeric * v_prices.completion_microcents_per_1k) / 1000);
+  end if;
 end $$;
 
 -- Locked: the session's counters, the receipt of an earlier call, the session's state, the budgets. A result: it was
@@ -196,14 +207,28 @@ declare
   v_next _memoir.session_counters := p_state.counters; v_message _memoir.message;
   v_overhead integer := (p_state.model).message_overhead;
   v_costs integer[] := p_state.costs; v_starts integer[] := '{}'; v_before bigint[] := '{}'; v_place integer := 0;
+  v_open text[];
   -- A giant tool result is shown as an excerpt, so it counts as one in the window's arithmetic.
   v_cap integer := ((p_state.config ->> 'tool_result_share')::real
     * ((p_state.session).context_window - (p_state.session).max_response_tokens))::integer;
 begin
   foreach v_message in array p_state.messages loop
     v_place := v_place + 1;
-    v_next.open_calls := _memoir.calls_open_after(format('messages[%s]', v_place - 1), v_message.role,
-      v_message.tool_call_id, v_message.tool_calls, v_next.open_calls);
+    v_open := v_next.open_calls;
+    if v_message.role = 'tool' then
+      if v_message.tool_call_id <> all (v_open) then
+        perform _memoir.fail('PM011', format('messages[%s].tool_call_id %s answers no open tool call', v_place - 1,
+          _memoir.shown(v_message.tool_call_id)), case when v_open = '{}' then 'no call is open in this session'
+          else 'open: ' || array_to_string(v_open, ', ') end);
+      end if;
+      v_next.open_calls := array_remove(v_open, v_message.tool_call_id);
+    elsif v_open <> '{}' then
+      perform _memoir.fail('PM011', format('messages[%s] (%s) comes before the results of tool calls %s', v_place - 1,
+        v_message.role, array_to_string(v_open, ', ')), 'persist a result for each call, an error text if it failed');
+    elsif v_message.tool_calls is not null then
+      v_next.open_calls := array(select c ->> 'id' from jsonb_array_elements(v_message.tool_calls)
+        with ordinality t(c, o) order by o);
+    end if;
     -- An exchange begins with the first user message after anything else.
     if v_message.role in ('user', 'system') and v_next.last_role is distinct from 'user'
        and not (v_next.last_role = 'system' and v_next.exchange_start = v_next.turn_count - 1) then
@@ -232,8 +257,7 @@ declare
   v_message _memoir.message; v_place integer := 0; v_count integer := cardinality(p_state.messages); v_is_last boolean;
   v_turn integer; v_exchange integer; v_before bigint; v_cost integer; v_id uuid; v_ids uuid[] := '{}';
   v_costs integer[] := p_state.costs; v_starts integer[] := p_state.exchange_starts;
-  v_befores bigint[] := p_state.tokens_before;
-  v_person _memoir.actor := coalesce(p_state.actor, 'person');
+  v_befores bigint[] := p_state.tokens_before; v_person _memoir.actor := coalesce(p_state.actor, 'person');
   v_agent _memoir.actor := coalesce(p_state.actor, 'agent');
   v_system _memoir.actor := case when (p_state.caller).may_state_actor then 'system' else v_agent end;
   v_model text := coalesce(p_state.used_model, (p_state.session).model);
@@ -250,8 +274,7 @@ begin
     insert into _memoir.conversation_history (user_id, session_id, message_id, recorded_at, created_at, tokens_before,
       turn_index,
       exchange_start, token_count, prompt_tokens, completion_tokens, latency_ms, role, actor, tokenizer, content,
-        content_parts,
-      name, tool_calls, tool_call_id, model, finish_reason, metadata, sensitivity, embeddable)
+        content_parts, name, tool_calls, tool_call_id, model, finish_reason, metadata, sensitivity, embeddable)
     values (p_state.user_id, p_state.session_id, gen_random_uuid(), p_state.recorded_at,
       coalesce(v_message.created_at, p_state.recorded_at), v_before, v_turn, v_exchange, v_cost,
       case when v_is_last then p_state.prompt_tokens end, case when v_is_last then p_state.completion_tokens end,
@@ -278,11 +301,8 @@ begin
     perform _memoir.enqueue_unlocked('turns', p_state.user_id, p_state.session_id::text, p_state.recorded_at);
   end if;
   perform _memoir.index_turns(p_state.user_id, p_state.session, p_state.messages, p_state.message_ids,
-    p_state.costs, p_state.first_turn, p_state.recorded_at, p_state.config,
-    p_state.exchange_starts[1]);
-  if _memoir.rejects_any(p_state.user_id) then
-    perform _memoir.exclude_restated(p_state.user_id, p_state.session, p_state.message_ids, p_state.recorded_at);
-  end if;
+    p_state.costs, p_state.first_turn, p_state.recorded_at, p_state.config, p_state.exchange_starts[1]);
+  perform _memoir.exclude_restated(p_state.user_id, p_state.session, p_state.message_ids, p_state.recorded_at);
 end $$;
 
 -- Accounted: the session's counters, the result, the receipt for a retry.
@@ -301,54 +321,14 @@ begin
   v_result := jsonb_build_object('session_id', p_state.session_id, 'from_turn', p_state.first_turn,
     'to_turn', v_next.turn_count - 1, 'turn_count', v_next.turn_count,
     'tokens', v_tokens, 'tokenizer', p_state.tokenizer,
-    'mark', _memoir.turn_mark(p_state.session_id, v_next.turn_count), 'message_ids', to_jsonb(p_state.message_ids),
+    -- "This session had that many turns": what a replica must have reached before it may answer.
+    'mark', left(p_state.session_id::text, 8) || ':' || v_next.turn_count, 'message_ids', to_jsonb(p_state.message_ids),
     'warnings', p_state.warnings);
   if p_state.idempotency_key is not null then
     perform _memoir.keep_receipt(p_state.user_id, p_state.idempotency_key, p_state.request_hash, v_result,
       p_state.recorded_at);
   end if;
   return v_result;
-end $$;
-
--- Which tool calls are open after a message; PM011 for a result without its call, or anything else while
--- calls are open.
-create or replace function _memoir.calls_open_after(p_where text, p_role _memoir.turn_role, p_tool_call_id text,
-  p_tool_calls jsonb, p_open text[])
-returns text[] language plpgsql immutable as $$
-begin
-  if p_role = 'tool' then
-    if p_tool_call_id <> all (p_open) then
-      perform _memoir.fail('PM011',
-        format('%s.tool_call_id %s answers no open tool call', p_where, _memoir.shown(p_tool_call_id)),
-        case when p_open = '{}' then 'no call is open in this session'
-             else 'open: ' || array_to_string(p_open, ', ') end);
-    end if;
-    return array_remove(p_open, p_tool_call_id);
-  end if;
-  if p_open <> '{}' then
-    perform _memoir.fail('PM011',
-      format('%s (%s) comes before the results of tool calls %s', p_where, p_role, array_to_string(p_open, ', ')),
-      'persist a result for each call, an error text if it failed');
-  end if;
-  if p_tool_calls is null then return p_open; end if;
-  return array(select c ->> 'id' from jsonb_array_elements(p_tool_calls) with ordinality t(c, o) order by o);
-end $$;
-
--- Returns the cost of an answer in microcents, by the prices of the model that gave it, else of the session's. Cached
--- tokens are counted among the prompt's; where a server reports more of them, the turn is stored all the same.
-create or replace function _memoir.answer_cost(p_state _memoir.append_state, p_model _memoir.models)
-returns bigint language plpgsql stable as $$
-declare
-  v_prices _memoir.models; v_prompt numeric := coalesce(p_state.prompt_tokens, 0);
-begin
-  if v_prompt = 0 and coalesce(p_state.completion_tokens, 0) = 0 then return 0; end if;
-  v_prices := _memoir.registered_model(p_state.used_model);
-  if v_prices.model is null then v_prices := p_model; end if;
-  v_prompt := v_prompt + coalesce(p_state.cache_read_tokens, 0) * (v_prices.cache_read_rate::numeric - 1)
-    + coalesce(p_state.cache_write_tokens, 0) * (v_prices.cache_write_rate::numeric - 1)
-    + coalesce(p_state.cache_write_1h_tokens, 0) * (v_prices.cache_write_1h_rate::numeric - 1);
-  return trunc((greatest(v_prompt, 0) * v_prices.prompt_microcents_per_1k
-    + coalesce(p_state.completion_tokens, 0)::numeric * v_prices.completion_microcents_per_1k) / 1000);
 end $$;
 
 -- A warning in a list, or none. What was answered is paid for and stays: it is compile that refuses the next call.
@@ -387,10 +367,6 @@ begin
     perform _memoir.fail('PM006', format('idempotency key %s was used with another request', _memoir.shown(p_key)));
   end if;
 end $$;
-
--- A turn mark says "this session had that many turns": what a replica must have reached before it may answer.
-create or replace function _memoir.turn_mark(p_session_id uuid, p_turns integer)
-returns text language sql immutable as $$ select left(p_session_id::text, 8) || ':' || p_turns::text $$;
 
 create or replace function memoir.history(p_user text, p_session text, p_from_turn integer default 0,
   p_to_turn integer default null)

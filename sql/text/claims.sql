@@ -1,19 +1,18 @@
--- Claims of a sentence, in any frame: relation and value, of the person it is all about. "Note that the
--- home town is Ulm", "User: I live in Ulm" and "He lived in Ulm" claim the same; "My sister lives in Ulm" and "I
--- don't live in Ulm" something else. Words decide, in any order but where order tells ("tea over coffee"); nothing
--- is understood.
+-- Claims of a sentence, in any frame: relation and value, of the person it is all about. "Note that the home town is
+-- Ulm", "User: I live in Ulm" and "He lived in Ulm" claim the same; "My sister lives in Ulm" and "I don't live in Ulm"
+-- something else. Words decide, in any order but where order tells ("tea over coffee"); nothing is understood.
 
 -- The claims of texts, in their order, each a text of its own; null where it has no two words that could be relation
 -- and value. p_names: of the person.
 create or replace function _memoir.claims_of(p_texts text[], p_names text[] default '{}')
-returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns text[] language plpgsql stable as $$
 declare
   v_names text[] := regexp_split_to_array(_memoir.normalise(array_to_string(p_names, ' ')), '[^[:alnum:]]+');
 begin
   return array(
     with same as materialized (
       select split_part(p, '>', 1) as word, split_part(p, '>', 2) as same
-      from unnest(_memoir.word_list('english', 'claim_same')) p
+      from unnest(_memoir.word_list(null, 'claim_same')) p
     ), said as materialized (
       select n, replace(_memoir.normalise(left(t, 2000)), '’', '''') as text
       from unnest(p_texts) with ordinality x(t, n)
@@ -34,18 +33,14 @@ begin
       from stems group by n
     )
     select case when cardinality(c.stems) between 2 and 40 then chr(29) || (
-        select string_agg(_memoir.plain_word(w), ' ' order by o) from unnest(c.stems) with ordinality x(w, o)) end
+        -- Without what can disguise a word: compatibility forms and marks apart.
+        select string_agg(regexp_replace(normalize(w, nfkd), '[\u0300-\u036f]', '', 'g'), ' ' order by o)
+        from unnest(c.stems) with ordinality x(w, o)) end
     from said s left join claims c on c.n = s.n order by s.n);
 end $$;
 
 create or replace function _memoir.claim(p_text text, p_names text[] default '{}')
 returns text language sql stable as $$ select (_memoir.claims_of(array[p_text], p_names))[1] $$;
-
--- A word without what can disguise it: compatibility forms and marks apart.
-create or replace function _memoir.plain_word(p_word text)
-returns text language sql immutable strict parallel safe as $$
-  select regexp_replace(normalize(p_word, nfkd), '[\u0300-\u036f]', '', 'g')
-$$;
 
 -- Returns for each claim a word, or the beginning of its forms, without which no text can say it. Words with synonyms
 -- are left out.
@@ -53,7 +48,7 @@ create or replace function _memoir.claim_hints(p_claims text[])
 returns text[] language sql stable as $$
   select array(select distinct (
     select left(w, greatest(3, length(w) - 1)) from unnest(string_to_array(ltrim(c, chr(29)), ' ')) w
-    where w <> all (array(select split_part(p, '>', 2) from unnest(_memoir.word_list('english', 'claim_same')) p))
+    where w <> all (array(select split_part(p, '>', 2) from unnest(_memoir.word_list(null, 'claim_same')) p))
       and w <> 'not'
     order by length(w) desc, w limit 1) from unnest(p_claims) c where c is not null)
 $$;
@@ -70,10 +65,3 @@ begin
     union select x from regexp_split_to_table(v_text, '[.!?]+\s+|[\n。！？]+|[,;()–—]+\s*|\s+-\s+') x) pieces
     where piece ~ '[[:alnum:]]');
 end $$;
-
--- All claims of a text.
-create or replace function _memoir.claims_in(p_text text, p_names text[] default '{}')
-returns text[] language sql stable as $$
-  select array(select distinct c from unnest(_memoir.claims_of(_memoir.claim_pieces(p_text), p_names)) c
-    where c is not null)
-$$;

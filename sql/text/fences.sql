@@ -43,26 +43,21 @@ begin
   -- An opening that something beyond ASCII follows before anything closes: only there a lookalike can be at work.
   if v_text ~ ('[<[#&%\\][^<[#>\]]*[^\u0001-\u007f]|[' || _memoir.wide_openings() || ']') then
     v_text := regexp_replace(v_text, _memoir.all_markers(), '(', 'g');
-    -- Letters of mathematics, in circles, of full width, with accents.
-    v_folded := _memoir.plain_letters(v_text);
+    -- Letters of mathematics, in circles, of full width, with accents, in their compatibility form. The dots that say
+    -- that something is left out stay as they are.
+    v_folded := replace(normalize(replace(v_text, '…', E'\ue000'), nfkd), E'\ue000', '…');
     if v_folded <> v_text and v_folded ~ _memoir.all_markers() then
       v_text := regexp_replace(v_folded, _memoir.all_markers(), '(', 'g');
     end if;
   end if;
   if v_text ~ '&#|&[A-Za-z]{2,8};|%[2-7][0-9A-Fa-f]|\\[uUxX]' then
-    v_folded := _memoir.decoded(_memoir.decoded(v_text));
-    if _memoir.plain_letters(v_folded) ~ _memoir.all_markers() then
+    v_folded := replace(_memoir.decoded(_memoir.decoded(v_text)), '…', E'\ue000');
+    if replace(normalize(v_folded, nfkd), E'\ue000', '…') ~ _memoir.all_markers() then
       v_text := regexp_replace(v_text, '[&%\\](?=[#a-zA-Z0-9])', '(', 'g');
     end if;
   end if;
   return v_text;
 end $$;
-
--- A text in its compatibility form, but for the dots by which we say that something is left out.
-create or replace function _memoir.plain_letters(p_text text)
-returns text language sql immutable strict parallel safe as $$
-  select replace(normalize(replace(p_text, '…', E'\ue000'), nfkd), E'\ue000', '…')
-$$;
 
 -- A text with the character references and escapes of markup, URLs and code as the characters that they stand for. Each
 -- that occurs is read once.
@@ -132,11 +127,4 @@ begin
   v_name := replace(_memoir.one_line(p_name), ':', '.');
   return case when p_role = 'tool' or v_name <> p_role and normalize(v_name, nfkc) ~ _memoir.role_names()
     then concat_ws(' ', p_role, nullif(v_name, p_role)) else v_name end;
-end $$;
-
--- A summary as it is kept: one head line, then lines "- who: what"; whatever else begins a line is indented.
-create or replace function _memoir.as_summary(p_text text)
-returns text language plpgsql immutable strict parallel safe as $$
-begin
-  return regexp_replace(_memoir.visible(p_text), '\n(?!- |\n|$)', E'\n  ', 'g');
 end $$;

@@ -58,42 +58,35 @@ begin
   return case when v_count > 20 and (v_hits < 0.6 * v_count or p_key ~ ' ') then 'log' else 'prose' end;
 end $$;
 
--- The pieces of a text that a form is made of, with what each tells. p_wanted: words that were used since (an edit, a
--- question): lines that have one come first.
-create or replace function _memoir.weighed_lines(p_text text, p_kind text, p_wanted text[])
-returns table (nth integer, line_no integer, body text, weight float8) language sql immutable as $$
+-- Returns a text cut to about p_size characters: those of its lines that tell most, in their order; where lines are left
+-- out stands which. p_wanted: words that were used since (an edit, a question): lines that have one come first.
+create or replace function _memoir.cut_text(p_text text, p_kind text, p_size integer, p_wanted text[])
+returns text language sql immutable as $$
   with lines as materialized (
     select l.nth, l.line_no, l.body, case p_kind when 'log'
       then _memoir.line_shape(l.body) end as shape
     from _memoir.text_lines(p_text) l),
   shapes as materialized (select shape, count(*) as n from lines where p_kind = 'log' group by shape),
-  size as (select count(*) as n from lines)
-  select l.nth, l.line_no, l.body,
-    case when exists (select from unnest(p_wanted) w where strpos(l.body, w) > 0) then 4 else 0 end
-    + case when l.body !~ '[[:alnum:]]' then -1 else 0 end
-    + case p_kind
-      when 'code' then case when l.body ~ _memoir.any_word(null, 'code_signatures') then 3
-        when l.body ~ '^\S.*[=:]' then 1.2 when l.body ~ '^\s*(?:#|//|/?\*|--|""")' then 0.6
-        when l.body ~ '\m(?:return|raise|throw)\M' then 0.8 else 0 end
-        + case when l.body ~ '^\S' then 0.3 else 0 end
-      when 'log' then (l.body ~* _memoir.any_word(null, 'telling_lines'))::integer * 2.5
-        + case when h.n = 1 then 1.5 when h.n <= 3 then 0.8 else 0 end
-        + (l.nth <= 5 or l.nth > s.n - 8)::integer * 3
-      when 'table' then (l.nth <= 4)::integer * 4 + (l.nth > s.n - 3)::integer * 3
-      when 'json' then 3 - least(3, (length(l.body) - length(ltrim(l.body))) / 4) * 0.9
-        + (l.nth <= 12)::integer
-      else (l.body ~ '^\s*(?:#|=|[A-Z0-9][^.!?]{2,60}$)')::integer * 2.5 + (l.nth <= 3)::integer * 2
-        + (l.body ~ '\d|[a-z][A-Z]|_')::integer * 0.8 + (l.nth > s.n - 2)::integer end
-  from lines l cross join size s left join shapes h on h.shape = l.shape
-$$;
-
--- A text cut to about p_size characters: those of its lines that tell most, in their order; where lines are left out
--- stands which.
-create or replace function _memoir.cut_text(p_text text, p_kind text, p_size integer, p_wanted text[])
-returns text language sql immutable as $$
-  with weighed as materialized (
-    select w.*, length(w.body) as size from _memoir.weighed_lines(p_text, p_kind, p_wanted) w
-    where w.body ~ '\S'),
+  size as (select count(*) as n from lines),
+  weighed as materialized (
+    select l.nth, l.line_no, l.body, length(l.body) as size,
+      case when exists (select from unnest(p_wanted) w where strpos(l.body, w) > 0) then 4 else 0 end
+      + case when l.body !~ '[[:alnum:]]' then -1 else 0 end
+      + case p_kind
+        when 'code' then case when l.body ~ _memoir.any_word(null, 'code_signatures') then 3
+          when l.body ~ '^\S.*[=:]' then 1.2 when l.body ~ '^\s*(?:#|//|/?\*|--|""")' then 0.6
+          when l.body ~ '\m(?:return|raise|throw)\M' then 0.8 else 0 end
+          + case when l.body ~ '^\S' then 0.3 else 0 end
+        when 'log' then (l.body ~* _memoir.any_word(null, 'telling_lines'))::integer * 2.5
+          + case when h.n = 1 then 1.5 when h.n <= 3 then 0.8 else 0 end
+          + (l.nth <= 5 or l.nth > s.n - 8)::integer * 3
+        when 'table' then (l.nth <= 4)::integer * 4 + (l.nth > s.n - 3)::integer * 3
+        when 'json' then 3 - least(3, (length(l.body) - length(ltrim(l.body))) / 4) * 0.9
+          + (l.nth <= 12)::integer
+        else (l.body ~ '^\s*(?:#|=|[A-Z0-9][^.!?]{2,60}$)')::integer * 2.5 + (l.nth <= 3)::integer * 2
+          + (l.body ~ '\d|[a-z][A-Z]|_')::integer * 0.8 + (l.nth > s.n - 2)::integer end as weight
+    from lines l cross join size s left join shapes h on h.shape = l.shape
+    where l.body ~ '\S'),
   -- Of a long line its beginning, in a small form; among equals those that lie evenly.
   ordered as (select w.*, sum(least(w.size, greatest(80, p_size / 4)) + 3) over (
       order by w.weight desc, hashint4(w.nth), w.nth) as sum from weighed w),

@@ -2,36 +2,14 @@
 -- has. plpython/pg_memoir_language/languages.csv has them; search keeps an item's by its number there, and those of a
 -- user as bits.
 
-create or replace function _memoir.language_names()
-returns text[] language sql immutable as $$
-  select array_agg(name order by number::integer) from _memoir.data_languages()
-$$;
-
 create or replace function _memoir.language_codes()
 returns text[] language sql immutable as $$
   select array_agg(iso order by number::integer) from _memoir.data_languages()
 $$;
 
--- By number: PostgreSQL's configuration, as it is written where pg_catalog is on the path.
-create or replace function _memoir.language_configs()
-returns text[] language sql immutable as $$
-  select array_agg(coalesce(config, 'simple') order by number::integer) from _memoir.data_languages()
-$$;
-
 create or replace function _memoir.language_stems()
 returns text[] language sql immutable as $$
   select array_agg(stem order by number::integer) from _memoir.data_languages()
-$$;
-
--- By number: what it is written in, the letters that tell it, its frequent words.
-create or replace function _memoir.language_scripts()
-returns text[] language sql immutable as $$
-  select array_agg(script order by number::integer) from _memoir.data_languages()
-$$;
-
-create or replace function _memoir.language_letters()
-returns text[] language sql immutable as $$
-  select array_agg(letters order by number::integer) from _memoir.data_languages()
 $$;
 
 create or replace function _memoir.language_words()
@@ -40,29 +18,6 @@ returns tsvector[] language sql immutable as $$
     order by number::integer)
   from _memoir.data_languages()
 $$;
-
--- Returns what a text is written in. A third of the letters is enough for another script than Latin, which takes more
--- of them to say the same.
-create or replace function _memoir.script(p_text text)
-returns text language plpgsql immutable as $$
-declare
-  v_other text;
-begin
-  if octet_length(p_text) = length(p_text) then return 'latin'; end if;
-  v_other := regexp_replace(p_text,
-    '[\u0001-\u036f\u1e00-\u1eff\u2000-\u2bff\u3000-\u303f\ufe00-\ufe0f\uff00-\uff20\U0001f000-\U0001ffff]+', '', 'g');
-  if v_other = '' or length(v_other) * 3 < length(regexp_replace(p_text, '[^a-zA-Z\u00c0-\u024f\u1e00-\u1eff]+', '',
-    'g'))
-    then return 'latin'; end if;
-  return case when v_other ~ '[\u3040-\u30ff]' then 'kana' when v_other ~ '[\uac00-\ud7af]' then 'hangul'
-    when v_other ~ '[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]' then 'han' when v_other ~ '[\u0400-\u052f]'
-      then 'cyrillic'
-    when v_other ~ '[\u0600-\u06ff\u0750-\u077f]' then 'arabic' when v_other ~ '[\u0900-\u097f]' then 'devanagari'
-    when v_other ~ '[\u0e00-\u0e7f]' then 'thai' when v_other ~ '[\u0370-\u03ff\u1f00-\u1fff]' then 'greek'
-    when v_other ~ '[\u0590-\u05ff]' then 'hebrew' when v_other ~ '[\u0b80-\u0bff]' then 'tamil'
-    when v_other ~ '[\u0e80-\u0eff]' then 'lao' when v_other ~ '[\u1780-\u17ff]' then 'khmer'
-    when v_other ~ '[\u1000-\u109f]' then 'burmese' else 'other' end;
-end $$;
 
 -- The number of a text's language, 0 where it says too little. What is long is judged by its beginning. Of two that
 -- are as likely it is the one that stands first; a single word is too little for a long text, and for a Latin one that
@@ -73,7 +28,7 @@ declare
   v_text text := lower(left(p_text, 500));
   v_words text[] := array_remove(string_to_array(translate(v_text, E'.,;:!?()[]"''’“”„«»…¿¡-–—/\n\t،؟؛।',
     repeat(' ', 31)), ' '), '');
-  v_hits integer; v_script text; v_letters integer[]; v_last smallint := 0; v_common tsvector; v_nth integer := 0;
+  v_hits integer; v_other text; v_script text; v_class text[]; v_letters integer[]; v_last smallint := 0; v_common tsvector; v_nth integer := 0;
   v_found smallint := 0; v_most integer := 0;
 begin
   -- What is left of a list without the text's words tells how many it has: no look at each. Much English is plain
@@ -81,14 +36,33 @@ begin
   v_hits := length((_memoir.language_words())[1]) - length(ts_delete((_memoir.language_words())[1], v_words));
   if v_hits >= 5 and v_hits * 4 >= cardinality(v_words) then return 1; end if;
   if octet_length(v_text) > length(v_text) then
-    v_script := _memoir.script(v_text);
-    v_letters := array(select length(v_text) - length(translate(v_text, l, ''))
-      from unnest(_memoir.language_letters()) with ordinality u(l, n) order by n);
+    -- A third of the letters is enough for another script than Latin, which takes more of them to say the same.
+    v_other := regexp_replace(v_text,
+      '[\u0001-\u036f\u1e00-\u1eff\u2000-\u2bff\u3000-\u303f\ufe00-\ufe0f\uff00-\uff20\U0001f000-\U0001ffff]+', '',
+      'g');
+    v_script := 'latin';
+    if v_other <> '' and length(v_other) * 3 >= length(regexp_replace(v_text, '[^a-zA-Z\u00c0-\u024f\u1e00-\u1eff]+', '',
+      'g')) then
+      v_script := 'other';
+      -- Kana tells Japanese among Han, so it comes first.
+      foreach v_class slice 1 in array '{{kana,\\u3040-\\u30ff},{hangul,\\uac00-\\ud7af},
+          {han,\\u3400-\\u4dbf\\u4e00-\\u9fff\\uf900-\\ufaff},{cyrillic,\\u0400-\\u052f},
+          {arabic,\\u0600-\\u06ff\\u0750-\\u077f},{devanagari,\\u0900-\\u097f},{thai,\\u0e00-\\u0e7f},
+          {greek,\\u0370-\\u03ff\\u1f00-\\u1fff},{hebrew,\\u0590-\\u05ff},{tamil,\\u0b80-\\u0bff},
+          {lao,\\u0e80-\\u0eff},{khmer,\\u1780-\\u17ff},{burmese,\\u1000-\\u109f}}'::text[] loop
+        if v_other ~ ('[' || v_class[2] || ']') then
+          v_script := v_class[1];
+          exit;
+        end if;
+      end loop;
+    end if;
+    v_letters := array(select length(v_text) - length(translate(v_text, letters, ''))
+      from _memoir.data_languages() order by number::integer);
     if v_script <> 'latin' then
       return coalesce((
-        select n from unnest(_memoir.language_scripts(), _memoir.language_words(), v_letters)
-          with ordinality u(script, words, letters, n)
-        where u.script = v_script
+        select n from _memoir.data_languages() l, unnest(_memoir.language_words(), v_letters)
+          with ordinality u(words, letters, n)
+        where l.script = v_script and l.number::integer = n
         order by length(u.words) - length(ts_delete(u.words, v_words)) + coalesce(u.letters, 0) desc, n limit 1), 0);
     end if;
     -- Of two as likely hardly the one without accents.
@@ -110,7 +84,7 @@ end $$;
 -- Returns that of some languages (bits by number) whose frequent words a text has most of. Null: it has none of them.
 -- Whoever writes them already says more with one word than text_language asks for.
 create or replace function _memoir.written_language(p_text text, p_languages bigint)
-returns smallint language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+returns smallint language plpgsql immutable as $$
 declare
   v_words text[] := tsvector_to_array(to_tsvector('simple', left(p_text, 500)));
 begin
@@ -128,7 +102,8 @@ returns text language plpgsql immutable set plan_cache_mode = force_generic_plan
 declare
   v_language smallint := _memoir.text_language(p_text);
 begin
-  return case when v_language between 1 and 6 then (_memoir.language_names())[v_language] else 'english' end;
+  return (select name from _memoir.data_languages()
+    where number::integer = case when v_language between 1 and 6 then v_language else 1 end);
 end $$;
 
 -- The language of a configuration, 0: of none of the list.
@@ -136,7 +111,8 @@ create or replace function _memoir.config_language(p_config regconfig)
 returns smallint language plpgsql stable as $$
 begin
   if p_config = 'pg_catalog.english'::regconfig then return 1; end if;
-  return coalesce(array_position(_memoir.language_configs(), nullif(p_config::text, 'simple')), 0);
+  return coalesce((select min(number::integer) from _memoir.data_languages()
+    where config = nullif(p_config::text, 'simple')), 0);
 end $$;
 
 -- The language that search has a text in. The setting's is that of texts that say too little; 0: the setting names no
@@ -156,5 +132,5 @@ returns regconfig language plpgsql stable as $$
 begin
   if p_language = 0 then return p_config; end if;
   if p_language = 1 then return 'pg_catalog.english'; end if;
-  return (_memoir.language_configs())[p_language]::regconfig;
+  return (select coalesce(l.config, 'simple')::regconfig from _memoir.data_languages() l where l.number::integer = p_language);
 end $$;

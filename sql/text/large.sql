@@ -3,8 +3,6 @@
 
 -- Characters of an end, and from how many on an output is large.
 create or replace function _memoir.end_size() returns integer language sql immutable as $$ select 16000 $$;
--- Characters between two chunks of a long text that get a vector. Words find all chunks.
-create or replace function _memoir.embedded_span() returns integer language sql immutable as $$ select 12000 $$;
 create or replace function _memoir.is_large(p_role _memoir.turn_role, p_text text)
 returns boolean language sql immutable as $$
   -- Where bytes decide it, characters are not counted.
@@ -79,7 +77,7 @@ returns text[] language sql immutable as $$
       when w ~ '^[a-z]{4,6}s$' then left(w, -1) else w end as term
     from regexp_split_to_table(lower(left(p_question, 4000)), '[^[:alnum:]_./:@+-]+') x,
       lateral (select btrim(x, './:@+-') as w) y
-    where w <> '' and w not in (select unnest(_memoir.word_list('english', 'passage_stops')))
+    where w <> '' and w <> all (_memoir.word_list(null, 'passage_stops'))
       and (length(w) > 2 or w ~ '\d' or w ~ '[^\u0001-\u007f]')) t
 $$;
 

@@ -1,17 +1,5 @@
 -- How sure a model was of what it said: the entropy of its tokens, from the log probabilities that some APIs return.
 
--- At least so much, in nats: of what a token's alternatives leave open no single one is likelier than the last of them.
--- Where only the chosen token is there, its surprisal, which is the entropy on the average. p_token: {"logprob",
--- "top_logprobs": [{"logprob"}]}.
-create or replace function _memoir.token_entropy(p_token jsonb)
-returns float8 language sql immutable as $$
-  select case when count(*) < 2 then -greatest(-50, least(0, (p_token ->> 'logprob')::float8))
-    else sum(-exp(x.l) * x.l) + greatest(0, 1 - sum(exp(x.l)))
-      * greatest(-min(x.l), -ln(greatest(1e-9, 1 - sum(exp(x.l))))) end
-  from (select greatest(-50, least(0, (t ->> 'logprob')::float8)) as l
-    from jsonb_array_elements(p_token -> 'top_logprobs') t) x
-$$;
-
 -- The highest mean entropy of twenty tokens in a row (L-RAG, arXiv:2601.06551), and what the model had said by
 -- then, its last 400 characters; null for fewer. PM010 where p_logprobs is none: {"content": [tokens]}, or tokens.
 create or replace function _memoir.doubt(p_where text, p_logprobs jsonb, out entropy float8, out said text)
@@ -30,10 +18,19 @@ begin
     perform _memoir.fail('PM010', format('%s must hold tokens, each with "token" and "logprob", not %s', p_where,
       _memoir.shown(p_logprobs::text)), 'as the choices of a chat completion have them');
   end if;
+  -- At least so much, in nats: of what a token's alternatives leave open no single one is likelier than the last of
+  -- them. Where only the chosen token is there, its surprisal, which is the entropy on the average.
   select x.mean, x.o into entropy, v_last
-  from (select avg(_memoir.token_entropy(case jsonb_typeof(t -> 'top_logprobs') when 'array' then t
-      else t - 'top_logprobs' end)) over w as mean, count(*) over w as n, o
-    from jsonb_array_elements(v_tokens) with ordinality e(t, o) window w as (order by o rows 19 preceding)) x
+  from (select avg(a.entropy) over w as mean, count(*) over w as n, o
+    from jsonb_array_elements(v_tokens) with ordinality e(t, o)
+    cross join lateral (
+      select case when count(*) < 2 then -greatest(-50, least(0, (t ->> 'logprob')::float8))
+        else sum(-exp(l) * l) + greatest(0, 1 - sum(exp(l)))
+          * greatest(-min(l), -ln(greatest(1e-9, 1 - sum(exp(l))))) end as entropy
+      from (select greatest(-50, least(0, (s ->> 'logprob')::float8)) as l
+        from jsonb_array_elements(case jsonb_typeof(t -> 'top_logprobs') when 'array' then t -> 'top_logprobs' end) s)
+          ls) a
+    window w as (order by o rows 19 preceding)) x
   where x.n = 20 order by x.mean desc, x.o limit 1;
   said := right((select string_agg(t ->> 'token', '' order by o)
     from jsonb_array_elements(v_tokens) with ordinality e(t, o) where o <= v_last), 400);

@@ -1,16 +1,6 @@
 -- Parts of a message that are no text: images, audio, files, and what a model thought. What they cost at most
 -- (docs/explain/tokens.md), and their shape in the format that did not send them.
 
--- The bytes that base64 says, as far as it is any.
-create or replace function _memoir.from_base64(p_text text)
-returns bytea language plpgsql immutable parallel safe as $$
-declare
-  v_data text := rtrim(translate(p_text, E' \t\r\n', ''), '=');
-begin
-  if v_data ~ '[^A-Za-z0-9+/]' then v_data := substring(v_data from '^[A-Za-z0-9+/]*'); end if;
-  return decode(substr(v_data, 1, length(v_data) / 4 * 4), 'base64');
-end $$;
-
 -- The document of a part in either provider's shape: what kind of thing it is, and its base64, if that came along.
 create or replace function _memoir.document_of(p_part jsonb, out media_type text, out data text)
 language plpgsql immutable parallel safe as $$
@@ -43,7 +33,7 @@ begin
     v_bytes := _memoir.from_base64(p_part #>> '{input_audio,data}');
     -- 32 tokens a second. WAV says how many bytes that are; what is compressed has 4,000 (32 kbit/s) or more.
     v_rate := case when substr(v_bytes, 1, 4) = 'RIFF' and octet_length(v_bytes) >= 32
-      then nullif(_memoir.bytes_le(v_bytes, 28, 3), 0) end;
+      then nullif(_memoir.number_at(v_bytes, 28, 3, true), 0) end;
     v_seconds := octet_length(v_bytes)::float8 / coalesce(v_rate, 4000);
     return least(ceil(32 * v_seconds), 1000000000);
   when 'file', 'document' then
@@ -52,8 +42,7 @@ begin
     if v_document.data is null then return v_unknown; end if;
     if v_document.media_type like 'text/%' then return octet_length(v_document.data) / 4 * 3; end if;
     -- Pages are objects of a PDF; where these are packed, nothing is seen of them.
-    v_pages := regexp_count(encode(_memoir.from_base64(v_document.data), 'escape'),
-      '/Type[ \r\n]{0,4}/Page[^A-Za-z]');
+    v_pages := regexp_count(encode(_memoir.from_base64(v_document.data), 'escape'), '/Type[ \r\n]{0,4}/Page[^A-Za-z]');
     return case when v_pages = 0 then greatest(v_unknown, octet_length(v_document.data) / 16)
       else least(v_pages::bigint * (v_page + _memoir.image_tokens('{}', p_images)), 1000000000) end;
   when 'redacted_thinking' then return octet_length(p_part ->> 'data') / 4 * 3;

@@ -10,23 +10,17 @@ end $$;
 create or replace function _memoir.check_part(p_where text, p_part jsonb, p_role _memoir.turn_role)
 returns text language plpgsql as $$
 declare
-  v_type text := p_part ->> 'type';
+  v_type text := p_part ->> 'type'; v_path text;
 begin
   if jsonb_typeof(p_part) is distinct from 'object' then
     perform _memoir.bad_message(p_where, format('must be an object, not %s', _memoir.shown(p_part::text)));
   end if;
-  if v_type = 'text' then
-    if jsonb_typeof(p_part -> 'text') is distinct from 'string' then
-      perform _memoir.bad_message(p_where || '.text',
-        format('must be a string, not %s', _memoir.shown((p_part -> 'text')::text)));
+  if v_type = 'text' or v_type = 'refusal' and p_role = 'assistant' then
+    if jsonb_typeof(p_part -> v_type) is distinct from 'string' then
+      perform _memoir.bad_message(p_where || '.' || v_type,
+        format('must be a string, not %s', _memoir.shown((p_part -> v_type)::text)));
     end if;
-    return p_part ->> 'text';
-  elsif v_type = 'refusal' and p_role = 'assistant' then
-    if jsonb_typeof(p_part -> 'refusal') is distinct from 'string' then
-      perform _memoir.bad_message(p_where || '.refusal',
-        format('must be a string, not %s', _memoir.shown((p_part -> 'refusal')::text)));
-    end if;
-    return p_part ->> 'refusal';
+    return p_part ->> v_type;
   elsif v_type = 'image_url' and p_role = 'user' then
     if jsonb_typeof(p_part #> '{image_url,url}') is distinct from 'string'
       or p_part #>> '{image_url,url}' !~ '^(https?://|data:image/)' then
@@ -40,39 +34,28 @@ begin
     return '';
   elsif v_type in ('input_audio', 'file', 'document') and p_role = 'user'
     or v_type in ('thinking', 'redacted_thinking') and p_role = 'assistant' then
-    perform _memoir.check_media(p_where, p_part, v_type);
+    -- Audio, files and thoughts have what makes them that. What a model thought is not said, and a file is not the
+    -- user's words: neither is searched, or learnt from.
+    if v_type = 'document' and p_part #>> '{source,type}' not in ('base64', 'text', 'url', 'file') then
+      perform _memoir.bad_message(p_where || '.source.type', format('must be base64, text, url or file, not %s',
+        _memoir.shown(p_part #>> '{source,type}')));
+    end if;
+    foreach v_path in array case v_type when 'input_audio' then '{"input_audio,data","input_audio,format"}'::text[]
+      when 'file' then array['file,' || case when p_part -> 'file' ? 'file_id' then 'file_id' else 'file_data' end]
+      when 'thinking' then '{thinking}' when 'redacted_thinking' then '{data}'
+      else '{"source,type"}'::text[] || case when p_part #>> '{source,type}' in ('base64', 'text')
+        then '{"source,data","source,media_type"}'::text[] else '{}' end end loop
+      if jsonb_typeof(p_part #> string_to_array(v_path, ',')) is distinct from 'string' then
+        perform _memoir.bad_message(p_where || '.' || replace(v_path, ',', '.'), format('must be a string, not %s',
+          _memoir.shown((p_part #> string_to_array(v_path, ','))::text)));
+      end if;
+    end loop;
     return '';
   end if;
   perform _memoir.bad_message(p_where || '.type', format('%s can''t be stored in a message of role %s',
     _memoir.shown(v_type), p_role),
     'text and, from users, image_url, input_audio, file, document; refusal, thinking, redacted_thinking from '
       'assistants');
-end $$;
-
--- Audio, files and thoughts have what makes them that. What a model thought is not said, and a file is not the user's
--- words: neither is searched, or learnt from.
-create or replace function _memoir.check_media(p_where text, p_part jsonb, p_type text)
-returns void language plpgsql immutable as $$
-declare
-  v_paths text[] := case p_type when 'input_audio' then '{"input_audio,data","input_audio,format"}'
-    when 'document' then '{"source,type"}' when 'thinking' then '{thinking}' when 'redacted_thinking' then '{data}'
-    else '{}' end;
-  v_path text;
-begin
-  if p_type = 'file' then
-    v_paths := array['file,' || case when p_part -> 'file' ? 'file_id' then 'file_id' else 'file_data' end];
-  elsif p_type = 'document' and p_part #>> '{source,type}' in ('base64', 'text') then
-    v_paths := v_paths || '{"source,data","source,media_type"}';
-  elsif p_type = 'document' and p_part #>> '{source,type}' not in ('url', 'file') then
-    perform _memoir.bad_message(p_where || '.source.type', format('must be base64, text, url or file, not %s',
-      _memoir.shown(p_part #>> '{source,type}')));
-  end if;
-  foreach v_path in array v_paths loop
-    if jsonb_typeof(p_part #> string_to_array(v_path, ',')) is distinct from 'string' then
-      perform _memoir.bad_message(p_where || '.' || replace(v_path, ',', '.'), format('must be a string, not %s',
-        _memoir.shown((p_part #> string_to_array(v_path, ','))::text)));
-    end if;
-  end loop;
 end $$;
 
 create or replace function _memoir.check_tool_calls(p_where text, p_calls jsonb)
@@ -139,9 +122,8 @@ begin
     case v_role when 'developer' then 'system' else v_role end::_memoir.turn_role, p_images);
   if v_message.role = 'tool' or p_json ?| '{name,tool_calls,function_call,tool_call_id}' then
     perform _memoir.check_references(p_where, p_json);
-    v_message.name := p_json ->> 'name';
+    v_message.name := p_json ->> 'name'; v_message.tool_call_id := p_json ->> 'tool_call_id';
     v_message.tool_calls := nullif(p_json -> 'tool_calls', 'null');
-    v_message.tool_call_id := p_json ->> 'tool_call_id';
   end if;
   v_message.created_at := _memoir.check_time(p_where || '.created_at', p_json -> 'created_at');
   if p_json ->> 'sensitivity' is not null then
@@ -205,10 +187,25 @@ create or replace function _memoir.parse_content(p_where text, p_json jsonb, p_r
 returns _memoir.message language plpgsql stable as $$
 declare
   v_message _memoir.message; v_kind text := coalesce(jsonb_typeof(p_json -> 'content'), 'null');
+  v_parts jsonb := p_json -> 'content'; v_part jsonb; v_index integer := 0; v_text text; v_texts text[] := '{}';
 begin
-  if v_kind = 'array' then return _memoir.parse_parts(p_where, p_json -> 'content', p_role, p_images); end if;
   v_message.role := p_role;
-  if v_kind = 'string' then
+  if v_kind = 'array' then
+    if v_parts = '[]' then perform _memoir.bad_message(p_where, 'must not be an empty list'); end if;
+    v_message.parts := v_parts;
+    v_message.media_tokens := 0;
+    for v_part in select * from jsonb_array_elements(v_parts) loop
+      v_text := _memoir.check_part(format('%s[%s]', p_where, v_index), v_part, p_role);
+      v_message.media_tokens := v_message.media_tokens + _memoir.media_tokens(v_part, p_images);
+      if v_index = 0 and p_role = 'user' and v_part ->> 'type' = 'text' then
+        v_text := _memoir.strip_recall(v_text);
+        v_message.parts := jsonb_set(v_parts, '{0,text}', to_jsonb(v_text));
+      end if;
+      if v_text <> '' then v_texts := array_append(v_texts, v_text); end if;
+      v_index := v_index + 1;
+    end loop;
+    v_message.text := array_to_string(v_texts, E'\n');
+  elsif v_kind = 'string' then
     v_message.text := p_json ->> 'content';
     if p_role = 'user' then v_message.text := _memoir.strip_recall(v_message.text); end if;
   elsif v_kind <> 'null' then
@@ -220,31 +217,6 @@ begin
   elsif p_role <> 'assistant' or coalesce(jsonb_typeof(p_json -> 'tool_calls'), 'null') = 'null' then
     perform _memoir.bad_message(p_where, 'is missing', 'only an assistant message with tool_calls may have none');
   end if;
-  return v_message;
-end $$;
-
-create or replace function _memoir.parse_parts(p_where text, p_parts jsonb, p_role _memoir.turn_role, p_images text)
-returns _memoir.message language plpgsql stable as $$
-declare
-  v_message _memoir.message; v_part jsonb; v_index integer := 0; v_text text; v_texts text[] := '{}';
-begin
-  if jsonb_array_length(p_parts) = 0 then
-    perform _memoir.bad_message(p_where, 'must not be an empty list');
-  end if;
-  v_message.role := p_role;
-  v_message.parts := p_parts;
-  v_message.media_tokens := 0;
-  for v_part in select * from jsonb_array_elements(p_parts) loop
-    v_text := _memoir.check_part(format('%s[%s]', p_where, v_index), v_part, p_role);
-    v_message.media_tokens := v_message.media_tokens + _memoir.media_tokens(v_part, p_images);
-    if v_index = 0 and p_role = 'user' and v_part ->> 'type' = 'text' then
-      v_text := _memoir.strip_recall(v_text);
-      v_message.parts := jsonb_set(p_parts, '{0,text}', to_jsonb(v_text));
-    end if;
-    if v_text <> '' then v_texts := array_append(v_texts, v_text); end if;
-    v_index := v_index + 1;
-  end loop;
-  v_message.text := array_to_string(v_texts, E'\n');
   return v_message;
 end $$;
 
@@ -325,14 +297,6 @@ begin
 exception when others then return null;
 end $$;
 
--- A call's arguments as the costlier format sends them: Anthropic takes an object, so anything else is wrapped
--- into one.
-create or replace function _memoir.arguments_text(p_arguments text)
-returns text language sql immutable as $$
-  select case when jsonb_typeof(_memoir.try_json(p_arguments)) = 'object' then p_arguments
-    else jsonb_build_object('arguments', p_arguments)::text end
-$$;
-
 -- The strings of a message that cost tokens, in the order of the accounting rule (docs/explain/tokens.md).
 create or replace function _memoir.token_texts(p_text text, p_parts jsonb, p_name text, p_tool_calls jsonb,
   p_tool_call_id text)
@@ -346,9 +310,11 @@ begin
   end if;
   v_texts := v_texts || coalesce(p_name, '') || coalesce(p_tool_call_id, '');
   if p_tool_calls is not null then
+    -- Arguments as the costlier format sends them: Anthropic takes an object, so anything else is wrapped into one.
     v_texts := v_texts || array(select x from jsonb_array_elements(p_tool_calls) with ordinality t(c, o),
-      unnest(array[c ->> 'id', c #>> '{function,name}', _memoir.arguments_text(c #>> '{function,arguments}')]) with
-        ordinality s(x, n) order by o, n);
+      lateral (select c #>> '{function,arguments}' as sent) a,
+      unnest(array[c ->> 'id', c #>> '{function,name}', case when jsonb_typeof(_memoir.try_json(a.sent)) = 'object'
+        then a.sent else jsonb_build_object('arguments', a.sent)::text end]) with ordinality s(x, n) order by o, n);
   end if;
   return v_texts;
 end $$;

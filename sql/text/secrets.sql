@@ -2,35 +2,6 @@
 -- Where it can't, what is plain at a glance is found here: private keys, issuers' tokens, cards and accounts. An
 -- outside worker then reads the turns (privacy/scans.sql), and no turn is embedded or sent to a model before that.
 
--- Returns whether digits pass Luhn's check (ISO/IEC 7812-1): from the right, every second is doubled.
-create or replace function _memoir.luhn(p_digits text)
-returns boolean language sql immutable strict as $$
-  select sum(case when n % 2 = 1 then d when d > 4 then 2 * d - 9 else 2 * d end) % 10 = 0
-  from (select substr(reverse(p_digits), n, 1)::integer as d, n from generate_series(1, length(p_digits)) n) s
-$$;
-
--- Returns whether a text begins with an account number (ISO 13616): 1 modulo 97 with letters as numbers.
-create or replace function _memoir.is_iban(p_text text)
-returns boolean language plpgsql immutable strict as $$
-declare
-  v_text text := upper(regexp_replace(p_text, '[ -]', '', 'g')); v_number text;
-begin
-  for v_length in reverse length(v_text) .. 15 loop
-    v_number := (select string_agg(case when c ~ '[0-9]' then c else (ascii(c) - 55)::text end, '' order by n)
-      from string_to_table(substr(v_text, 5, v_length - 4) || left(v_text, 4), null) with ordinality s(c, n));
-    if v_number::numeric % 97 = 1 then return true; end if;
-  end loop;
-  return false;
-end $$;
-
--- Returns a text without disguise: full-width and other fancy digits and letters as plain ones, no invisible marks.
-create or replace function _memoir.undisguised(p_text text)
-returns text language sql immutable strict as $$
-  select case when octet_length(p_text) = length(p_text) then p_text
-    else normalize(regexp_replace(translate(p_text, U&'\00a0\202f\3000', '   '),
-      '[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]+', '', 'g'), nfkc) end
-$$;
-
 -- Returns the secrets that are plain at a glance. A run of the same letter or a word like "your" is a placeholder; of a
 -- run of more than 4,000 signs, as base64 has them, only the beginning is read.
 create or replace function _memoir.plain_secrets(p_text text)
@@ -59,10 +30,17 @@ begin
       '(?<![0-9A-Za-z/_+.-])([3-6][0-9]{3}(?:[ .-]?[0-9]{4}){2}[ .-]?[0-9]{1,4}(?:[ -]?[0-9]{3})?|3[0-9]{3}[ '
         '.-]?[0-9]{6}[ .-]?[0-9]{4,5})(?![0-9A-Za-z/_-])',
       'g') m
-      where m[1] !~ '^(.)\1*$' and _memoir.luhn(regexp_replace(m[1], '[^0-9]', '', 'g'));
+      where m[1] !~ '^(.)\1*$' and (
+        -- Luhn's check (ISO/IEC 7812-1): from the right, every second digit is doubled.
+        select sum(case when o % 2 = 1 then d when d > 4 then 2 * d - 9 else 2 * d end) % 10 = 0
+        from (select d::integer, o from string_to_table(reverse(translate(m[1], ' .-', '')), null)
+          with ordinality x(d, o)) digits);
     return query select 'IBAN', m[1] from regexp_matches(p_text,
       '(?<![A-Za-z0-9-])([a-z]{2}[0-9]{2}(?:[ -]?[a-z0-9]{4}){2,7}(?:[ -]?[a-z0-9]{1,3})?)(?![A-Za-z0-9])', 'gi') m
-      where _memoir.is_iban(m[1]);
+      -- It begins with an account number (ISO 13616): 1 modulo 97 with letters as numbers.
+      where exists (select from (select upper(translate(m[1], ' -', '')) as run) r, generate_series(15, length(run)) n
+        where (select string_agg(case when ascii(c) < 58 then c else (ascii(c) - 55)::text end, '' order by o)
+          from string_to_table(substr(run, 5, n - 4) || left(run, 4), null) with ordinality s(c, o))::numeric % 97 = 1);
   end if;
 end $$;
 
@@ -92,8 +70,11 @@ begin
   if _memoir.reads_language() then
     v_kinds := _memoir.py_find_secrets(p_text, p_config ->> 'embedder_socket');
   end if;
-  return coalesce(v_kinds, array(select distinct s.kind from _memoir.plain_secrets(_memoir.undisguised(p_text)) s
-    order by 1));
+  -- Without disguise: full-width and other fancy digits and letters as plain ones, no invisible marks.
+  return coalesce(v_kinds, array(select distinct s.kind from _memoir.plain_secrets(
+    case when octet_length(p_text) = length(p_text) then p_text
+      else normalize(regexp_replace(translate(p_text, U&'\00a0\202f\3000', '   '),
+        '[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]+', '', 'g'), nfkc) end) s order by 1));
 end $$;
 
 -- Returns the same text with what was found blotted out, for what has to go to a model before it is stored, like a
@@ -121,23 +102,4 @@ returns text[] language plpgsql stable as $$
 begin
   if not (p_config ->> 'detect_secrets')::boolean then return '{}'; end if;
   return _memoir.secret_kinds(array_to_string(p_texts, E'\n'), p_config);
-end $$;
-
--- Returns the kinds of secrets in a message: its text, parts, arguments of calls and metadata.
-create or replace function _memoir.message_secrets(p_message _memoir.message, p_metadata jsonb, p_config jsonb)
-returns text[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_parts text; v_arguments text;
-begin
-  if p_message.parts is not null then
-    v_parts := (select string_agg(_memoir.part_text(p), E'\n' order by o)
-        filter (where p ->> 'type' not in ('text', 'refusal'))
-      from jsonb_array_elements(p_message.parts) with ordinality t(p, o));
-  end if;
-  if p_message.tool_calls is not null then
-    v_arguments := (select string_agg(c #>> '{function,arguments}', E'\n' order by o)
-      from jsonb_array_elements(p_message.tool_calls) with ordinality t(c, o));
-  end if;
-  return _memoir.detected(p_config, _memoir.ends_of(p_message.role, p_message.text), p_message.name, v_parts,
-    v_arguments, p_message.extra::text, nullif(p_metadata, '{}')::text);
 end $$;

@@ -1,15 +1,12 @@
 -- The words that search keeps of a text, and those that it looks for: by the text's own language.
 
-create or replace function _memoir.has_identifiers(p_text text)
-returns boolean language sql immutable as $$
-  select p_text ~ '[[:lower:]][[:upper:]]|[[:alnum:]][_/\\.][[:alpha:]]'
-$$;
-
 -- The parts of identifiers, which a person says apart: parseInvoiceHeader, src/parser/header.py; and TOKEN_EXPIRED
 -- whole. Null: there are none.
 create or replace function _memoir.identifiers(p_text text, out parts text, out wholes text)
 language plpgsql immutable as $$
 begin
+  -- Most texts have none.
+  if p_text !~ '[[:lower:]][[:upper:]]|[[:alnum:]][_/\\.][[:alpha:]]' then return; end if;
   select string_agg(regexp_replace(regexp_replace(m[1],
     '([[:lower:]\d])([[:upper:]])|([[:upper:]])([[:upper:]][[:lower:]])',
       '\1\3 \2\4', 'g'), '[^[:alnum:]]+', ' ', 'g'), ' ')
@@ -52,8 +49,8 @@ declare
   v_config regconfig := _memoir.language_config(p_language, p_config); v_parts text; v_wholes text;
   v_words tsvector := _memoir.words(v_config, _memoir.stemmed(p_text, p_language));
 begin
-  if _memoir.has_identifiers(p_text) then
-    select i.parts, i.wholes into v_parts, v_wholes from _memoir.identifiers(p_text) i;
+  select i.parts, i.wholes into v_parts, v_wholes from _memoir.identifiers(p_text) i;
+  if num_nonnulls(v_parts, v_wholes) > 0 then
     v_words := v_words || strip(to_tsvector(v_config, coalesce(v_parts, '')))
       || array_to_tsvector(array(select distinct left(w, 200)
         from unnest(string_to_array(lower(coalesce(v_wholes, '')), ' ')) w where w <> ''));
@@ -90,10 +87,8 @@ begin
   end if;
   config := _memoir.language_config(language, p_config);
   v_own := _memoir.words(config, _memoir.stemmed(v_query, language));
-  if _memoir.has_identifiers(v_query) then
-    select i.parts, i.wholes into v_parts, v_wholes from _memoir.identifiers(v_query) i;
-    v_own := v_own || to_tsvector(config, coalesce(v_parts, ''));
-  end if;
+  select i.parts, i.wholes into v_parts, v_wholes from _memoir.identifiers(v_query) i;
+  if v_parts is not null then v_own := v_own || to_tsvector(config, v_parts); end if;
   terms := coalesce(tsvector_to_array(v_own), '{}') || coalesce(string_to_array(lower(v_wholes), ' '), '{}');
   if v_query ~ '[[:alnum:]]-\d|\d-[[:alnum:]]' then
     terms := terms || array(select w from unnest(_memoir.code_words(v_query, false)) w where w <> all (terms));
@@ -129,13 +124,34 @@ create or replace function _memoir.kindred_words(p_query text, p_language smalli
   out kindred text[], out kindred_of text[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_name text := (_memoir.language_names())[p_language];
-  v_lines text[] := case when p_language > 1 then _memoir.word_list(v_name, 'topics') else '{}' end;
+  v_language record; v_lines text[] := '{}'; v_query text;
 begin
+  if p_language > 1 then
+    select name, script into v_language from _memoir.data_languages() where number::integer = p_language;
+    v_lines := _memoir.word_list(v_language.name, 'topics');
+  end if;
   if v_lines = '{}' then
     kindred := '{}'; kindred_of := '{}';
-  elsif (_memoir.language_scripts())[p_language] in ('kana', 'han', 'hangul', 'thai') then
-    select * into kindred, kindred_of from _memoir.kindred_pairs(left(p_query, 1000), v_lines);
+  elsif v_language.script in ('kana', 'han', 'hangul', 'thai') then
+    -- Words are pairs of characters: a topic's word is asked for if it stands in the question.
+    v_query := lower(_memoir.readable(left(p_query, 1000)));
+    with words as materialized (
+      select n, word <= cardinality(string_to_array(split_part(l, ':', 1), ',')) as general, btrim(w) as word
+      from unnest(v_lines) with ordinality u(l, n), unnest(string_to_array(replace(l, ':', ','), ',')) with ordinality
+        t(w, word)
+    ), found as materialized (
+      select distinct a.word as own, w.word
+      from words a join words w on w.n = a.n and (w.general or a.general) and w.word <> a.word
+      where strpos(v_query, a.word) > 0
+    ), pairs as materialized (
+      select u.word, tsvector_to_array(to_tsvector('simple', string_agg(substr(u.word, i, 2), ' '))) as lexemes
+      from (select word from found union select own from found) u, generate_series(1, greatest(1, length(u.word) - 1)) i
+      group by u.word
+    )
+    select coalesce(array_agg(k.found), '{}'), coalesce(array_agg(k.own), '{}') into kindred, kindred_of
+    from (select distinct array_to_string(w.lexemes, ' ') as found, o as own
+          from found f join pairs w using (word) join pairs p on p.word = f.own, unnest(p.lexemes) o
+          where w.lexemes <> '{}') k;
   else
     select * into kindred, kindred_of from _memoir.kindred_stems(v_lines, p_language, p_config, p_terms);
   end if;
@@ -169,30 +185,4 @@ begin
         from words a join words w on w.n = a.n and (w.general or a.general) and w.lexemes <> a.lexemes
           and w.lexemes <> '{}', unnest(array[array_to_string(w.lexemes, ' '), w.plain]) f(found), unnest(a.lexemes) own
         where a.lexemes <@ p_terms and f.found is not null) k;
-end $$;
-
--- The same where words are pairs of characters: a topic's word is asked for if it stands in the question.
-create or replace function _memoir.kindred_pairs(p_query text, p_lines text[], out kindred text[],
-  out kindred_of text[])
-language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_query text := lower(_memoir.readable(p_query));
-begin
-  with words as materialized (
-    select n, word <= cardinality(string_to_array(split_part(l, ':', 1), ',')) as general, btrim(w) as word
-    from unnest(p_lines) with ordinality u(l, n), unnest(string_to_array(replace(l, ':', ','), ',')) with ordinality
-      t(w, word)
-  ), found as materialized (
-    select distinct a.word as own, w.word
-    from words a join words w on w.n = a.n and (w.general or a.general) and w.word <> a.word
-    where strpos(v_query, a.word) > 0
-  ), pairs as materialized (
-    select u.word, tsvector_to_array(to_tsvector('simple', string_agg(substr(u.word, i, 2), ' '))) as lexemes
-    from (select word from found union select own from found) u, generate_series(1, greatest(1, length(u.word) - 1)) i
-    group by u.word
-  )
-  select coalesce(array_agg(k.found), '{}'), coalesce(array_agg(k.own), '{}') into kindred, kindred_of
-  from (select distinct array_to_string(w.lexemes, ' ') as found, o as own
-        from found f join pairs w using (word) join pairs p on p.word = f.own, unnest(p.lexemes) o
-        where w.lexemes <> '{}') k;
 end $$;

@@ -5,8 +5,7 @@ returns void language plpgsql immutable as $$
 begin
   if octet_length(p_value) > p_limit then
     perform _memoir.fail('PM012', format('%s is %s bytes, more than text_bytes_max = %s', p_field,
-      octet_length(p_value), p_limit),
-      'store the document elsewhere and persist a reference, or raise the setting');
+      octet_length(p_value), p_limit), 'store the document elsewhere and persist a reference, or raise the setting');
   end if;
 end $$;
 
@@ -24,8 +23,7 @@ returns table (span_start integer, span_length integer, piece text, tokens integ
 declare
   v_length integer := length(p_text);
   v_window text; v_window_start integer := 1; v_window_size integer; v_block text; v_block_length integer;
-  v_block_start integer := 1;
-  v_pos integer; v_size integer; v_ratio float8; v_tail text; v_cut integer;
+  v_block_start integer := 1; v_pos integer; v_size integer; v_ratio float8; v_tail text; v_cut integer;
   v_block_size integer := greatest(2048, p_chunk_tokens * 16);
 begin
   -- Short texts are the rule: one piece, counted as it is.
@@ -59,8 +57,7 @@ begin
         -- one too.
         v_tail := translate(reverse(right(piece, v_size / 2)), E'\t\r\u00a0\u3000!?।؟۔！？．｡', '    .....。。。。');
         v_cut := coalesce(least(nullif(strpos(v_tail, ' .'), 0), nullif(strpos(v_tail, '。'),
-          0), nullif(strpos(v_tail, E'\n'), 0)),
-          nullif(strpos(v_tail, ' '), 0), 1) - 1;
+          0), nullif(strpos(v_tail, E'\n'), 0)), nullif(strpos(v_tail, ' '), 0), 1) - 1;
         if v_cut > 0 then
           span_length := span_length - v_cut;
           piece := left(piece, span_length);
@@ -178,7 +175,7 @@ create or replace function _memoir.common_terms(p_config regconfig, p_terms text
 returns text[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 begin
   if p_config <> 'pg_catalog.english'::regconfig then return '{}'; end if;
-  return array(select t from unnest(p_terms) t where t = any (_memoir.word_list('english', 'common_stems')));
+  return array(select t from unnest(p_terms) t where t = any (_memoir.word_list(null, 'common_stems')));
 end $$;
 
 -- How a day reads in a header: unambiguous in every country.

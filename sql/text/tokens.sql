@@ -21,8 +21,7 @@ create or replace function _memoir.estimate_tokens(p_text text)
 returns integer language plpgsql immutable parallel safe as $$
 declare
   v_text text collate "C" := p_text;
-  v_words text; v_letters integer; v_gaps integer; v_other text; v_length integer;
-  v_cost bigint;
+  v_words text; v_letters integer; v_gaps integer; v_other text; v_length integer; v_cost bigint; v_class text[];
 begin
   if coalesce(p_text, '') = '' then return 0; end if;
   v_length := length(v_text);
@@ -44,23 +43,16 @@ begin
     25 * v_gaps::bigint + 16 * v_letters::bigint,
     34 * v_gaps::bigint + 28 * v_letters::bigint
       + 92 * (v_length - length(regexp_replace(v_words, '[JKQXYZjkqxyz]+', '', 'g')))::bigint
-      - 55 * (v_length - length(replace(v_words, 'th', '')))::bigint  -- 110 for each of two letters
-      - 42 * (v_length - length(replace(v_words, 'on', '')))::bigint
-      - 160 * (v_length - length(replace(v_words, 'ly', '')))::bigint
-      - 30 * (v_length - length(replace(v_words, 're', '')))::bigint
-      - 30 * (v_length - length(replace(v_words, 'in', '')))::bigint
-      - 25 * (v_length - length(replace(v_words, 'er', '')))::bigint
-      - 27 * (v_length - length(replace(v_words, 'co', '')))::bigint
-      - 32 * (v_length - length(replace(v_words, 'ed', '')))::bigint
-      - 43 * (v_length - length(replace(v_words, 'and', '')))::bigint
-      - 66 * (v_length - length(replace(v_words, 'you', '')))::bigint
-      - 51 * (v_length - length(replace(v_words, 'ate', '')))::bigint
-      - 115 * (v_length - length(replace(v_words, 'ity', '')))::bigint
-      - 40 * (v_length - length(replace(v_words, 'ion', '')))::bigint
-      - 51 * (v_length - length(replace(v_words, 'for', '')))::bigint
-      - 43 * (v_length - length(replace(v_words, 'ent', '')))::bigint
-      - 106 * (v_length - length(replace(v_words, 'ple', '')))::bigint
-      - 50 * (v_length - length(replace(v_words, 'our', '')))::bigint);
+      - 966 * v_length::bigint  -- each group's weight; 55 for th is 110 for each of two letters
+      + 55::bigint * length(replace(v_words, 'th', '')) + 42::bigint * length(replace(v_words, 'on', ''))
+      + 160::bigint * length(replace(v_words, 'ly', '')) + 30::bigint * length(replace(v_words, 're', ''))
+      + 30::bigint * length(replace(v_words, 'in', '')) + 25::bigint * length(replace(v_words, 'er', ''))
+      + 27::bigint * length(replace(v_words, 'co', '')) + 32::bigint * length(replace(v_words, 'ed', ''))
+      + 43::bigint * length(replace(v_words, 'and', '')) + 66::bigint * length(replace(v_words, 'you', ''))
+      + 51::bigint * length(replace(v_words, 'ate', '')) + 115::bigint * length(replace(v_words, 'ity', ''))
+      + 40::bigint * length(replace(v_words, 'ion', '')) + 51::bigint * length(replace(v_words, 'for', ''))
+      + 43::bigint * length(replace(v_words, 'ent', '')) + 106::bigint * length(replace(v_words, 'ple', ''))
+      + 50::bigint * length(replace(v_words, 'our', '')));
 
   -- Other scripts: per run and per character, in classes of about equal cost; the rest counts one token a byte.
   if octet_length(v_text) > length(v_text) then
@@ -68,44 +60,22 @@ begin
     v_length := length(v_other);
     v_other := replace(v_other, ' ', '');
     v_cost := v_cost + 120 * (v_length - length(v_other))::bigint;
-    v_length := length(v_other);
-    v_other := regexp_replace(v_other, '[\u0410-\u044f]+', '', 'g');  -- Russian
-    v_cost := v_cost + 57 * (v_length - length(v_other))::bigint;
-    v_length := length(v_other);
-    -- accented Latin, combining marks, Greek, Arabic, Devanagari, Thai, punctuation, kana, Hangul, full width
-    v_other := regexp_replace(v_other,
-      '[\u00a0-\u024f\u0300-\u036f\u0370-\u03ff\u0621-\u064a\u0900-\u097f\u0e00-\u0e7f\u1e00-\u1eff\u2000-\u206f\u3000-'
-        '\u30ff\uac00-\ud7af\uff00-\uffef]+', '', 'g');
-    v_cost := v_cost + 100 * (v_length - length(v_other))::bigint;
-    v_length := length(v_other);
-    -- Hebrew, Bengali, Tamil, Han
-    v_other := regexp_replace(v_other, '[\u0590-\u05ff\u0980-\u09ff\u0b80-\u0bff\u4e00-\u9fff]+', '', 'g');
-    v_cost := v_cost + 150 * (v_length - length(v_other))::bigint;
-    v_length := length(v_other);
-    -- other two-byte characters, Gurmukhi, Gujarati, Telugu to Lao, Tibetan, Burmese, Georgian, Khmer
-    v_other := regexp_replace(v_other, '[\u0080-\u07ff\u0a00-\u0aff\u0c00-\u10ff\u1780-\u17ff]+', '', 'g');
-    v_cost := v_cost + 205 * (v_length - length(v_other))::bigint + 100 * octet_length(v_other)::bigint;
+    -- Russian; accented Latin, combining marks, Greek, Arabic, Devanagari, Thai, punctuation, kana, Hangul, full width;
+    -- Hebrew, Bengali, Tamil, Han; other two-byte characters, Gurmukhi, Gujarati, Telugu to Lao, Tibetan, Burmese,
+    -- Georgian, Khmer.
+    foreach v_class slice 1 in array '{{57,\\u0410-\\u044f},
+        {100,\\u00a0-\\u024f\\u0300-\\u036f\\u0370-\\u03ff\\u0621-\\u064a\\u0900-\\u097f\\u0e00-\\u0e7f},
+        {100,\\u1e00-\\u1eff\\u2000-\\u206f\\u3000-\\u30ff\\uac00-\\ud7af\\uff00-\\uffef},
+        {150,\\u0590-\\u05ff\\u0980-\\u09ff\\u0b80-\\u0bff\\u4e00-\\u9fff},
+        {205,\\u0080-\\u07ff\\u0a00-\\u0aff\\u0c00-\\u10ff\\u1780-\\u17ff}}'::text[] loop
+      v_length := length(v_other);
+      v_other := regexp_replace(v_other, '[' || v_class[2] || ']+', '', 'g');
+      v_cost := v_cost + v_class[1]::bigint * (v_length - length(v_other));
+    end loop;
+    v_cost := v_cost + 100 * octet_length(v_other)::bigint;
   end if;
   return least((v_cost + 99) / 100, 2147483647)::integer;
 end $$;
--- Estimates the tokens of a large text by a sample: sixteen stretches and the dearest of them among them, so that it
--- stays above the whole where stretches are of one kind.
-create or replace function _memoir.estimate_large(p_text text)
-returns integer language plpgsql immutable as $$
-declare
-  v_length integer := coalesce(length(p_text), 0); v_size constant integer := 4000; v_piece text; v_sum bigint := 0;
-  v_most integer := 0; v_cost integer; v_steps constant integer := 16;
-begin
-  if v_length <= 4 * v_size * v_steps then return _memoir.estimate_tokens(p_text); end if;
-  for v_step in 0 .. v_steps - 1 loop
-    v_piece := substr(p_text, 1 + ((v_length - v_size)::bigint * v_step / (v_steps - 1))::integer, v_size);
-    v_cost := _memoir.estimate_tokens(v_piece);
-    v_sum := v_sum + v_cost;
-    v_most := greatest(v_most, v_cost);
-  end loop;
-  return least((v_sum + v_most) * v_length / ((v_steps + 1)::bigint * v_size) + 1, 2147483647)::integer;
-end $$;
-
 -- Apart from the inner one, which would pay for the pinned path at every text.
 create or replace function memoir.estimate_tokens(p_text text)
 returns integer language plpgsql immutable parallel safe security definer set search_path from current as $$
@@ -144,10 +114,25 @@ end $$;
 -- the API.
 create or replace function _memoir.count_tokens(p_texts text[], p_tokenizer text)
 returns integer[] language plpgsql stable as $$
+declare
+  v_text text; v_length integer; v_costs bigint[]; v_counts integer[] := '{}'; v_size constant integer := 4000;
 begin
   if coalesce(cardinality(p_texts), 0) = 0 then return '{}'; end if;
   if p_tokenizer <> 'estimate' then return _memoir.py_count_tokens(p_texts, p_tokenizer); end if;
-  return array(select _memoir.estimate_large(t) from unnest(p_texts) with ordinality as x(t, n) order by n);
+  foreach v_text in array p_texts loop
+    v_length := coalesce(length(v_text), 0);
+    if v_length <= 64 * v_size then
+      v_counts := v_counts || _memoir.estimate_tokens(v_text);
+      continue;
+    end if;
+    -- Of a large text a sample: sixteen stretches and the dearest of them among them, so that it stays above the whole
+    -- where stretches are of one kind.
+    v_costs := array(select _memoir.estimate_tokens(substr(v_text, 1 + ((v_length - v_size)::bigint * n / 15)::integer,
+      v_size)) from generate_series(0, 15) n);
+    v_counts := v_counts || (select least((sum(c) + max(c))::bigint * v_length / (17 * v_size::bigint) + 1, 2147483647)
+      from unnest(v_costs) c)::integer;
+  end loop;
+  return v_counts;
 end $$;
 
 -- Sizes of images
@@ -159,15 +144,15 @@ declare
   v_length integer := octet_length(p_data); v_at integer := 2; v_marker integer; v_size integer[];
 begin
   if v_length >= 24 and substr(p_data, 1, 8) = '\x89504e470d0a1a0a' then
-    v_size := array[_memoir.bytes_be(p_data, 16, 4), _memoir.bytes_be(p_data, 20, 4)];
+    v_size := array[_memoir.number_at(p_data, 16, 4, false), _memoir.number_at(p_data, 20, 4, false)];
   elsif v_length >= 10 and substr(p_data, 1, 4) = '\x47494638' then
-    v_size := array[_memoir.bytes_le(p_data, 6, 2), _memoir.bytes_le(p_data, 8, 2)];
+    v_size := array[_memoir.number_at(p_data, 6, 2, true), _memoir.number_at(p_data, 8, 2, true)];
   elsif v_length >= 30 and substr(p_data, 1, 4) = '\x52494646' and substr(p_data, 9, 7) = '\x57454250565038' then
     v_size := case substr(p_data, 16, 1)
-      when '\x20' then array[_memoir.bytes_le(p_data, 26, 2) & 16383, _memoir.bytes_le(p_data, 28, 2) & 16383]
-      when '\x4c' then array[(_memoir.bytes_le(p_data, 21, 2) & 16383) + 1,
-        ((_memoir.bytes_le(p_data, 22, 3) >> 6) & 16383) + 1]
-      when '\x58' then array[_memoir.bytes_le(p_data, 24, 3) + 1, _memoir.bytes_le(p_data, 27, 3) + 1] end;
+      when '\x20' then array[_memoir.number_at(p_data, 26, 2, true) & 16383, _memoir.number_at(p_data, 28, 2, true) & 16383]
+      when '\x4c' then array[(_memoir.number_at(p_data, 21, 2, true) & 16383) + 1,
+        ((_memoir.number_at(p_data, 22, 3, true) >> 6) & 16383) + 1]
+      when '\x58' then array[_memoir.number_at(p_data, 24, 3, true) + 1, _memoir.number_at(p_data, 27, 3, true) + 1] end;
   elsif v_length >= 4 and substr(p_data, 1, 2) = '\xffd8' then
     -- Segments of a JPEG: marker, length, content; the size is in the start-of-frame segment.
     for v_step in 1..500 loop
@@ -175,45 +160,32 @@ begin
       exit when v_at + 8 >= v_length;
       v_marker := get_byte(p_data, v_at);
       if v_marker between 192 and 207 and v_marker not in (196, 200, 204) then
-        v_size := array[_memoir.bytes_be(p_data, v_at + 6, 2), _memoir.bytes_be(p_data, v_at + 4, 2)];
+        v_size := array[_memoir.number_at(p_data, v_at + 6, 2, false), _memoir.number_at(p_data, v_at + 4, 2, false)];
         exit;
       end if;
-      exit when v_marker in (217, 218) or _memoir.bytes_be(p_data, v_at + 1, 2) < 2;
-      v_at := v_at + 1 + _memoir.bytes_be(p_data, v_at + 1, 2);
+      exit when v_marker in (217, 218) or _memoir.number_at(p_data, v_at + 1, 2, false) < 2;
+      v_at := v_at + 1 + _memoir.number_at(p_data, v_at + 1, 2, false);
     end loop;
   end if;
   return case when v_size[1] between 1 and 100000 and v_size[2] between 1 and 100000 then v_size end;
 end $$;
 
--- p_count bytes at offset p_at (from 0) as a number, big-endian; more than 31 bits give null.
-create or replace function _memoir.bytes_be(p_data bytea, p_at integer, p_count integer)
+-- p_count bytes at offset p_at (from 0) as a number, the last of them first where it is little-endian. More than 31 bits
+-- give null.
+create or replace function _memoir.number_at(p_data bytea, p_at integer, p_count integer, p_is_little boolean)
 returns integer language sql immutable parallel safe as $$
   select case when n < 2147483648 then n::integer end
-  from (select sum(get_byte(p_data, p_at + i)::bigint << (8 * (p_count - 1 - i))) as n
-  from generate_series(0, p_count - 1) i) s
+  from (select sum(get_byte(p_data, p_at + i)::bigint << (8 * case when p_is_little then i else p_count - 1 - i end)) as n
+    from generate_series(0, p_count - 1) i) s
 $$;
 
--- The same, little-endian.
-create or replace function _memoir.bytes_le(p_data bytea, p_at integer, p_count integer)
-returns integer language sql immutable parallel safe as $$
-  select sum(get_byte(p_data, p_at + i) << (8 * i))::integer from generate_series(0, p_count - 1) i
-$$;
-
--- The base64 data of an image part, in either provider's shape; null for a link. 128 kB hold the header of any
--- usual file.
-create or replace function _memoir.image_data(p_part jsonb)
+-- Returns the bytes of a base64 text, up to the first character that is none of it.
+create or replace function _memoir.from_base64(p_text text)
 returns bytea language plpgsql immutable parallel safe as $$
 declare
-  v_url text := coalesce(p_part #>> '{image_url,url}', case when jsonb_typeof(p_part -> 'image_url') = 'string'
-    then p_part ->> 'image_url' end);
-  v_data text;
+  v_data text := rtrim(translate(p_text, E' \t\r\n', ''), '=');
 begin
-  if v_url ~* '^data:image/[a-z0-9.+-]+;base64,' then
-    v_data := substr(v_url, strpos(v_url, ',') + 1, 131072);
-  elsif p_part #>> '{source,type}' = 'base64' then
-    v_data := substr(p_part #>> '{source,data}', 1, 131072);
-  end if;
-  v_data := regexp_replace(rtrim(translate(v_data, E' \t\r\n', ''), '='), '[^A-Za-z0-9+/].*$', '');
+  if v_data ~ '[^A-Za-z0-9+/]' then v_data := substring(v_data from '^[A-Za-z0-9+/]*'); end if;
   return decode(substr(v_data, 1, length(v_data) / 4 * 4), 'base64');
 end $$;
 
@@ -226,11 +198,19 @@ create or replace function _memoir.image_tokens(p_part jsonb, p_images text)
 returns integer language plpgsql immutable parallel safe as $$
 declare
   v_rule text := split_part(p_images, ':', 1); v_factor numeric := split_part(p_images, ':', 2)::numeric;
-  v_size integer[]; v_long float8; v_short float8; v_scale float8; v_most integer;
+  v_size integer[]; v_long float8; v_short float8; v_scale float8; v_most integer; v_data text;
+  v_url text := coalesce(p_part #>> '{image_url,url}', case when jsonb_typeof(p_part -> 'image_url') = 'string'
+    then p_part ->> 'image_url' end);
 begin
   if v_rule = 'flat' then return v_factor; end if;
   if v_rule = 'tiles' and p_part #>> '{image_url,detail}' = 'low' then return ceil(85 * v_factor); end if;
-  v_size := _memoir.image_size(_memoir.image_data(p_part));
+  -- The base64 data in either provider's shape, none of a link. 128 kB hold the header of any usual file.
+  if v_url ~* '^data:image/[a-z0-9.+-]+;base64,' then
+    v_data := substr(v_url, strpos(v_url, ',') + 1, 131072);
+  elsif p_part #>> '{source,type}' = 'base64' then
+    v_data := substr(p_part #>> '{source,data}', 1, 131072);
+  end if;
+  v_size := _memoir.image_size(_memoir.from_base64(v_data));
   v_long := greatest(v_size[1], v_size[2]);
   v_short := least(v_size[1], v_size[2]);
   if v_rule = 'area' then

@@ -1,23 +1,6 @@
 -- The effect of a tool call, and its object: read, write, edit or patch files, run a command, search, list, fetch,
 -- plan. By the setting object_tools, then by sql/data/tools.csv; what a shell is told to do by sql/data/commands.csv.
 
--- The last name of a tool as its row has it: mcp__files__readFile is read_file.
-create or replace function _memoir.tool_name(p_name text)
-returns text language sql immutable as $$
-  -- Most are so already, but for a capital at the beginning.
-  select case when length(p_name) <= 200 and translate(lower(p_name), 'abcdefghijklmnopqrstuvwxyz0123456789_', '') = ''
-      and substr(p_name, 2) = lower(substr(p_name, 2)) and strpos(p_name, '__') = 0 then lower(p_name)
-    else lower(regexp_replace(regexp_replace(regexp_replace(left(p_name, 200), '^.*(?:__|[.:/])', ''),
-      '([[:lower:]\d])([[:upper:]])', '\1_\2', 'g'), '[^[:alnum:]]+', '_', 'g')) end
-$$;
-
--- The type of object that comes of it.
-create or replace function _memoir.tool_type(p_does text)
-returns text language sql immutable as $$
-  select case when p_does in ('read', 'write') then 'file_context' when p_does in ('edit', 'patch') then 'code_context'
-    when p_does = 'fetch' then 'external_reference' when p_does = 'plan' then 'plan' else 'tool_result' end
-$$;
-
 -- A path without what says nothing: ./ and doubled slashes, a/.. inside; p_folder: where it begins.
 create or replace function _memoir.plain_path(p_path text, p_folder text default null)
 returns text language plpgsql immutable as $$
@@ -43,39 +26,32 @@ returns boolean language sql immutable as $$
     or right(p_other, length(p_one) + 1) = '/' || p_one
 $$;
 
--- A command without what stands around it: the shell that is given it, a change of folder (which is kept), limits.
-create or replace function _memoir.plain_command(inout p_command text, inout p_folder text)
-language plpgsql immutable as $$
-declare
-  v_found text[];
-begin
-  p_command := btrim(p_command, E' \t\r\n');
-  for v_step in 1 .. 6 loop
-    v_found := case when split_part(p_command, ' ', 1) ~ '(?:bash|sh|zsh)$' then regexp_match(left(p_command, 20000),
-      '^(?:\S*/)?(?:bash|sh|zsh) -[lic]+ +(["''])(.*)\1$') end;
-    if v_found is not null then p_command := btrim(v_found[2]); continue; end if;
-    v_found := case when starts_with(p_command, 'cd ') then regexp_match(p_command,
-      '^cd +(["'']?)([^\s"''|;&]+)\1 *(?:&&|;|\n) *(.*)$') end;
-    if v_found is not null then
-      p_folder := _memoir.plain_path(v_found[2], p_folder);
-      p_command := v_found[3];
-      continue;
-    end if;
-    v_found := regexp_match(p_command,
-      '^(?:sudo|time|command|timeout(?: -\S+)* \S+|env|[A-Z_][A-Z0-9_]*=\S*) +(\S.*)$');
-    exit when v_found is null;
-    p_command := v_found[1];
-  end loop;
-end $$;
-
 -- Returns what a command does. What no row of commands.csv knows is run.
 create or replace function _memoir.command_use(p_command text, p_folder text)
 returns _memoir.tool_use language plpgsql immutable as $$
 declare
-  v_use _memoir.tool_use; v_plain record := _memoir.plain_command(p_command, p_folder); v_row record; v_found text[];
-  v_line text := left(v_plain.p_command, 2000);
-  v_word text := split_part(translate(left(v_line, 40), E'<>|&;\n\t', '       '), ' ', 1);
+  v_use _memoir.tool_use; v_row record; v_found text[]; v_line text; v_word text;
+  v_command text := btrim(p_command, E' \t\r\n'); v_folder text := p_folder;
 begin
+  -- Without what stands around it: the shell that is given it, a change of folder (which is kept), limits.
+  for v_step in 1 .. 6 loop
+    v_found := case when split_part(v_command, ' ', 1) ~ '(?:bash|sh|zsh)$' then regexp_match(left(v_command, 20000),
+      '^(?:\S*/)?(?:bash|sh|zsh) -[lic]+ +(["''])(.*)\1$') end;
+    if v_found is not null then v_command := btrim(v_found[2]); continue; end if;
+    v_found := case when starts_with(v_command, 'cd ') then regexp_match(v_command,
+      '^cd +(["'']?)([^\s"''|;&]+)\1 *(?:&&|;|\n) *(.*)$') end;
+    if v_found is not null then
+      v_folder := _memoir.plain_path(v_found[2], v_folder);
+      v_command := v_found[3];
+      continue;
+    end if;
+    v_found := regexp_match(v_command,
+      '^(?:sudo|time|command|timeout(?: -\S+)* \S+|env|[A-Z_][A-Z0-9_]*=\S*) +(\S.*)$');
+    exit when v_found is null;
+    v_command := v_found[1];
+  end loop;
+  v_line := left(v_command, 2000);
+  v_word := split_part(translate(left(v_line, 40), E'<>|&;\n\t', '       '), ' ', 1);
   v_use.does := 'run';
   for v_row in select * from _memoir.data_commands() c
     where v_word = any (string_to_array(c.words, ' ')) order by c.nth
@@ -86,16 +62,16 @@ begin
     if v_row.does = 'fetch' then
       v_use.key := v_found[v_row.key::integer];
     elsif v_row.key is not null then
-      v_use.key := _memoir.plain_path(v_found[v_row.key::integer], v_plain.p_folder);
+      v_use.key := _memoir.plain_path(v_found[v_row.key::integer], v_folder);
     end if;
-    v_use.first_line := case when v_row.first ~ '^[+]' then v_row.first::integer
+    v_use.first_line := case when starts_with(v_row.first, '+') then v_row.first::integer
       else v_found[v_row.first::integer]::integer end;
-    v_use.last_line := coalesce(case when v_row.last ~ '^[+]' then v_row.last::integer
+    v_use.last_line := coalesce(case when starts_with(v_row.last, '+') then v_row.last::integer
       else left(v_found[v_row.last::integer], 9)::integer end, v_use.first_line);
     exit;
   end loop;
-  if v_use.does = 'patch' then v_use.keys := _memoir.patched_paths(v_plain.p_command, v_plain.p_folder); end if;
-  v_use.key := coalesce(v_use.key, concat_ws(': ', v_plain.p_folder, v_plain.p_command));
+  if v_use.does = 'patch' then v_use.keys := _memoir.patched_paths(v_command, v_folder); end if;
+  v_use.key := coalesce(v_use.key, concat_ws(': ', v_folder, v_command));
   return v_use;
 end $$;
 
@@ -147,10 +123,17 @@ end $$;
 create or replace function _memoir.tool_use(p_config jsonb, p_name text, p_arguments text)
 returns _memoir.tool_use language plpgsql immutable as $$
 declare
-  v_tool text := _memoir.tool_name(p_name); v_arguments jsonb := _memoir.try_json(p_arguments);
-  v_use _memoir.tool_use; v_own jsonb := coalesce(p_config -> 'object_tools' -> p_name,
-    p_config -> 'object_tools' -> _memoir.tool_name(p_name)); v_key text; v_folder text; v_command _memoir.tool_use;
+  v_tool text := lower(p_name); v_arguments jsonb := _memoir.try_json(p_arguments); v_use _memoir.tool_use; v_own jsonb;
+  v_key text; v_folder text;
 begin
+  -- The last name of a tool as its row has it: mcp__files__readFile is read_file. Most are so already, but for a capital
+  -- at the beginning.
+  if length(p_name) > 200 or translate(v_tool, 'abcdefghijklmnopqrstuvwxyz0123456789_', '') <> ''
+    or substr(p_name, 2) <> substr(v_tool, 2) or strpos(p_name, '__') > 0 then
+    v_tool := lower(regexp_replace(regexp_replace(regexp_replace(left(p_name, 200), '^.*(?:__|[.:/])', ''),
+      '([[:lower:]\d])([[:upper:]])', '\1_\2', 'g'), '[^[:alnum:]]+', '_', 'g'));
+  end if;
+  v_own := coalesce(p_config -> 'object_tools' -> p_name, p_config -> 'object_tools' -> v_tool);
   if jsonb_typeof(v_arguments) is distinct from 'object' then
     v_arguments := jsonb_build_object('input', p_arguments);
   end if;
@@ -170,12 +153,9 @@ begin
   end loop;
   v_folder := coalesce(v_arguments ->> 'workdir', v_arguments ->> 'cwd');
   if v_use.does = 'run' then
-    v_command := _memoir.command_use(v_use.key, v_folder);
-    v_use.does := v_command.does;
-    v_use.key := v_command.key;
-    v_use.keys := v_command.keys;
-    v_use.first_line := v_command.first_line;
-    v_use.last_line := v_command.last_line;
+    select c.does, c.key, c.keys, c.first_line, c.last_line
+    into v_use.does, v_use.key, v_use.keys, v_use.first_line, v_use.last_line
+    from _memoir.command_use(v_use.key, v_folder) c;
   elsif v_use.does = 'patch' then
     v_use.keys := _memoir.patched_paths(v_use.key, v_folder);
     v_use.key := v_use.keys[1];
@@ -192,7 +172,9 @@ begin
   end if;
   v_use.key := case when length(v_use.key) > 400 then left(v_use.key, 380) || ' … ' || left(md5(v_use.key), 8)
     else nullif(v_use.key, '') end;
-  v_use.type := coalesce(v_own ->> 'type', _memoir.tool_type(v_use.does));
+  v_use.type := coalesce(v_own ->> 'type', case when v_use.does in ('read', 'write') then 'file_context'
+    when v_use.does in ('edit', 'patch') then 'code_context' when v_use.does = 'fetch' then 'external_reference'
+    when v_use.does = 'plan' then 'plan' else 'tool_result' end);
   return v_use;
 end $$;
 

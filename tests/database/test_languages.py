@@ -34,7 +34,8 @@ SAID = {
 
 
 def language(db: Db, text: str) -> str | None:
-    return one(db, "select (_memoir.language_names())[nullif(_memoir.text_language(%s), 0)]", text)
+    name = "select (select name from _memoir.data_languages() where number::integer = _memoir.text_language(%s))"
+    return one(db, name, text)
 
 
 @pytest.mark.parametrize("name", SAID)
@@ -58,7 +59,8 @@ def test_decision_is_stored_with_each_text(db: Db, user: str) -> None:
         persist(db, user, f"s{number}", text)
     remember(db, user, SAID["german"] + " Wir warten noch.")
     stored = db.execute(
-        """select (_memoir.language_names())[i.language] from _memoir.search_items i join _memoir.users u using (user_id)
+        """select (select name from _memoir.data_languages() where number::integer = i.language)
+           from _memoir.search_items i join _memoir.users u using (user_id)
            where u.external_id = %s order by item_no""",
         [user],
     ).fetchall()
