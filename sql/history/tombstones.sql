@@ -205,7 +205,9 @@ begin
   from unnest(_memoir.tombstone_keys(p_user_id, v_texts), v_kinds) k(key_hash, kind)
   on conflict (user_id, key_hash, kind) do update set lifted_at = null, lifted_by = null,
     recorded_at = excluded.recorded_at,
-    reason = excluded.reason, actor = excluded.actor, set_by = excluded.set_by, memory_id = excluded.memory_id;
+    -- A second forget that gives no reason keeps that of the first.
+    reason = case when excluded.reason = 'forgotten' and tombstones.lifted_at is null then tombstones.reason
+      else excluded.reason end, actor = excluded.actor, set_by = excluded.set_by, memory_id = excluded.memory_id;
   get diagnostics v_count = row_count;
   return v_count;
 end $$;

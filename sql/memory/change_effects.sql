@@ -74,7 +74,8 @@ begin
     order by (s.span_start < p_change.span_start + p_change.span_length
       and p_change.span_start < s.span_start + s.span_length) desc nulls last, m.recorded_at desc, m.memory_id limit 1);
   if v_new is null then
-    v_found := jsonb_populate_record(null::_memoir.extracted, jsonb_build_object('text_no', 1, 'span_start', p_change.span_start,
+    v_found := jsonb_populate_record(null::_memoir.extracted, jsonb_build_object('text_no', 1,
+      'span_start', p_change.span_start,
       'span_length', p_change.span_length, 'rule', 'changed', 'type', 'fact', 'provenance', 'user_stated',
       'category', 'change', 'importance', 'normal', 'utility', 0.8, 'content', p_change.said,
       'valid_from', p_turn.created_at));
@@ -259,7 +260,8 @@ begin
   if v_at is null or exists (select from _memoir.recall_exclusions x
     join _memoir.sessions s on s.user_id = v_user and s.session_id = x.session_id
     where x.user_id = v_user and x.change_id = p_change and s.project <> all (v_caller.projects)) then
-    perform _memoir.fail('PM004', format('unknown change %s', _memoir.shown(p_change::text)), 'list_changes names them');
+    perform _memoir.fail('PM004', format('unknown change %s', _memoir.shown(p_change::text)),
+      'list_changes names them');
   end if;
   update _memoir.tombstones set lifted_at = v_now, lifted_by = v_caller.login
   where user_id = v_user and recorded_at = v_at and lifted_at is null and reason = 'asked to forget';

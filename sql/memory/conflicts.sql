@@ -193,8 +193,8 @@ begin
     v_place := v_place + 1;
     v_similarity := p_state.similarities[v_place];
     if v_other.state <> 'active' then
-      -- Does it say again, in other words, what a person rejected? Not where a person says it, nor what took the other's
-      -- place, at once or through others: a correction that sounds like what it corrects is no restatement.
+      -- Does it say again, in other words, what a person rejected? Not where a person says it, nor what took the
+      -- other's place, at once or through others: a correction that sounds like what it corrects is no restatement.
       continue when (p_state.comparisons -> (v_place - 1) ->> 'has_same_points') is distinct from 'true'
         or v_memory.actor = 'person' or v_similarity <= (p_config ->> 'duplicate_similarity')::real
         or not _memoir.tombstoned(v_user, v_other.content, null, null, v_other.project);

@@ -71,7 +71,8 @@ begin
     v_found := array(select jsonb_populate_record(null::_memoir.extracted, case when v_has_model
         then e.one - 'slot' - 'slot_value' else e.one end)
       from jsonb_array_elements(p_reading -> 'found') with ordinality e(one, o) order by e.o);
-    v_all := array_append(v_all, _memoir.enter_found(p_session, p_turns, v_found, p_by, 'rules 1', false, p_config, v_read));
+    v_all := array_append(v_all, _memoir.enter_found(p_session, p_turns, v_found, p_by, 'rules 1', false, p_config,
+      v_read));
     -- Few turns ask for anything or change anything.
     for i in select n from unnest(array(select (r ->> 'text_no')::integer from jsonb_array_elements(p_reading
         -> 'requests') r) || array(select r.text_no from unnest(v_read) r)) n group by n order by n loop

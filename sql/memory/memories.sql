@@ -53,13 +53,13 @@ begin
   return _memoir.actor(p_caller, p_stated, case when p_session is null then 'person' else 'agent' end::_memoir.actor);
 end $$;
 
--- Checks the arguments of remember that need no look at the user's rows. p_provenance and p_sensitivity are those of the
--- memory, as text. p_lacks_session: it names turns of no session.
+-- Checks the arguments of remember that need no look at the user's rows. p_provenance and p_sensitivity are those of
+-- the memory, as text. p_lacks_session: it names turns of no session.
 create or replace function _memoir.check_claim(p_memory _memoir.memory_store, p_provenance text, p_sensitivity text,
   p_lacks_session boolean, p_key text, p_created_at timestamptz, p_embedding real[])
 returns void language plpgsql stable as $$
 begin
-  if p_memory.content is null or p_memory.content !~ '[^\s\u0085\u2028\u2029]' then
+  if _memoir.is_blank(p_memory.content) then
     perform _memoir.fail('PM014', format('content must not be empty, it is %s', _memoir.shown(p_memory.content)));
   end if;
   if p_memory.type is null or p_memory.type <> all (_memoir.known_types()) then

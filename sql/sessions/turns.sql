@@ -49,7 +49,8 @@ begin
     end loop;
     foreach v_field in array v_counts loop
       if jsonb_typeof(v_usage -> v_field) not in ('null', 'number') or jsonb_typeof(v_usage -> v_field) = 'number'
-        and ((v_usage ->> v_field)::numeric % 1 <> 0 or (v_usage ->> v_field)::numeric not between 0 and 2147483647) then
+        and ((v_usage ->> v_field)::numeric % 1 <> 0
+          or (v_usage ->> v_field)::numeric not between 0 and 2147483647) then
         perform _memoir.fail('PM014', format('usage.%s must be a whole number from 0, not %s', v_field,
           _memoir.shown((v_usage -> v_field)::text)));
       end if;

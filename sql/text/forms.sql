@@ -58,8 +58,8 @@ begin
   return case when v_count > 20 and (v_hits < 0.6 * v_count or p_key ~ ' ') then 'log' else 'prose' end;
 end $$;
 
--- Returns a text cut to about p_size characters: those of its lines that tell most, in their order; where lines are left
--- out stands which. p_wanted: words that were used since (an edit, a question): lines that have one come first.
+-- Returns a text cut to about p_size characters: those of its lines that tell most, in their order; where lines are
+-- left out stands which. p_wanted: words that were used since (an edit, a question): lines that have one come first.
 create or replace function _memoir.cut_text(p_text text, p_kind text, p_size integer, p_wanted text[])
 returns text language sql immutable as $$
   with lines as materialized (

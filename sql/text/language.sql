@@ -28,7 +28,8 @@ declare
   v_text text := lower(left(p_text, 500));
   v_words text[] := array_remove(string_to_array(translate(v_text, E'.,;:!?()[]"''’“”„«»…¿¡-–—/\n\t،؟؛।',
     repeat(' ', 31)), ' '), '');
-  v_hits integer; v_other text; v_script text; v_class text[]; v_letters integer[]; v_last smallint := 0; v_common tsvector; v_nth integer := 0;
+  v_hits integer; v_other text; v_script text; v_class text[]; v_letters integer[]; v_last smallint := 0;
+  v_common tsvector; v_nth integer := 0;
   v_found smallint := 0; v_most integer := 0;
 begin
   -- What is left of a list without the text's words tells how many it has: no look at each. Much English is plain
@@ -41,7 +42,8 @@ begin
       '[\u0001-\u036f\u1e00-\u1eff\u2000-\u2bff\u3000-\u303f\ufe00-\ufe0f\uff00-\uff20\U0001f000-\U0001ffff]+', '',
       'g');
     v_script := 'latin';
-    if v_other <> '' and length(v_other) * 3 >= length(regexp_replace(v_text, '[^a-zA-Z\u00c0-\u024f\u1e00-\u1eff]+', '',
+    if v_other <> '' and length(v_other) * 3 >= length(regexp_replace(v_text,
+        '[^a-zA-Z\u00c0-\u024f\u1e00-\u1eff]+', '',
       'g')) then
       v_script := 'other';
       -- Kana tells Japanese among Han, so it comes first.
@@ -132,5 +134,6 @@ returns regconfig language plpgsql stable as $$
 begin
   if p_language = 0 then return p_config; end if;
   if p_language = 1 then return 'pg_catalog.english'; end if;
-  return (select coalesce(l.config, 'simple')::regconfig from _memoir.data_languages() l where l.number::integer = p_language);
+  return (select coalesce(l.config, 'simple')::regconfig from _memoir.data_languages() l
+    where l.number::integer = p_language);
 end $$;

@@ -149,10 +149,12 @@ begin
     v_size := array[_memoir.number_at(p_data, 6, 2, true), _memoir.number_at(p_data, 8, 2, true)];
   elsif v_length >= 30 and substr(p_data, 1, 4) = '\x52494646' and substr(p_data, 9, 7) = '\x57454250565038' then
     v_size := case substr(p_data, 16, 1)
-      when '\x20' then array[_memoir.number_at(p_data, 26, 2, true) & 16383, _memoir.number_at(p_data, 28, 2, true) & 16383]
+      when '\x20' then array[_memoir.number_at(p_data, 26, 2, true) & 16383,
+        _memoir.number_at(p_data, 28, 2, true) & 16383]
       when '\x4c' then array[(_memoir.number_at(p_data, 21, 2, true) & 16383) + 1,
         ((_memoir.number_at(p_data, 22, 3, true) >> 6) & 16383) + 1]
-      when '\x58' then array[_memoir.number_at(p_data, 24, 3, true) + 1, _memoir.number_at(p_data, 27, 3, true) + 1] end;
+      when '\x58' then array[_memoir.number_at(p_data, 24, 3, true) + 1,
+        _memoir.number_at(p_data, 27, 3, true) + 1] end;
   elsif v_length >= 4 and substr(p_data, 1, 2) = '\xffd8' then
     -- Segments of a JPEG: marker, length, content; the size is in the start-of-frame segment.
     for v_step in 1..500 loop
@@ -170,12 +172,13 @@ begin
   return case when v_size[1] between 1 and 100000 and v_size[2] between 1 and 100000 then v_size end;
 end $$;
 
--- p_count bytes at offset p_at (from 0) as a number, the last of them first where it is little-endian. More than 31 bits
--- give null.
+-- p_count bytes at offset p_at (from 0) as a number, the last of them first where it is little-endian. More than 31
+-- bits give null.
 create or replace function _memoir.number_at(p_data bytea, p_at integer, p_count integer, p_is_little boolean)
 returns integer language sql immutable parallel safe as $$
   select case when n < 2147483648 then n::integer end
-  from (select sum(get_byte(p_data, p_at + i)::bigint << (8 * case when p_is_little then i else p_count - 1 - i end)) as n
+  from (select sum(get_byte(p_data, p_at + i)::bigint << (8 * case when p_is_little then i
+      else p_count - 1 - i end)) as n
     from generate_series(0, p_count - 1) i) s
 $$;
 
