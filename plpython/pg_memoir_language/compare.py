@@ -139,7 +139,7 @@ def says_same(one: str, other: str) -> bool:
 
 @dataclass
 class _Proposition:
-    """A sentence's words (plural and tense apart, without articles and denials), as they stood, and how many denials."""
+    """A sentence's words (plural, tense, articles, denials apart), as they stood, and how many denials."""
 
     words: list[str] = field(default_factory=list)
     raw: list[str] = field(default_factory=list)
@@ -315,7 +315,7 @@ def _has_point(text: str, points: Iterable[str], point: str) -> bool:
 
 
 def _has_words_of(text: str, given: str) -> bool:
-    """Return whether six in ten of a text's words stand in what was given, and all of its numbers but years and days."""
+    """Return whether six in ten of a text's words were given, and all of its numbers but years and days."""
     numbers = compile_pattern(r"\d+")
     free = compile_pattern(r"(?:19|20)\d\d|[12]?\d|3[01]")
     missing = {n for n in numbers.findall(text) if not free.fullmatch(n)} - set(numbers.findall(given))

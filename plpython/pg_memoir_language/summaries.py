@@ -25,8 +25,8 @@ MOST_RANKED = 150
 LEAST_SALIENCE = 0.6
 NOVELTY = 0.8  # how much of its worth a sentence loses that another says as well
 CODE_WORDS = (
-    "import|from|def|class|function|return|const|let|var|pip|npm|git|docker|SELECT|INSERT|UPDATE|DELETE|CREATE|FROM|WHERE"
-    r"|AND|OR|JOIN|SET|VALUES|\$|@[[:alpha:]]"
+    "import|from|def|class|function|return|const|let|var|pip|npm|git|docker|SELECT|INSERT|UPDATE|DELETE|CREATE"
+    r"|FROM|WHERE|AND|OR|JOIN|SET|VALUES|\$|@[[:alpha:]]"
 )
 # Tables, headings and quoted mail; then code, by how a line begins or ends; marks of lists are taken off.
 NO_PROSE = (
