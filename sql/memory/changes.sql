@@ -171,23 +171,3 @@ returns _memoir.turn_changes[] language sql immutable as $$
     from jsonb_array_elements(case when jsonb_typeof(p_results -> 'turns') = 'array' then p_results -> 'turns'
       else '[]' end) with ordinality x(t, o) order by o)
 $$;
-
--- Returns the sentences of a text in which one of some values stands, its words as they are among others: start and
--- length, from 1.
-create or replace function _memoir.mentions(p_text text, p_values text[])
-returns table (span_start integer, span_length integer) language plpgsql immutable as $$
-declare
-  v_piece text; v_at integer := 1; v_said text;
-  v_words text[] := array(select btrim(w) from unnest(p_values) v,
-    regexp_replace(lower(translate(v, '’', '''')), '[^[:alnum:]'']+', ' ', 'g') w);
-begin
-  for v_piece in select p from regexp_split_to_table(left(p_text, 20000), '(?<=[.!?…\n])(?=[[:space:]])|(?<=\n)') p loop
-    v_said := ' ' || regexp_replace(lower(translate(v_piece, '’', '''')), '[^[:alnum:]'']+', ' ', 'g') || ' ';
-    if exists (select from unnest(v_words) w where strpos(v_said, ' ' || w || ' ') > 0) then
-      span_start := v_at + length(v_piece) - length(ltrim(v_piece, E' \t\n'));
-      span_length := length(btrim(v_piece, E' \t\n'));
-      return next;
-    end if;
-    v_at := v_at + length(v_piece);
-  end loop;
-end $$;

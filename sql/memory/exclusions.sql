@@ -157,6 +157,8 @@ returns _memoir.said_unit[] language plpgsql stable as $$
 declare
   v_olds text[] := array(select o from unnest(p_olds) o where length(o) > 1 or o ~ '\d');
   v_locators _memoir.item_locator[];
+  v_values text[] := array(select btrim(w) from unnest(v_olds) o,
+    regexp_replace(lower(translate(o, '’', '''')), '[^[:alnum:]'']+', ' ', 'g') w);
 begin
   if v_olds = '{}' then return '{}'; end if;
   v_locators := _memoir.items_before(p_turn, _memoir.query_terms('english', array_to_string(v_olds, ' ')),
@@ -167,7 +169,15 @@ begin
     from _memoir.texts_at(p_turn.user_id, v_locators, 'secret') t
     join unnest(v_locators) l on l.item_no = t.item_no
     join _memoir.search_items i on i.user_id = p_turn.user_id and i.item_no = l.item_no
-    cross join lateral _memoir.mentions(t.body, v_olds) m
+    -- Sentences in which one of the values stands, its words as they are among others.
+    cross join lateral (
+      select (p.at + length(p.said) - length(ltrim(p.said, E' \t\n')))::integer as span_start,
+        length(btrim(p.said, E' \t\n')) as span_length
+      from (select s.said, s.o, 1 + sum(length(s.said)) over (order by s.o) - length(s.said) as at
+        from regexp_split_to_table(left(t.body, 20000), '(?<=[.!?…\n])(?=[[:space:]])|(?<=\n)')
+          with ordinality s(said, o)) p
+      where exists (select from unnest(v_values) v where strpos(' ' || regexp_replace(lower(translate(p.said, '’', '''')),
+        '[^[:alnum:]'']+', ' ', 'g') || ' ', ' ' || v || ' ') > 0) order by p.o) m
     where l.session_id = p_unit.session_id and l.turn_index = p_unit.turn_index + 1
       or exists (select from unnest(v_olds) o where o ~ '[[:upper:]]|\d\d') and i.created_at >= p_unit.created_at);
 end $$;

@@ -159,11 +159,30 @@ declare
   v_texts text[] := '{}'; v_part record;
   v_end integer := _memoir.indexed_end(octet_length(p_turn.content), length(p_turn.content));
   v_from integer := v_end + 1; v_text text := substr(p_turn.content, v_from, length(p_turn.content) - 2 * v_end);
+  v_most integer := least(60, 4 + length(v_text) / 8000);
 begin
   select * into v_item from _memoir.search_items i where i.user_id = v_user and i.ref_id = p_turn.message_id
   order by i.chunk desc limit 1;
   if not found then return 0; end if;
-  for v_part in select * from _memoir.distinctive_parts(v_text, least(60, 4 + length(v_text) / 8000)) loop
+  -- The parts that tell most: lines of a shape that few others have, and those that speak of errors, each with those
+  -- beside it, in their order. Of a text whose lines are all alike or all different some that lie evenly.
+  for v_part in
+    with lines as materialized (
+      select l.*, _memoir.line_shape(l.body) as shape from _memoir.text_lines(v_text) l),
+    shapes as materialized (select shape, count(*) as n from lines group by shape),
+    scored as materialized (
+      select l.nth, l.span_start, length(l.body) as size,
+        case when (select count(*) from shapes) > 0.5 * (select count(*) from lines) then 0
+          when s.n = 1 then 2 when s.n <= 3 then 1 else 0 end
+        + (l.body ~* _memoir.any_word(null, 'telling_lines'))::integer * 1.5
+        -- Among equals those that lie evenly.
+        + (l.nth % greatest(1, (select count(*) from lines) / v_most) = 0)::integer * 0.5 as score
+      from lines l join shapes s using (shape) where l.body ~ '[[:alnum:]]{2}'),
+    best as (select * from scored order by score desc, md5(nth::text) limit v_most),
+    spans as (
+      select range_agg(int4range(greatest(1, b.span_start - 1), b.span_start + b.size + 1)) as r from best b)
+    select lower(u.p) as span_start, upper(u.p) - lower(u.p) as span_length from spans, unnest(spans.r) u(p)
+  loop
     v_item.span_start := v_from + v_part.span_start - 1;
     v_item.span_length := v_part.span_length;
     v_item.chunk := v_item.chunk + 2;

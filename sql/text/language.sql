@@ -83,20 +83,6 @@ begin
   return v_found;
 end $$;
 
--- Returns that of some languages (bits by number) whose frequent words a text has most of. Null: it has none of them.
--- Whoever writes them already says more with one word than text_language asks for.
-create or replace function _memoir.written_language(p_text text, p_languages bigint)
-returns smallint language plpgsql immutable as $$
-declare
-  v_words text[] := tsvector_to_array(to_tsvector('simple', left(p_text, 500)));
-begin
-  return (
-    select n from (
-      select n, length(u.words) - length(ts_delete(u.words, v_words)) as count
-      from unnest(_memoir.language_words()) with ordinality u(words, n) where p_languages >> n::integer & 1 = 1) c
-    where c.count > 0 order by c.count desc, c.n limit 1);
-end $$;
-
 -- One of the languages that rules are written for, as PostgreSQL names its text-search configuration; English where a
 -- text says too little, or is in another.
 create or replace function _memoir.spoken_language(p_text text)

@@ -46,28 +46,6 @@ returns text language sql immutable as $$
   select regexp_replace(left(p_line, 300), '[0-9a-fA-F]{6,}|\d+', '#', 'g')
 $$;
 
--- The parts of a text that tell most of it: lines of a shape that few others have, and those that speak of errors; at
--- most p_most of them, each a line with those beside it, in their order. Of a text whose lines are all alike or all
--- different some that lie evenly.
-create or replace function _memoir.distinctive_parts(p_text text, p_most integer)
-returns table (span_start integer, span_length integer) language sql immutable as $$
-  with lines as materialized (
-    select l.*, _memoir.line_shape(l.body) as shape from _memoir.text_lines(p_text) l),
-  shapes as materialized (select shape, count(*) as n from lines group by shape),
-  scored as materialized (
-    select l.nth, l.span_start, length(l.body) as size,
-      case when (select count(*) from shapes) > 0.5 * (select count(*) from lines) then 0
-        when s.n = 1 then 2 when s.n <= 3 then 1 else 0 end
-      + (l.body ~* _memoir.any_word(null, 'telling_lines'))::integer * 1.5
-      -- Among equals those that lie evenly.
-      + (l.nth % greatest(1, (select count(*) from lines) / p_most) = 0)::integer * 0.5 as score
-    from lines l join shapes s using (shape) where l.body ~ '[[:alnum:]]{2}'),
-  best as (select * from scored order by score desc, md5(nth::text) limit p_most),
-  spans as (
-    select range_agg(int4range(greatest(1, b.span_start - 1), b.span_start + b.size + 1)) as r from best b)
-  select lower(u.p), upper(u.p) - lower(u.p) from spans, unnest(spans.r) u(p)
-$$;
-
 -- Returns what to look for in stored text, of a question: its words but the commonest, cut so that their forms are
 -- found too.
 create or replace function _memoir.passage_terms(p_question text)

@@ -73,14 +73,22 @@ create or replace function _memoir.question_words(p_query text, p_config regconf
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_query text := left(p_query, 20000); v_other smallint; v_own tsvector; v_forms tsvector; v_parts text; v_wholes text;
-  v_default smallint := _memoir.config_language(p_config);
+  v_words text[]; v_default smallint := _memoir.config_language(p_config);
 begin
   language := v_default;
   -- In a language that the user never wrote in nothing would be found.
   if p_languages <> 0 and p_languages <> 1::bigint << v_default then
     language := case when v_default = 0 then 0 else nullif(_memoir.text_language(v_query), 0) end;
     if language is null or p_languages >> language & 1 = 0 then
-      language := coalesce(_memoir.written_language(v_query, p_languages),
+      -- That whose frequent words it has most of: whoever writes them already says more with one word than text_language
+      -- asks for.
+      v_words := tsvector_to_array(to_tsvector('simple', left(v_query, 500)));
+      language := coalesce((
+          select n from (
+            select n, length(u.words) - length(ts_delete(u.words, v_words)) as count
+            from unnest(_memoir.language_words()) with ordinality u(words, n)
+            where p_languages >> n::integer & 1 = 1) c
+          where c.count > 0 order by c.count desc, c.n limit 1),
         case when p_languages >> v_default & 1 = 1 then v_default
           else (select n from generate_series(0, 62) n where p_languages >> n & 1 = 1 order by n limit 1) end);
     end if;
