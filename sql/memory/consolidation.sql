@@ -154,7 +154,7 @@ comment on function memoir.undo_consolidation(text, uuid) is
 Raises PM001, PM004.';
 
 create or replace function _memoir.step_consolidation(p_limit integer)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_after uuid := _memoir.job_cursor('consolidation'); v_users uuid[]; v_user uuid; v_config jsonb; v_cluster record;
   v_made integer := 0; v_members integer := 0; v_more boolean;
@@ -208,7 +208,7 @@ end $$;
 -- The members of a memory that rules made, in order; none where it does not stand any more or a part of it is not
 -- for everybody.
 create or replace function _memoir.members_to_merge(p_work _memoir.work_items)
-returns setof _memoir.memory_store language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns setof _memoir.memory_store language plpgsql stable as $$
 begin
   return query
   select m.* from _memoir.memory_store w
@@ -239,7 +239,7 @@ begin
 end $$;
 
 create or replace function _memoir.consolidate_store(p_work _memoir.work_items, p_output jsonb, p_made_by text)
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql as $$
 declare
   v_user uuid := p_work.user_id; v_whole uuid := p_work.dedup_key::uuid; v_new uuid := gen_random_uuid();
   v_now timestamptz := memoir.now();

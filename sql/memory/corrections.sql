@@ -11,7 +11,7 @@
 -- slot. p_wide: in all projects that the caller may use and in all states; else what is active in its project, as a
 -- part of a whole too.
 create or replace function _memoir.same_value(p_caller _memoir.caller, p_memory _memoir.memory_store, p_wide boolean)
-returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns uuid[] language plpgsql stable as $$
 declare
   v_user uuid := p_caller.user_id; v_text text := _memoir.tombstone_text(p_memory.content); v_ids uuid[];
   v_names text[] := _memoir.known_names(v_user); v_claim text := _memoir.claim(p_memory.content, v_names);

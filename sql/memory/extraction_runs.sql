@@ -16,7 +16,7 @@ end $$;
 -- is at the session.
 create or replace function _memoir.extract_turns(p_user_id uuid, p_session_id uuid, p_limit integer, p_by text,
   p_wait boolean)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_session _memoir.sessions; v_counters _memoir.session_counters; v_config jsonb; v_batch record; v_reading jsonb;
   v_results jsonb; v_socket text;

@@ -54,7 +54,7 @@ Raises PM001, PM014.';
 -- and what somebody else has judged since (a lease that ran out).
 create or replace function _memoir.store_verdict(p_user_id uuid, p_memory uuid, p_other uuid, p_score real,
   p_judge text)
-returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql as $$
 declare
   v_new _memoir.memory_store; v_old _memoir.memory_store;
   v_threshold real := (_memoir.config(p_user_id, null) ->> 'judge_threshold')::real;
@@ -139,7 +139,7 @@ end a dead letter with the error. Service, jobs and admin logins only. Raises PM
 
 -- The same by a language model (work/llm.sql): what its prompt gets, and what becomes of its answer.
 create or replace function _memoir.judge_input(p_work _memoir.work_items)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_memory _memoir.memory_store; v_other _memoir.memory_store; v_pairs jsonb := '[]'; v_asked jsonb := '[]';
 begin

@@ -88,7 +88,7 @@ begin
 end $$;
 
 create or replace function _memoir.step_profiles(p_limit integer)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_user uuid; v_old integer; v_seen integer := 0; v_changed integer := 0; v_failed integer := 0; v_error text;
 begin

@@ -43,7 +43,7 @@ end $$;
 -- erasing and for restore. Leaving the active state takes them out of search.
 create or replace function _memoir.set_state(p_user_id uuid, p_ids uuid[], p_state _memoir.item_state, p_by text,
   p_reason text, p_successor uuid, p_at timestamptz, p_actor _memoir.actor default null)
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql as $$
 declare
   v_changed uuid[];
 begin
@@ -255,7 +255,7 @@ end $$;
 
 -- An archived memory as it was, back among the others; one that is not archived is let be.
 create or replace function _memoir.unarchive_memory(p_user_id uuid, p_memory uuid)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_archived _memoir.archived_memories;
 begin
@@ -279,7 +279,7 @@ end $$;
 -- restated meanwhile) stays as it is.
 create or replace function _memoir.dissolve(p_user_id uuid, p_memory uuid, p_by text, p_at timestamptz,
   p_actor _memoir.actor, p_except uuid[] default '{}')
-returns uuid[] language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns uuid[] language plpgsql as $$
 declare
   v_id uuid; v_restored uuid[] := '{}';
 begin
@@ -329,7 +329,7 @@ end $$;
 create or replace function _memoir.withdraw(p_user_id uuid, p_ids uuid[], p_keep uuid[], p_memory uuid, p_by text,
   p_reason text, p_at timestamptz, p_forget boolean default false, out excluded_turns integer,
   out invalidated_summaries integer)
-language plpgsql set plan_cache_mode = force_custom_plan as $$
+language plpgsql as $$
 declare
   v_refs uuid[]; v_sessions uuid[]; v_turns integer[]; v_summaries uuid[]; v_derived uuid[];
 begin

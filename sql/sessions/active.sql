@@ -3,7 +3,7 @@
 
 -- p_items: ids of what leaves recall; null: everything may have changed.
 create or replace function _memoir.drop_recalled(p_user_id uuid, p_items text[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 begin
   delete from _memoir.kept_recalls where user_id = p_user_id and (p_items is null or items ?| p_items);
   delete from _memoir.query_answers where user_id = p_user_id and (p_items is null or items ?| p_items);
@@ -76,7 +76,7 @@ end $$;
 -- Brings a session, and the branches that share its turns, in line with the rows that count: text, reach, and which
 -- summaries are found by search. Under the user's lock.
 create or replace function _memoir.refresh_summary(p_user_id uuid, p_session_id uuid)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_session _memoir.sessions; v_now record; v_live uuid[];
 begin

@@ -200,7 +200,7 @@ end $$;
 -- "tokens", "summary_tokens", "more"}; rows 0 where nothing is to be done, null where it was changed meanwhile.
 create or replace function _memoir.compact(p_session _memoir.sessions, p_trigger bigint, p_target bigint,
   p_again boolean, p_config jsonb, p_by text)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_counters _memoir.session_counters; v_range record; v_row _memoir.compactions; v_base bigint; v_active bigint;
   v_raised integer;
@@ -245,7 +245,7 @@ begin
 end $$;
 
 create or replace function _memoir.step_compaction(p_limit integer)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_due record; v_session _memoir.sessions; v_config jsonb; v_limits record; v_done jsonb; v_looked integer := 0;
   v_failed integer := 0; v_error text;

@@ -313,7 +313,7 @@ and in "archived" the turns that are in an archive. Raises PM001, PM003.';
 -- go, a summary of it is asked for. Takes the locks of writers, in their order: a turn is before the end or refused.
 create or replace function _memoir.end_session(p_session _memoir.sessions, p_status _memoir.session_status,
   p_at timestamptz)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_user uuid := p_session.user_id; v_id uuid := p_session.session_id;
 begin

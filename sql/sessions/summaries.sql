@@ -16,7 +16,7 @@ end $$;
 -- count and the turns behind them. Null when somebody changed those meanwhile; the row there already where nothing was
 -- said since.
 create or replace function _memoir.summarise_session(p_session _memoir.sessions, p_config jsonb, p_by text)
-returns _memoir.compactions language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns _memoir.compactions language plpgsql as $$
 declare
   v_user uuid := p_session.user_id; v_id uuid := p_session.session_id; v_row _memoir.compactions; v_last integer;
   v_from integer; v_read record; v_until timestamptz; v_tokens bigint;
@@ -81,7 +81,7 @@ is found by recall (kind summary); what compile shows of the session does not ch
 Writes compactions. Raises PM001, PM003.';
 
 create or replace function _memoir.step_summaries(p_limit integer)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_work _memoir.work_items; v_session _memoir.sessions; v_row _memoir.compactions; v_made integer := 0; v_error text;
 begin

@@ -12,9 +12,9 @@ begin
   end if;
 end $$;
 
--- Each stage takes the state and hands it on. What reads or changes a user's rows plans for its values; what
--- only inserts, and the others, keep their plans. The state is copied with every call, messages and all: so once a
--- stage, never once a message, and not in a statement, whose custom plan would copy it again.
+-- Each stage takes the state and hands it on. Stages plan for their values, as the entry states; one that only inserts
+-- or computes keeps its plans. The state is copied with every call, messages and all: so once a stage, never once a
+-- message, and not in a statement, whose custom plan would copy it again.
 
 -- Requested: what was asked, as far as that can be checked by itself.
 create or replace function _memoir.append_requested(p_caller _memoir.caller, p_user text, p_session text,
@@ -77,7 +77,7 @@ end $$;
 
 -- Opened: the settings, the session as it is (only a new one is opened here) and its model.
 create or replace function _memoir.append_opened(inout p_state _memoir.append_state, p_messages jsonb)
-language plpgsql set plan_cache_mode = force_custom_plan as $$
+language plpgsql as $$
 declare
   v_settings jsonb := (select config from _memoir.settings_merged); v_session _memoir.sessions;
 begin
@@ -170,7 +170,7 @@ end $$;
 -- Locked: the session's counters, the receipt of an earlier call, the session's state, the budgets. A result: it was
 -- done before.
 create or replace function _memoir.append_locked(inout p_state _memoir.append_state)
-language plpgsql set plan_cache_mode = force_custom_plan as $$
+language plpgsql as $$
 declare
   v_status _memoir.session_status; v_counters _memoir.session_counters; v_spent bigint;
 begin
@@ -308,7 +308,7 @@ end $$;
 
 -- Accounted: the session's counters, the result, the receipt for a retry.
 create or replace function _memoir.append_accounted(p_state _memoir.append_state)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_next _memoir.session_counters := p_state.counters; v_result jsonb; v_cost integer; v_tokens bigint := 0;
 begin
