@@ -176,8 +176,8 @@ begin
       from (select s.said, s.o, 1 + sum(length(s.said)) over (order by s.o) - length(s.said) as at
         from regexp_split_to_table(left(t.body, 20000), '(?<=[.!?…\n])(?=[[:space:]])|(?<=\n)')
           with ordinality s(said, o)) p
-      where exists (select from unnest(v_values) v where strpos(' ' || regexp_replace(lower(translate(p.said, '’', '''')),
-        '[^[:alnum:]'']+', ' ', 'g') || ' ', ' ' || v || ' ') > 0) order by p.o) m
+      where exists (select from unnest(v_values) v where strpos(' ' || regexp_replace(
+        lower(translate(p.said, '’', '''')), '[^[:alnum:]'']+', ' ', 'g') || ' ', ' ' || v || ' ') > 0) order by p.o) m
     where l.session_id = p_unit.session_id and l.turn_index = p_unit.turn_index + 1
       or exists (select from unnest(v_olds) o where o ~ '[[:upper:]]|\d\d') and i.created_at >= p_unit.created_at);
 end $$;

@@ -80,8 +80,8 @@ begin
   if p_languages <> 0 and p_languages <> 1::bigint << v_default then
     language := case when v_default = 0 then 0 else nullif(_memoir.text_language(v_query), 0) end;
     if language is null or p_languages >> language & 1 = 0 then
-      -- That whose frequent words it has most of: whoever writes them already says more with one word than text_language
-      -- asks for.
+      -- The one whose frequent words it has most of. A single one says more of a user's own languages than of all that
+      -- text_language knows.
       v_words := tsvector_to_array(to_tsvector('simple', left(v_query, 500)));
       language := coalesce((
           select n from (
