@@ -1,8 +1,8 @@
 """The judge: what a sentence is, whether an earlier statement still holds beside a newer message, what a request means.
 
-The shipped encoder with what research/judge learnt of written texts (judge.safetensors: low-rank changes of its
-matrices, Hu et al. 2021, and three heads), built once into a graph in a private cache and run on eight-bit weights.
-English.
+The shipped encoder with two sets of what research/judge learnt of written texts (judge_*.safetensors: low-rank changes of its
+matrices, Hu et al. 2021, and three heads), each built once into a graph in a private cache and run on eight-bit weights. That a
+statement is over both must say: they were taught alike but for chance, and err on different texts. English.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .models import DEFAULT_MODEL, model_folder
 from .private import private_dir
 from .runtimes import RuntimeUnavailable, batches, default_cache
 
-LEARNT = Path(__file__).with_name("judge.safetensors")
+LEARNT = tuple(Path(__file__).with_name(f"judge_{number}.safetensors") for number in (1, 2))
 GRAPH_VERSION = 1  # part of the cache key
 # Labels of the heads in the order in which they were taught (research/judge/texts.py).
 SENTENCES = ("fact", "preference", "instruction", "one-off", "others", "forget", "question", "hypothetical", "nothing")
@@ -32,6 +32,8 @@ STATING = tuple(SENTENCES.index(name) for name in ("fact", "preference", "instru
 LONGEST = 128
 CLS, SEP = 101, 102
 _BATCH_TOKENS = 1024
+# Below this chance of the first no form is enough (changes.BESIDE), so the second is not asked.
+LEAST = 0.05
 
 
 class Judge:
@@ -39,15 +41,16 @@ class Judge:
 
     def __init__(self, cache: Path | None = None, threads: int = 1):
         folder = model_folder(DEFAULT_MODEL)
-        if folder is None or not LEARNT.is_file():
-            raise RuntimeUnavailable(f"{DEFAULT_MODEL} or {LEARNT.name} is not on this machine")
+        missing = [path.name for path in LEARNT if not path.is_file()]
+        if folder is None or missing:
+            raise RuntimeUnavailable(f"{DEFAULT_MODEL if folder is None else missing[0]} is not on this machine")
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         os.environ["ORT_DISABLE_TELEMETRY"] = "1"
         try:
             import onnxruntime
             from tokenizers import Tokenizer
 
-            graph = built(folder, cache or default_cache())
+            graphs = [built(folder, cache or default_cache(), learnt) for learnt in LEARNT]
         except ImportError as error:
             raise RuntimeUnavailable(f"the judge needs {error.name}") from error
         options = onnxruntime.SessionOptions()
@@ -55,7 +58,9 @@ class Judge:
         options.inter_op_num_threads = 1
         options.enable_cpu_mem_arena = False
         options.log_severity_level = 3
-        self._session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+        self._sessions = [
+            onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"]) for graph in graphs
+        ]
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
@@ -69,9 +74,14 @@ class Judge:
         return self._run("pair", pairs)
 
     def over(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """Return the chance that an earlier statement (first) holds no longer after a message (second), for each."""
-        chances: list[float] = self.pairs(pairs)[:, FIRST_OVER:].sum(1).tolist()
-        return chances
+        """Return the chance that an earlier statement (first) holds no longer after a message (second), for each: the lower of
+        both."""
+        chances = self.pairs(pairs)[:, FIRST_OVER:].sum(1)
+        asked = np.flatnonzero(chances >= LEAST)
+        again = self._run("pair", [pairs[n] for n in asked], 1)[:, FIRST_OVER:].sum(1)
+        chances[asked] = np.minimum(chances[asked], again)
+        lower: list[float] = chances.tolist()
+        return lower
 
     def states(self, texts: Sequence[str]) -> list[float]:
         """Return the chance that a sentence states something that could hold."""
@@ -82,7 +92,7 @@ class Judge:
         """Return the chance that a request (second) to forget means a statement (first), n."""
         return self._run("target", pairs)[:, 1] if pairs else np.zeros(0, np.float32)
 
-    def _run(self, head: str, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+    def _run(self, head: str, pairs: Sequence[tuple[str, str]], which: int = 0) -> np.ndarray:
         rows = [self._ids(old[:1000], new[:1000]) for old, new in pairs]
         width = {"sentence": len(SENTENCES), "pair": len(RELATIONS), "target": 2}[head]
         out = np.zeros((len(rows), width), np.float32)
@@ -93,7 +103,7 @@ class Judge:
                 length = len(rows[n][0])
                 ids[row, :length], segments[row, :length], mask[row, :length] = *rows[n], 1
             given = {"input_ids": ids, "token_type_ids": segments, "attention_mask": mask}
-            out[group] = self._session.run([head], given)[0]
+            out[group] = self._sessions[which].run([head], given)[0]
         return out
 
     def _ids(self, old: str, new: str) -> tuple[list[int], list[int]]:
@@ -108,21 +118,21 @@ class Judge:
         return [CLS, *theirs, SEP, *mine, SEP], [0] * (len(theirs) + 2) + [1] * (len(mine) + 1)
 
 
-def built(folder: Path, cache: Path) -> Path:
+def built(folder: Path, cache: Path, learnt: Path) -> Path:
     """Return the graph's file in a private cache; it is built first if it is not there."""
     private_dir(cache)
-    learnt = hashlib.sha256(LEARNT.read_bytes()).hexdigest()
-    target = cache / f"judge-{bert_onnx.weights_hash(folder)[:16]}-{learnt[:16]}-v{GRAPH_VERSION}.onnx"
+    digest = hashlib.sha256(learnt.read_bytes()).hexdigest()
+    target = cache / f"judge-{bert_onnx.weights_hash(folder)[:16]}-{digest[:16]}-v{GRAPH_VERSION}.onnx"
     if not target.is_file():
-        bert_onnx.write_file(target, _quantized(_build(folder)))
+        bert_onnx.write_file(target, _quantized(_build(folder, learnt)))
     return target
 
 
-def _build(folder: Path) -> Any:
+def _build(folder: Path, file: Path) -> Any:
     from onnx import TensorProto, helper
     from safetensors.numpy import load_file
 
-    shape, weights, learnt = bert_onnx.read_shape(folder), bert_onnx.load_weights(folder), load_file(LEARNT)
+    shape, weights, learnt = bert_onnx.read_shape(folder), bert_onnx.load_weights(folder), load_file(file)
     for name in [n.removesuffix(".a") for n in learnt if n.endswith(".a")]:
         change = learnt[f"{name}.b"].astype(np.float32) @ learnt[f"{name}.a"].astype(np.float32)
         weights[f"{name}.weight"] = weights[f"{name}.weight"].astype(np.float32) + change

@@ -1,4 +1,4 @@
-"""Teaches the judge of texts/ and writes what was learnt to plpython/pg_memoir_server/judge.safetensors.
+"""Teaches the judge of texts/ and writes what was learnt to plpython/pg_memoir_server/judge_1.safetensors.
 
     .local/venv/bin/python -m research.judge.train [--leave-out WRITER …] [--calm FOLDER …] [--epochs 4] [--write]
 
@@ -40,7 +40,7 @@ from .texts import (
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "plpython"))
-TARGET = ROOT / "plpython" / "pg_memoir_server" / "judge.safetensors"
+TARGET = ROOT / "plpython" / "pg_memoir_server" / "judge_1.safetensors"
 RATE, HEAD_RATE, BATCH = 1e-3, 1e-3, 32
 
 
