@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import Db, call, history, persist, remember, remembered, set_settings, table
+from calls import Db, call, export_rows, history, persist, remember, remembered, set_settings, table
 from psycopg.types.json import Jsonb
 
 SAY = "select memoir.persist_turn(%s, %s, %s)"
@@ -136,6 +136,32 @@ def test_writers_and_jobs_race_cleanly(memoir_dsn: str, db: Db, user: str) -> No
             assert said == list(range(len(said)))
 
 
+@pytest.mark.acceptance
+def test_first_writes_of_a_month_race_cleanly(memoir_dsn: str, db: Db, user: str) -> None:
+    """A call with usage takes the user's lock before the month's partitions exist, which led to a deadlock once."""
+    names = [f"{user}-{n}" for n in range(4)]
+    for name in names:
+        persist(db, name, "s", "question", "answer")
+        call(db, "compile_context", name, "s", "q")
+    call(db, "set_clock", "2031-07-01T00:00:01Z")
+
+    def write(name: str, usage: dict[str, Any] | None, c: Db) -> None:
+        for n in range(3):
+            persist(c, name, "s", f"question {n}", "answer", usage=usage)
+
+    writers = [
+        partial(write, name, usage) for name in names for usage in (None, {"model": "gpt-4o", "prompt_tokens": 9})
+    ]
+    together(
+        memoir_dsn,
+        *writers,
+        lambda c: c.execute("call memoir.flush_statistics()"),
+        lambda c: [call(c, "capture_call", name, "s", "x") for name in names],
+    )
+    call(db, "set_clock", None)
+    assert [len(history(db, name, "s")) for name in names] == [14] * 4
+
+
 def test_opening_closing_and_branching_race_cleanly(memoir_dsn: str, db: Db, user: str) -> None:
     def opened(number: int) -> Callable[[psycopg.Connection], Any]:
         return lambda c: c.execute(
@@ -202,6 +228,25 @@ def test_work_of_an_open_transaction_is_not_lost(memoir_dsn: str, db: Db, user: 
     ]
 
 
+def test_claims_do_not_wait_for_writers(memoir_dsn: str, db: Db, user: str, little_vectors: None) -> None:
+    """A claim that waited would hold up, through the work it has locked, writers of all users."""
+    db.execute("set lock_timeout = '1s'")
+    table(db, "claim_embeddings", 10000, "little")  # of other tests
+    memory, _ = (remembered(db, name, "Likes hiking.") for name in (user, f"{user}-2"))
+    columns = "user_id, item_no, work_id, lease_id"
+    claims = [table(db, "claim_embeddings", 1, "little", columns=columns)[0] for _ in range(2)]
+    call(db, "forget", user, memory)  # the lease runs out with nothing left to embed
+    for *_, work, lease in claims:
+        call(db, "heartbeat", work, lease, 1)
+    with psycopg.connect(memoir_dsn) as writer:
+        persist(writer, user, "s", "question", "answer")
+        owner, item = claims[1][:2]
+        writer.execute("select memoir.store_embeddings(array[%s], array[%s], '{1,0,0,0}', 'little')", [owner, item])
+        time.sleep(1.1)
+        assert table(db, "claim_embeddings", 10000, "little") == []
+    assert len(table(db, "claim_embeddings", 10000, "little")) == 2
+
+
 def test_a_session_closes_between_turns(memoir_dsn: str, db: Db, user: str) -> None:
     """Not while one is being written, not even one without a word to index."""
     db.execute(SAY, [user, "s", pair("0")])
@@ -212,6 +257,35 @@ def test_a_session_closes_between_turns(memoir_dsn: str, db: Db, user: str) -> N
         writer.execute(SAY, [user, "s", Jsonb([{"role": "user", "content": "…"}])])
         with pytest.raises(psycopg.errors.LockNotAvailable):
             closer.execute("select memoir.close_session(%s, 's')", [user])
+
+
+def test_second_opener_changes_the_first_session(memoir_dsn: str, db: Db, user: str) -> None:
+    persist(db, user, "other", "question", "answer")
+    with psycopg.connect(memoir_dsn) as first, ThreadPoolExecutor(1) as pool:
+        opened = call(first, "open_session", user, "s", task="knowledge", metadata={"a": 1})
+        second = pool.submit(
+            together, memoir_dsn, lambda c: call(c, "open_session", user, "s", model="gpt-4", metadata={"b": 2})
+        )
+        waits_for(db, first)
+        first.commit()
+        assert second.result() == [opened]
+    info = call(db, "session_info", user, "s")
+    assert (info["task"], info["model"], info["metadata"]) == ("knowledge", "gpt-4", {"a": 1, "b": 2})
+
+
+def test_statistics_of_a_busy_user_wait(memoir_dsn: str, db: Db, user: str) -> None:
+    """A flush changes counters that writers change under the user's lock, so it leaves this user for its next run."""
+    users = [user, f"{user}-2"]
+    for name in users:
+        remember(db, name, "Likes hiking.")
+        call(db, "compile_context", name, "s", "hiking")
+    with psycopg.connect(memoir_dsn) as writer:
+        remember(writer, user, "likes hiking.")
+        db.execute("set lock_timeout = '1s'")
+        for accesses in ([0, 1], [1, 1]):
+            db.execute("call memoir.flush_statistics()")
+            assert [export_rows(db, name, "memory_stats")[0]["access_count"] for name in users] == accesses
+            writer.commit()
 
 
 def test_partitions_are_made_before_the_users_lock(memoir_dsn: str, db: Db, user: str) -> None:
