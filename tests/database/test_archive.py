@@ -8,7 +8,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import Db, call, one, recalled, remember, run_job, say, set_clock, set_settings, table
+from calls import Db, call, one, raises, recalled, remember, run_job, say, set_clock, set_settings, table
+from loops import append, code, read
 from pg_memoir import Memoir, errors
 from psycopg.types.json import Jsonb
 
@@ -153,6 +154,42 @@ def test_an_exported_month_comes_back_but_for_what_was_erased(db: Db, user: str)
     assert one(db, restore, part, month, Jsonb(file)) == {"restored": 0, "missing": 0}  # nothing is there twice
 
 
+def test_erase_reaches_what_is_archived(db: Db, user: str) -> None:
+    set_clock(db, "2030-01-31T23:59:59Z")
+    say(db, user, "s", "Keep me.")
+    expire_memory(db, user, "Thinks the zither is in Tromsø.")
+    set_clock(db, "2030-12-31T00:00:00Z")
+    set_settings(db, archive_destination="keep", archive_requires="nothing", expired_memory_days=20)
+    archive(db)
+    assert count_turns(db, user) == (2, 0, 2)
+    month = f"archived_conversation_history_p{call(db, 'part_of', user)}_y2030m01"
+    me = one(db, "select _memoir.user_id('default', %s)", user)
+    erased = call(db, "erase_user", user)["rows"]
+    assert (erased[month], erased["archived_memories"]) == (2, 1)
+    for name in (month, "archived_memories"):
+        assert one(db, f"select count(*) from _memoir.{name} where user_id = %s", me) == 0
+
+
+def test_client_exports_a_month_before_its_drop(db: Db, user: str) -> None:
+    set_clock(db, "2031-07-07T00:00:00Z")
+    say(db, user, "s", *(f"Line {n}" for n in range(5)))
+    set_clock(db, "2031-10-10T00:00:00Z")
+    set_settings(db, archive_destination="client", archive_requires="nothing")
+    archive(db)
+    place, turns, key = (call(db, "part_of", user), date(2031, 7, 1)), [], None
+    while rows := table(db, "export_month", *place, key, 3, columns="key, turn"):  # a page at a time
+        turns += [turn["content"] for _, turn in rows if turn["role"] == "user"]
+        key = rows[-1][0]
+    assert turns == [f"Line {n}" for n in range(5)]
+    with raises("PM014"):
+        call(db, "confirm_export", *place, 9, "a file")
+    archive(db)
+    assert count_turns(db, user) == (10, 10, 0)
+    call(db, "confirm_export", *place, 10, "a file")
+    archive(db)
+    assert count_turns(db, user) == (10, 0, 10)
+
+
 def test_open_reader_only_delays_a_detach(memoir_dsn: str, db: Db, user: str) -> None:
     """A detach from outside waits for the reader, and calls do not wait for it. A detach by the job tries again."""
     set_clock(db, "2036-07-07T00:00:00Z")
@@ -181,6 +218,8 @@ def test_open_reader_only_delays_a_detach(memoir_dsn: str, db: Db, user: str) ->
         assert "number 77" in str(call(db, "compile_context", user, "other", "Where is number 77?"))
         say(db, user, "other", "And on we go.")
         db.execute("reset lock_timeout")
+        set_clock(db, "2036-10-13T00:00:00Z")
+        assert "wait to be detached" in str(table(db, "health_problems"))
         reader.commit()
         waiting.join(30)
         assert not waiting.is_alive()
@@ -245,3 +284,27 @@ def test_a_client_writes_expired_memories_away(memoir_dsn: str, db: Db, user: st
                 plan["part"], plan["month"], len(turns), "a file"
             )
         assert waiting and not memoir.confirm_export(0, date(1999, 1, 1), 0, "a file")
+
+
+def test_agent_month_is_archived_and_restored(db: Db, user: str) -> None:
+    set_clock(db, "2034-05-05T12:00:00Z")
+    call(db, "open_session", user, "s", context_window=64_000, response_tokens=4_000)
+    append(db, user, [{"role": "user", "content": "Read all parts."}])
+    for n in range(14):
+        append(db, user, read(n, f"src/part_{n}.py", code(n, 9_000)))
+        call(db, "context", user, "s")
+    name = next(name for turn, name in table(db, "window_forms", user, "s", columns="turn_index, object") if turn == 2)
+    set_clock(db, "2034-07-20T12:00:00Z")
+    append(db, user, [{"role": "assistant", "content": "All read."}, {"role": "user", "content": "And now?"}])
+    set_settings(db, archive_destination="keep", archive_requires="nothing")
+    while archive(db).get("months"):
+        pass
+    made = call(db, "context", user, "s")
+    assert "And now?" in str(made["messages"]) and "archived" in str(made["warnings"])
+    question = "What does split_794772 return?"
+    assert "split_794772" not in call(db, "memory_query", user, "s", question)["text"]
+    with pytest.raises(psycopg.Error, match="archived"):
+        call(db, "memory_restore", user, "s", name)
+    assert call(db, "restore_month", call(db, "part_of", user), date(2034, 5, 1))["restored"] == 29
+    assert call(db, "memory_restore", user, "s", name) == code(0, 9_000)
+    assert "split_794772" in call(db, "memory_query", user, "s", question)["text"]
