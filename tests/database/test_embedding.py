@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
 import pytest
-from calls import Db, call, persist, raises, remembered, use_vectors
+from calls import Db, call, persist, raises, remembered, table, use_vectors
 from servers import connect
 
 MODEL = "small"
@@ -120,6 +121,15 @@ def test_partial_stores_in_any_order_lose_nothing(db: Db, user: str) -> None:
     assert (by_vector(db, user, NUTS), by_vector(db, user, BOAT)) == ("avoids nuts", "keeps a boat")
 
 
+def test_near_duplicates_merge_with_their_vectors(db: Db, user: str) -> None:
+    short = remembered(db, user, "keeps a boat")
+    long = remembered(db, user, "keeps a wooden sailing boat at the pier")
+    remembered(db, user, "keeps a boat with Ann")
+    store(db, claim(db), [BOAT, [0.99, 0.14, 0.0, 0.0], [0.99, 0.0, 0.14, 0.0]])
+    columns = "memory_id::text, superseded_by::text"
+    assert table(db, "list_memories", user, states=["superseded"], columns=columns) == [(short, long)]
+
+
 def test_two_workers_claim_the_work_of_different_users(db: Db, memoir_dsn: str, user: str) -> None:
     for name in (user, user + "-2"):
         remembered(db, name, "keeps a boat")
@@ -150,13 +160,26 @@ def test_an_expired_lease_is_claimed_again(db: Db, user: str) -> None:
     assert store(db, items, [NUTS]) == 0 and by_vector(db, user, BOAT) == "keeps a boat"
 
 
+def test_failures_back_off_and_end_as_dead_letters(db: Db, user: str, clock: Callable[[str], None]) -> None:
+    remembered(db, user, "keeps a boat")
+    for attempt in range(1, 9):
+        clock(f"2040-01-{attempt:02}T00:00:00Z")
+        [(owner, *_)] = claim(db)
+        call(db, "fail_embeddings", [owner], MODEL, f"no luck {attempt}")
+        clock(f"2040-01-{attempt:02}T00:00:01Z")
+        assert claim(db) == []
+    clock("2040-02-01T00:00:00Z")
+    assert claim(db) == [] and (progress(db)["dead_letters"], progress(db)["users_waiting"]) == (1, 0)
+    assert db.execute("select attempts, last_error from memoir.dead_letters").fetchall() == [(8, "no luck 8")]
+
+
 @pytest.mark.parametrize(
-    ("vector", "code"),
-    [(BOAT[:3], "PM030"), ([*BOAT, 0.0], "PM030")]
-    + [([0.5, value, 0.0, 0.0], "PM014") for value in (float("nan"), float("inf"), 70000.0)],
+    ("vector", "code", "named"),
+    [(BOAT[:3], "PM030", "3"), ([*BOAT, 0.0], "PM030", "5")]
+    + [([0.5, value, 0.0, 0.0], "PM014", "finite") for value in (float("nan"), float("-inf"), 70000.0)],
     ids=["short", "long", "nan", "inf", "large"],
 )
-def test_bad_vectors_are_refused(db: Db, user: str, vector: list[float], code: str) -> None:
+def test_bad_vectors_are_refused(db: Db, user: str, vector: list[float], code: str, named: str) -> None:
     remembered(db, user, "keeps a boat")
     items = claim(db)
     for refused in (
@@ -164,8 +187,9 @@ def test_bad_vectors_are_refused(db: Db, user: str, vector: list[float], code: s
         lambda: remembered(db, user, "avoids nuts", embedding=vector),
         lambda: by_vector(db, user, vector),
     ):
-        with raises(code):
+        with pytest.raises(psycopg.Error, match=rf"\b{named}\b") as caught:
             refused()
+        assert caught.value.sqlstate == code
     assert store(db, items, [BOAT]) == 1
 
 
@@ -231,3 +255,15 @@ def test_second_model_fills_then_takes_over(db: Db, memoir_dsn: str, user: str) 
     assert by_vector(db, user, boat) == "keeps a boat"
     use_vectors(db, 4, MODEL, document_prefix="doc: ")  # it may come back, from the beginning
     assert by_vector(db, user, BOAT) is None
+
+
+def test_two_admins_switching_models_both_succeed(db: Db, memoir_dsn: str) -> None:
+    call(db, "register_embedding_model", "other", "none", 3)
+    with psycopg.connect(memoir_dsn) as first, connect(memoir_dsn) as second, ThreadPoolExecutor(1) as pool:
+        call(first, "switch_embedding_model", "other")
+        waiting = pool.submit(call, second, "switch_embedding_model", MODEL)
+        while not db.execute("select pg_blocking_pids(%s) <> '{}'", [second.info.backend_pid]).fetchone()[0]:
+            assert not waiting.done()
+        first.commit()
+        waiting.result(timeout=30)
+    assert table(db, "embedding_progress", columns="model, status").count((MODEL, "active")) == 1
