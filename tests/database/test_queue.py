@@ -73,6 +73,16 @@ def test_claim_complete(db: psycopg.Connection) -> None:
     assert state(db) == []
 
 
+def test_the_same_work_is_done_by_one(db: psycopg.Connection) -> None:
+    user = uuid.uuid4()
+    ask(db, user)
+    [(work, lease, *_)] = claim(db)
+    ask(db, user)  # asked for again while it is out
+    assert claim(db) == []
+    assert complete(db, work, lease)
+    assert [c[2] for c in claim(db)] == [user]
+
+
 def test_a_lease_passes_on(db: psycopg.Connection) -> None:
     ask(db, uuid.uuid4())
     [(work, old, *_)] = claim(db)
@@ -116,6 +126,27 @@ def test_backoff_and_dead_letters(db: psycopg.Connection) -> None:
     assert db.execute("select memoir.retry_work(%s)", [work]).fetchone() == (False,)
     assert [row[:2] for row in state(db)] == [("ready", 0), ("leased", 1)]
     assert db.execute("select count(*) from _memoir.audit_log where action = 'retry_work'").fetchone() == (1,)
+
+
+def test_a_server_says_when_to_retry(db: psycopg.Connection) -> None:
+    ask(db, uuid.uuid4())
+    [(work, lease, *_)] = claim(db)
+    assert fail(db, work, lease, "busy", 3600) == "ready"
+    due = (
+        "select run_after - clock_timestamp() between '59 min' and '61 min' from _memoir.work_items where work_id = %s"
+    )
+    assert db.execute(due, [work]).fetchone() == (True,)
+    db.execute("update _memoir.work_items set run_after = now()")
+    [(work, lease, *_)] = claim(db)
+    assert fail(db, work, lease, "never", final=True) == "dead"
+
+
+def test_leases_that_run_out_end_as_dead_letters(db: psycopg.Connection) -> None:
+    ask(db, uuid.uuid4())
+    for _ in range(8):
+        assert len(claim(db)) == 1
+        db.execute("update _memoir.work_items set leased_until = clock_timestamp() - interval '1 s'")
+    assert claim(db) == [] and state(db) == [("dead", 8, "leases ran out")]
 
 
 def test_many_workers_share_the_work(db: psycopg.Connection, memoir_dsn: str) -> None:
