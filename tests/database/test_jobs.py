@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
-from calls import Db, last_run, one, persist
+from calls import Db, call, history, last_run, one, persist, remember, run_job, set_clock
 from routines import code
 from servers import connect, install
 
@@ -77,6 +77,30 @@ def test_a_batch_a_commit(db: Db, step: Callable[[str], None]) -> None:
     assert db.execute("select count(distinct xmin::text) from public.did").fetchone() == (3,)
 
 
+@pytest.mark.parametrize(
+    ("batch", "least", "most", "milliseconds", "following"),
+    [(10, 1, 50, 5, 20), (10, 1, 50, 100, 10), (10, 1, 50, 400, 2), (40, 1, 50, 1, 50), (20, 16, 64, 9000, 16)],
+)
+def test_batches_grow_and_shrink_with_their_time(
+    db: Db, batch: int, least: int, most: int, milliseconds: float, following: int
+) -> None:
+    """Toward setting job_batch_ms, 100 by default."""
+    assert one(db, "select _memoir.next_batch(%s, %s, %s, %s)", batch, least, most, milliseconds) == following
+
+
+def test_a_run_ends_with_its_batch_size(db: Db, step: Callable[[str], None], setting: Callable[..., None]) -> None:
+    step(
+        "begin insert into public.did default values; perform pg_sleep(0.002); "
+        "return jsonb_build_object('more', (select count(*) < 20 from public.did)); end"
+    )
+    most = one(db, "select batch from _memoir.job_list() where job = 'flush'")
+    for milliseconds, batch in ((1, 1), (10000, most)):  # the second run begins with the size that the first ended with
+        db.execute("truncate public.did")
+        setting("job_batch_ms", milliseconds)
+        db.execute("call memoir.run_job('flush', 60)")
+        assert one(db, "select batch from _memoir.job_runs where job = 'flush' order by run_id desc limit 1") == batch
+
+
 def test_a_failing_batch_is_recorded_and_undone(db: Db, step: Callable[[str], None]) -> None:
     step(
         "begin insert into public.did default values; if (select count(*) > 2 from public.did) then perform 1 / 0; end if; "
@@ -114,6 +138,32 @@ def test_one_run_at_a_time(db: Db, memoir_dsn: str, step: Callable[[str], None])
         )
         step("begin return '{}'; end")
     assert result == [None]
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_run_job_waits_for_another_run(
+    db: Db, memoir_dsn: str, step: Callable[[str], None], is_cancelled: bool
+) -> None:
+    """It keeps no transaction open meanwhile, and can be cancelled."""
+    results: list = []
+    with connect(memoir_dsn) as waiting, blocked_run(db, memoir_dsn, step) as (_, other_run, _result):
+        process = waiting.info.backend_pid
+        waiter = threading.Thread(
+            target=lambda: results.append(code(lambda: waiting.execute("call memoir.run_job('flush')")))
+        )
+        waiter.start()
+        paused = "select xact_start from pg_stat_activity where pid = %s and wait_event = 'PgSleep'"
+        transactions: set[datetime] = set()
+        while len(transactions) < 3:
+            assert waiter.is_alive() and other_run.is_alive(), results
+            transactions |= {start for (start,) in db.execute(paused, [process])}
+        while is_cancelled and waiter.is_alive():
+            db.execute("select pg_cancel_backend(%s)", [process])
+            waiter.join(0.1)
+        step("begin return '{\"own\": 1}'; end")
+    waiter.join(30)
+    assert results == (["57014"] if is_cancelled else [None])
+    assert is_cancelled or last_run(db, "flush") == ("done", {"own": 1}, None)
 
 
 def test_run_job_names_the_run_it_waited_for(db: Db, memoir_dsn: str, step: Callable[[str], None]) -> None:
@@ -296,11 +346,55 @@ def test_schedules_in_seconds_need_pg_cron_1_5(db: Db, schedule: str, version: s
 
 
 def test_sweep_removes_what_is_past_its_time(db: Db, user: str, clock: Callable[[str], None]) -> None:
+    """Receipts, unused prompts, dead letters, records of runs and months of logs. Turns and prompts in use stay."""
+    clock((datetime.now(UTC) - timedelta(days=100)).isoformat())
+    for prompt in ("Be brief.", "Be kind."):  # the second replaces the first
+        call(db, "open_session", user, "s", system_prompt=prompt)
     persist(db, user, "s", "hi", "Hello.", key="old")
-    clock((datetime.now(UTC) + timedelta(hours=80)).isoformat())
+    db.execute("call memoir.ensure_partitions(0)")
+    db.execute("call memoir.run_job('merge')")
+    db.execute(
+        """update _memoir.job_runs set finished_at = memoir.now();
+        update _memoir.system_prompts set created_at = memoir.now();
+        insert into _memoir.work_items (kind, user_id, state, run_after, created_at)
+        values ('judge', gen_random_uuid(), 'dead', memoir.now(), memoir.now())"""
+    )
+    set_clock(db, None)
     first = persist(db, user, "s", "hi", "Hello.", key="new")
-    db.execute("call memoir.run_job('sweep')")
-    outcome, counts, error = last_run(db, "sweep")
-    assert (outcome, error) == ("done", None) and counts["receipts"] >= 1
+    counts = run_job(db, "sweep")
+    assert counts.keys() >= {"receipts", "prompts", "dead letters", "runs", "log months"}, counts
     assert persist(db, user, "s", "hi", "Hello.", key="new") == first
     assert persist(db, user, "s", "hi", "Hello.", key="old")["from_turn"] == 4  # its receipt is gone
+    assert len(history(db, user, "s")) == 6
+    assert "Be kind." in str(call(db, "compile_context", user, "s", "hi"))
+
+
+def test_backfill_queues_missing_vectors(db: Db, user: str) -> None:
+    remember(db, user, "has a red bicycle")
+    call(db, "register_embedding_model", "next", "none", 3)
+    waiting = "select users_waiting from memoir.embedding_progress() where model = 'next'"
+    assert one(db, waiting) == 0
+    run_job(db, "backfill")
+    assert one(db, waiting) >= 1 and run_job(db, "backfill") == {}
+
+
+def test_sweep_deletes_old_records_of_pg_cron(db: Db) -> None:
+    """Only of its own calls in this database. The table is pg_cron's where the server has it here."""
+    if one(db, "select to_regclass('cron.job_run_details')") is None:
+        db.execute("create schema cron")
+        db.execute(
+            """create table cron.job_run_details (jobid bigint, runid bigserial primary key, job_pid integer, database text,
+            username text, command text, status text, return_message text, start_time timestamptz, end_time timestamptz)"""
+        )
+    ours = "call memoir.run_job('flush', p_wait => 0)"
+    kept = [(ours, 1, True), ("vacuum", 8, True), (ours, 8, False)]
+    for command, days, is_here in [(ours, 8, True), *kept]:
+        db.execute(
+            """insert into cron.job_run_details (jobid, database, username, command, start_time, end_time)
+            select 1, case when %s then current_database() else 'other' end, 'memoir_jobs', %s, t, t
+            from (select now() - make_interval(days => %s)) x(t)""",
+            [is_here, command, days],
+        )
+    run_job(db, "sweep")
+    left = "select command, extract(day from now() - end_time)::integer, database = current_database() from cron.job_run_details"
+    assert sorted(db.execute(left).fetchall()) == sorted(kept)
