@@ -345,6 +345,21 @@ def test_both_doors_take_the_first_project(world: World) -> None:
     assert refusal(world.connection("red"), "read_call", "ann", lone) == "PM004"
 
 
+def test_a_moved_session_changes_its_readers(world: World) -> None:
+    """Turns move with their session. A memory keeps its project, and is found through its session no more."""
+    app, red, both, session = *(world.connection(key) for key in ("app", "red", "both")), unique("s")
+    call(app, "open_session", "ann", session, project="red")
+    persist(app, "ann", session, "The parrot is named Quetzal.", "Nice.")
+    remember(app, "ann", "Feeds the parrot papaya.", session=session)
+    for project, readers in (("red", (red, both)), ("blue", (both,))):
+        call(both, "open_session", "ann", session, project=project)
+        for login in (red, both):
+            assert ("Quetzal" in str(recalled(login, "ann", "parrot named"))) == (login in readers), project
+        assert "papaya" in str(recalled(both, "ann", "parrot papaya", session=session)), project
+    assert refusal(red, "recall", "ann", "parrot papaya", session) == "PM001"
+    assert table(app, "list_memories", "ann", columns="project", limit=1) == [("red",)]
+
+
 def test_a_kept_recall_is_for_the_same_bounds(world: World) -> None:
     """An exchange that one login has begun and another continues: the recall is made anew unless both may see the same."""
     app, session, query = world.connection("app"), unique("s"), "Where does the regatta start?"
