@@ -267,6 +267,24 @@ def test_sessions_end_and_take_what_is_theirs(db: Db, user: str, clock: Clock) -
     assert info["status"] == "expired" and datetime.fromisoformat(info["closed_at"]) == closed
 
 
+@pytest.mark.parametrize(("how", "state"), [("retract", "invalidated"), ("forget", "forgotten")])
+def test_derived_memories_go_with_their_source(db: Db, user: str, how: str, state: str) -> None:
+    source = remembered(db, user, "Flies a zeppelin")
+    derived = remembered(db, user, "Has a pilot's licence for airships")
+    second = remembered(db, user, "Is an airship pilot by trade")
+    for item, origin in ((derived, source), (second, derived)):
+        db.execute(
+            """insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id)
+            select user_id, 'memory', memory_id, 'memory', %s from _memoir.memory_store where memory_id = %s""",
+            [origin, item],
+        )
+    call(db, how, user, source)
+    assert dict(table(db, "list_memories", user, states=[state], columns="memory_id::text, reason")).items() >= {
+        (key, "its source was withdrawn") for key in (derived, second)
+    }
+    assert recalled(db, user, "airship pilot") == []
+
+
 def test_one_broken_user_does_not_stop_the_others(db: Db, user: str, clock: Clock) -> None:
     names = [f"{user}-{n}" for n in range(2)]
     keys = [remembered(db, name, "Owns a kayak", session=open_session(db, name), actor="agent") for name in names]
