@@ -18,7 +18,7 @@ from calls import Db, call, one, persist, remember, set_clock, store, table
 from catalog import describe, differences
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, all_routines, values_for
-from servers import add_python, apply, complete, connect, database
+from servers import add_python, apply, complete, connect, database, environment_of, fresh_server
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +77,16 @@ def test_part_of_is_the_remainder(server_dsn: str) -> None:
                 assert len({part for part, _ in parts}) > min(modulus, 200) * 0.7
 
 
+def test_part_of_is_where_rows_are(db: Db) -> None:
+    users = [f"placed-{n}" for n in range(20)]
+    for user in users:
+        say(db, user)
+    rows = """select u.external_id, regexp_replace(t::regclass::text, '^.*_p([0-9]+).*$', '\\1')::integer
+        from _memoir.users u join _memoir.conversation_history h using (user_id), unnest(array[u.tableoid, h.tableoid]) t
+        where u.external_id = any (%s)"""
+    assert set(db.execute(rows, [users]).fetchall()) == {(user, call(db, "part_of", user)) for user in users}
+
+
 # ensure_partitions ----------------------------------------------------------------------------------------------------
 
 
@@ -88,6 +98,29 @@ def test_ensure_partitions_is_idempotent(db: Db) -> None:
     db.execute("call memoir.ensure_partitions(3)")
     db.execute("call memoir.ensure_partitions()")  # two months ahead, by the setting
     assert not differences(before, describe(db))
+
+
+def test_leaves_stay_out_of_pg_stat_statements(private_dsn: str) -> None:
+    """Even where it counts nested statements. A caller's own DDL is still counted."""
+    seen = "select count(*), count(*) filter (where query like '%%y2061m%%'), count(*) filter (where query like 'create temp%%') from pg_stat_statements"
+    options = {"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track": "all"}
+    with fresh_server(environment_of(private_dsn), **options) as server, database(server) as dsn:
+        complete(dsn, 2)
+        with connect(dsn) as db:
+            db.execute("create extension pg_stat_statements schema public")
+            db.execute("set search_path = public")
+            counts = []
+            for month in ("03", "04"):
+                set_clock(db, f"2061-{month}-02T00:00:00Z")
+                db.execute("call memoir.ensure_partitions(0)")
+                counts.append(db.execute(seen).fetchone())
+            assert months(db) >= {"2061m03", "2061m04"}
+            assert counts[1][1] == 0 and counts[1][0] - counts[0][0] <= 2
+            with db.transaction():
+                set_clock(db, "2061-05-02T00:00:00Z")
+                say(db, "counted")
+                db.execute("create temporary table own_ddl () on commit drop")
+            assert db.execute(seen).fetchone()[1:] == (0, 1)
 
 
 @pytest.mark.parametrize(("zone", "year"), [("America/New_York", 2143), ("UTC", 2153), ("Asia/Tokyo", 2163)])
@@ -197,6 +230,21 @@ def test_many_writers_at_the_turn_of_a_month(memoir_dsn: str, db: Db) -> None:
         ensuring = pool.submit(other.execute, "call memoir.ensure_partitions(1)")
         assert list(pool.map(write, users)) == [6] * 4 + [4] * 4
         ensuring.result()
+
+
+@pytest.mark.acceptance
+def test_a_table_of_an_upgrade_gets_its_leaves(server_dsn: str) -> None:
+    """Between the upgrade and ensure_partitions, in a month that is prepared for all other tables."""
+    with database(server_dsn) as dsn, connect(dsn) as db:
+        complete(dsn)
+        say(db, "alice")
+        db.execute("set role memoir_owner")
+        columns = "user_id uuid, recorded_at timestamptz, primary key (user_id, recorded_at)"
+        db.execute(f"create table _memoir.added ({columns}) partition by hash (user_id)")
+        db.execute("insert into _memoir.partitioned_tables values ('added', true)")
+        db.execute("reset role")
+        say(db, "alice")
+        assert len(months(db, "added")) == 1
 
 
 # The clock ------------------------------------------------------------------------------------------------------------
