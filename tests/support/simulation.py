@@ -38,6 +38,7 @@ INVARIANTS = {
     "tier 2 is validated or the person's own word": """select memory_id from _memoir.memory_store where state = 'active' and tier = 2 and validated_at is null
         and provenance not in ('user_stated', 'correction', 'preference', 'instruction')""",
     "tiers 2 and up are global": "select memory_id from _memoir.memory_store where state = 'active' and tier >= 2 and scope <> 'global'",
+    "tiers 3 and 4 have no end": "select memory_id from _memoir.memory_store where state = 'active' and tier >= 3 and expires_at is not null",
     "one active memory per text": """select user_id, content_hash from _memoir.memory_store where state = 'active'
         group by user_id, content_hash, project, local_to having count(*) > 1""",
     "one value per slot, or a contradiction": """select a.memory_id from _memoir.memory_store a join _memoir.memory_store b using (user_id, slot, project)
@@ -53,6 +54,8 @@ INVARIANTS = {
     "nothing outlives its end": "select memory_id from _memoir.memory_store where state = 'active' and expires_at <= memoir.now()",
     "no session outlives its end": """select session_id from _memoir.sessions s join _memoir.session_counters c using (user_id, session_id)
         where s.status = 'active' and greatest(s.created_at, c.last_recorded_at) + make_interval(hours => (select (config ->> 'session_ttl_hours')::integer from _memoir.settings_merged)) <= memoir.now()""",
+    "the last state is the state": """select m.memory_id from _memoir.memory_store m cross join lateral (select s.state from _memoir.memory_states s where s.user_id = m.user_id
+        and s.memory_id = m.memory_id order by s.recorded_at desc, (s.state = 'active') limit 1) l where l.state <> m.state""",
     "only what is active is found": """select i.ref_id from _memoir.search_items i join _memoir.memory_store m on m.user_id = i.user_id and m.memory_id = i.ref_id
         where i.kind = 'm' and (i.dead = (m.state = 'active') or i.session_id is distinct from m.local_to)""",
     # Sessions, turns, compactions
@@ -74,7 +77,13 @@ INVARIANTS = {
     # Profiles
     "a profile holds what stands": """select p.user_id from _memoir.users u join _memoir.profiles p on p.user_id = u.user_id and p.version = u.profile_version, unnest(p.memory_ids) i
         join _memoir.memory_store m on m.memory_id = i where m.user_id = p.user_id and (m.state <> 'active' or m.tier < 3 or m.validated_at is null or m.sensitivity <> 'normal')""",
+    "profiles keep to their budget": """select p.user_id from _memoir.users u join _memoir.profiles p on p.user_id = u.user_id and p.version = u.profile_version, jsonb_each_text(p.tokens) t
+        where t.value::integer > 400""",
     # Counters and jobs
+    "users count their memories": """select c.user_id from _memoir.user_counters c where c.memories <> (select count(*) from _memoir.memory_store m where m.user_id = c.user_id)""",
+    "missing vectors are queued": """select c.user_id from _memoir.user_counters c join _memoir.embedding_models e on e.status <> 'retired'
+        where c.items > 0 and not exists (select from _memoir.work_items j where j.kind = 'embed' and j.user_id = c.user_id)
+        and c.next_item - 1 > coalesce((select through_item from _memoir.embedding_cursors x where x.user_id = c.user_id and x.model_id = e.model_id), 0)""",
     "no dead letters": "select work_id from _memoir.work_items where state = 'dead'",
 }
 HISTORY = "select count(*), coalesce(sum(hashtextextended(h::text, 0)::numeric), 0) from _memoir.conversation_history h where recorded_at < %s"
