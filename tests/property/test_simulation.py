@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import psycopg
 import pytest
+from servers import connect, database, install
 from simulation import Simulation
+
+
+@pytest.fixture
+def db(server_dsn: str) -> Iterator[psycopg.Connection]:
+    """A database for each run, because totals are those of a whole database."""
+    with database(server_dsn) as dsn:
+        install(dsn)
+        with connect(dsn) as db:
+            yield db
 
 
 @pytest.mark.acceptance
