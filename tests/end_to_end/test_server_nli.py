@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from calls import call, clear_work, memory_row, set_clock, set_settings, table
 from pg_memoir import Memoir
 from pg_memoir_cli import worker
 from pg_memoir_server.nli import NliJudge, NoSuchModel
@@ -102,15 +103,20 @@ def verdicts(db: psycopg.Connection, user: str) -> list[tuple]:
     ).fetchall()
 
 
+WAITING = "select ready, later, dead, most_attempts from memoir.queue_depth where kind = 'nli'"
+
+
 @pytest.fixture
 def judged(db: psycopg.Connection) -> Iterator[None]:
-    if not db.execute("select 1 from _memoir.embedding_models where name = 'little'").fetchone():
+    if "little" not in str(table(db, "embedding_progress", columns="model")):
         db.execute("select memoir.register_embedding_model('little', 'none', 4)")
         db.execute("select memoir.switch_embedding_model('little')")
     db.execute("select memoir.set_setting('judge', '\"nli\"')")
     yield
     db.execute("select memoir.reset_setting('judge')")
-    db.execute("delete from _memoir.work_items where kind = 'nli'")
+    call(db, "reset_setting", "work_attempts_max")
+    set_clock(db, None)
+    clear_work(db)
 
 
 def test_a_worker_judges(db: psycopg.Connection, memoir_dsn: str, user: str, judged: None) -> None:
@@ -136,18 +142,16 @@ def test_a_worker_judges(db: psycopg.Connection, memoir_dsn: str, user: str, jud
         assert worker.run_judge(memoir, NliJudge("/models/nli-tiny", Watched), once=True) == 2
     assert ("Takes the train to work.", "Cycles to work every day.") in seen
     assert verdicts(db, user) == [(second, first, "nli nli-tiny", "contradiction", "superseded")]
-    assert db.execute(
-        "select state::text, superseded_by::text from _memoir.memory_store where memory_id = %s", [first]
-    ).fetchone() == ("superseded", second)
+    assert memory_row(db, first, "state::text, superseded_by::text") == ("superseded", second)
     assert verdicts(db, f"{user}-more") == [(fourth, third, "nli nli-tiny", "compatible", "none")]
     # What the model fails on waits, and ends as a dead letter.
-    assert db.execute("select state, attempts, last_error from _memoir.work_items where kind = 'nli'").fetchall() == [
-        ("ready", 1, "ValueError: the model can't read it")
-    ]
-    db.execute("update _memoir.work_items set attempts = 100, run_after = '2000-01-01' where kind = 'nli'")
+    assert db.execute(WAITING).fetchall() == [(0, 1, 0, 1)]
+    set_settings(db, work_attempts_max=1)
+    set_clock(db, "2099-01-01T00:00:00Z")
     with Memoir(memoir_dsn) as memoir:
         assert worker.run_judge(memoir, NliJudge("/models/nli-tiny", Watched), once=True) == 0
-    assert db.execute("select state from _memoir.work_items where kind = 'nli'").fetchall() == [("dead",)]
+    dead = db.execute("select attempts, last_error from memoir.dead_letters where kind = 'nli'").fetchall()
+    assert dead == [(1, "ValueError: the model can't read it")]
 
 
 @pytest.mark.acceptance
@@ -157,9 +161,7 @@ def test_the_command_judges(db: psycopg.Connection, memoir_dsn: str, user: str, 
     command = [sys.executable, "-m", "pg_memoir_cli", "worker", "--dsn", memoir_dsn, "--no-embed", "--once", "--nli"]
     wrong = subprocess.run([*command, str(tmp_path / "nothing")], capture_output=True, text=True, check=False)
     assert wrong.returncode == 1 and "there is no folder" in wrong.stderr
-    assert db.execute("select state, attempts from _memoir.work_items where kind = 'nli'").fetchall() == [
-        ("ready", 0)
-    ]  # no fault of the work
+    assert db.execute(WAITING).fetchall() == [(1, 0, 0, 0)]  # no fault of the work
     tiny_model(tmp_path)
     done = subprocess.run(
         [*command, str(tmp_path)],
@@ -170,4 +172,4 @@ def test_the_command_judges(db: psycopg.Connection, memoir_dsn: str, user: str, 
     )
     assert done.returncode == 0, done.stderr
     assert [row[:3] for row in verdicts(db, user)] == [(second, first, f"nli {tmp_path.name}")]
-    assert db.execute("select count(*) from _memoir.work_items where kind = 'nli'").fetchone() == (0,)
+    assert db.execute(WAITING).fetchall() == []
