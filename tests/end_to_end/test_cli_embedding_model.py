@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import one, recalled, say
+from calls import has_python, recalled, say, table
 from pg_memoir_cli.__main__ import main
 from stubs import ChatCompletionsStub
 
@@ -56,13 +56,11 @@ def test_one_command_goes_over_to_a_multilingual_model(
     assert main([*command, *options]) == 0
     assert "3 texts embedded; questions use it now" in capsys.readouterr().out
     assert all(t.startswith("passage: ") for body in endpoint.requests for t in body["input"] if "gato" in t)
-    assert one(db, "select to_jsonb(array(select name || ' ' || status from _memoir.embedding_models order by 1))") == [
-        "all-MiniLM-L6-v2 retired",
-        "tiny active",
-    ]
+    models = set(table(db, "embedding_progress", columns="model, status"))
+    assert models == {("all-MiniLM-L6-v2", "retired"), ("tiny", "active")}
     # In words these have nothing in common with what was said.
     with psycopg.connect(memoir_dsn, autocommit=True) as fresh:
-        if one(fresh, "select to_regprocedure('_memoir.py_embed_http(text,text,text,integer)') is not null"):
+        if has_python(fresh):
             assert [recalled(fresh, user, asked, p_limit=1) for asked in ("кот?", "船", "Regen")] == [
                 [t] for t in SAID[:1] + SAID[2:] + SAID[1:2]
             ]
@@ -74,11 +72,11 @@ def test_one_command_goes_over_to_a_multilingual_model(
 def test_a_model_that_is_not_there_changes_nothing(
     db: psycopg.Connection, memoir_dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = one(db, "select jsonb_agg(to_jsonb(m)) from _memoir.embedding_models m")
+    before = table(db, "embedding_progress")
     assert main(["embedding-model", "tiny", "--endpoint", "http://127.0.0.1:9/v1", "--dsn", memoir_dsn]) == 1
     assert main(["embedding-model", "/no/such/folder", "--dsn", memoir_dsn]) == 1
     assert capsys.readouterr().err.count("pg-memoir embedding-model: ") == 2
-    assert one(db, "select jsonb_agg(to_jsonb(m)) from _memoir.embedding_models m") == before
+    assert table(db, "embedding_progress") == before
 
 
 def test_a_folder(db: psycopg.Connection, memoir_dsn: str, user: str, tmp_path: Path) -> None:
@@ -86,12 +84,9 @@ def test_a_folder(db: psycopg.Connection, memoir_dsn: str, user: str, tmp_path: 
     folder = small_bert(tmp_path / "little")
     say(db, user, "s", *SAID, answer="👍")
     assert main(["embedding-model", str(folder), "--dsn", memoir_dsn]) == 0
-    assert (
-        one(db, "select name || ' ' || dimension from _memoir.embedding_models where status = 'active'")
-        == f"{folder} 32"
-    )
-    of_user = "select count(*) from _memoir.embeddings e join _memoir.users u using (user_id) join _memoir.embedding_models m using (model_id) where external_id = %s and name = %s"
-    assert one(db, of_user, user, str(folder)) == len(SAID)
+    assert (str(folder), "active") in table(db, "embedding_progress", columns="model, status")
+    vectors = [line["row"] for (line,) in table(db, "export_user", user, True) if line.get("kind") == "embeddings"]
+    assert [(v["model"], len(json.loads(v["embedding"]))) for v in vectors] == [(str(folder), 32)] * len(SAID)
 
 
 def small_bert(folder: Path) -> Path:
