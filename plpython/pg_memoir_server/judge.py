@@ -77,7 +77,7 @@ class Judge:
         """Return the chance that an earlier statement (first) holds no longer after a message (second), for each: the lower of
         both."""
         chances = self.pairs(pairs)[:, FIRST_OVER:].sum(1)
-        asked = np.flatnonzero(chances >= LEAST)
+        asked = np.flatnonzero(chances >= LEAST).tolist()
         again = self._run("pair", [pairs[n] for n in asked], 1)[:, FIRST_OVER:].sum(1)
         chances[asked] = np.minimum(chances[asked], again)
         lower: list[float] = chances.tolist()

@@ -198,7 +198,7 @@ def test_open_reader_only_delays_a_detach(memoir_dsn: str, db: Db, user: str) ->
     set_clock(db, "2036-10-10T00:00:00Z")
     set_settings(db, archive_destination="drop")
     part = call(db, "part_of", user)
-    with psycopg.connect(memoir_dsn) as reader, psycopg.connect(memoir_dsn, autocommit=True) as sender:
+    with psycopg.connect(memoir_dsn, autocommit=True) as sender, psycopg.connect(memoir_dsn) as reader:
         reader.execute("select count(*) from _memoir.conversation_history")  # stays in its transaction
         assert archive(db)["locked"] >= 1 and count_turns(db, user) == (2, 2, 0)
         set_settings(db, archive_detach="concurrently")

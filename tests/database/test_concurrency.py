@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import history, one, persist, remember
+from calls import call, export_rows, history, one, persist, remember, run_job, set_clock, set_settings, table
 from servers import connect
 
 Job = Callable[[psycopg.Connection], Any]
@@ -41,11 +41,6 @@ def pair(tag: str) -> list[dict]:
     return [{"role": "user", "content": f"{tag} part 1"}, {"role": "assistant", "content": f"{tag} part 2"}]
 
 
-def column(db: psycopg.Connection, user: str, name: str, table: str = "conversation_history") -> list[Any]:
-    query = f"select {name} from _memoir.{table} join _memoir.users using (user_id) where external_id = %s order by {'turn_index' if 'hist' in table else name}"
-    return [value for (value,) in db.execute(query, [user])]
-
-
 def test_writers_of_one_session_neither_lose_nor_mix(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
     writers, rounds = 8, 12
 
@@ -65,8 +60,9 @@ def test_writers_of_one_session_neither_lose_nor_mix(memoir_dsn: str, db: psycop
             mine = turns[receipt["from_turn"] : receipt["to_turn"] + 1]
             assert [(t["role"], t["content"]) for t in mine] == [(m["role"], m["content"]) for m in pair(f"w{w}-{r}")]
             assert receipt["message_ids"] == [t["message_id"] for t in mine]
-    assert column(db, user, "exchange_start") == [i - i % 2 for i in range(len(turns))]
-    before = column(db, user, "tokens_before")  # a running sum: a lost update would show in it
+    rows = sorted(export_rows(db, user, "conversation_history"), key=lambda row: row["turn_index"])
+    assert [row["exchange_start"] for row in rows] == [i - i % 2 for i in range(len(turns))]
+    before = [row["tokens_before"] for row in rows]  # a running sum: a lost update would show in it
     steps = [later - earlier - t["tokens"] for earlier, later, t in zip(before, before[1:], turns, strict=False)]
     assert before[0] == 0 and len(set(steps)) == 1 and steps[0] >= 0
 
@@ -92,7 +88,8 @@ def test_parallel_retries_have_one_effect(memoir_dsn: str, db: psycopg.Connectio
         assert [[t["message_id"] for t in history(db, user, key)] for key in keys] == [r["message_ids"] for r in first]
     else:
         assert {r["outcome"] for r in first} == {"stored"}
-        assert column(db, user, "content", "memory_store") == sorted(f"The key was {key}." for key in keys)
+        stored = [content for (content,) in table(db, "list_memories", user, states=[], columns="content")]
+        assert sorted(stored) == sorted(f"The key was {key}." for key in keys)
 
 
 def whole(tag: str) -> list[dict]:
@@ -152,8 +149,10 @@ def test_a_merge_changes_no_result(memoir_dsn: str, db: psycopg.Connection, user
         "What about the fence and the bicycle?",
     ]
     recall = "select id, kind, score, words_score, matched_by from memoir.recall(%s, %s, p_limit => 50)"
+    set_settings(db, tail_items_max=16)
+    run_job(db, "merge")  # what other tests left
     for n in range(5):  # from the third segment on, segments are merged as well
-        for r in range(4):
+        for r in range(8):
             persist(
                 db,
                 user,
@@ -167,9 +166,10 @@ def test_a_merge_changes_no_result(memoir_dsn: str, db: psycopg.Connection, user
                 ],
             )
         remember(db, user, f"The bicycle of day {n} is {['red', 'blue', 'green', 'black', 'white'][n]}.")
-        with db.transaction():  # one now(): freshness is the same before and after
-            before = [db.execute(recall, [user, q]).fetchall() for q in queries]
-            merged = one(db, "select _memoir.merge_tail(user_id) from _memoir.users where external_id = %s", user)
-            after = [db.execute(recall, [user, q]).fetchall() for q in queries]
-        assert merged == 9 and all(len(rows) > n for rows in before)
+        set_clock(db, "2030-01-01T00:00:00Z")  # freshness is the same before and after
+        before = [db.execute(recall, [user, q]).fetchall() for q in queries]
+        assert run_job(db, "merge")["items"] == 17 and all(len(rows) > n for rows in before)
+        after = [db.execute(recall, [user, q]).fetchall() for q in queries]
+        set_clock(db, None)
         assert after == before
+    call(db, "reset_setting", "tail_items_max")

@@ -42,7 +42,7 @@ def claim(db: Db) -> list[tuple[Any, ...]]:
     return table(db, "claim_judgements", 100, columns="user_id, memory_id::text, other_id::text")
 
 
-def test_open_cases_wait_for_a_judge(db: Db, user: str, setting: Any) -> None:
+def test_open_cases_wait_for_a_judge(db: Db, user: str, setting: Any, clock: Any) -> None:
     first = remembered(db, user, "Takes the train to work.", embedding=NEAR)
     assert claim(db) == []
     setting("judge", "nli")
@@ -64,9 +64,8 @@ def test_open_cases_wait_for_a_judge(db: Db, user: str, setting: Any) -> None:
     fourth = remembered(db, user, "Walks to work.", embedding=CLOSE)
     users, memories, _ = zip(*claim(db))
     db.execute("select memoir.fail_judgements(%s, %s::uuid[], 'model is gone')", [[*users], [*memories]])
-    left = "select state, last_error from _memoir.work_items where kind = 'nli'"
-    assert db.execute(left).fetchall() == [("ready", "model is gone")]
+    assert db.execute("select later, dead from memoir.queue_depth where kind = 'nli'").fetchall() == [(1, 0)]
     call(db, "forget", user, fourth)
-    db.execute("update _memoir.work_items set run_after = '2000-01-01' where kind = 'nli'")
     remember(db, user, "Hitchhikes to work.", embedding=CLOSE, sensitivity="secret")
+    clock("2099-01-01T00:00:00Z")
     assert claim(db) == []

@@ -5,27 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date
 
-from calls import CALL, Db, call, table
+from calls import CALL, Db, call, export_rows, table
 from extracted import NOTHING, extract, extract_again, memories, say
 
 
 def test_statements_become_sourced_memories(db: Db, user: str) -> None:
     answer = {"role": "assistant", "content": "Noted. I live in the cloud."}
-    done = say(db, user, "Hi! I live in Ulm. Please don't use emojis.", answer)
+    said = "Hi! I live in Ulm. Please don't use emojis."
+    done = say(db, user, said, answer)
     assert extract(db, user) == NOTHING | {"turns": 2, "stored": 2}
     columns = ("m.content", "provenance::text", "tier", "scope::text", "m.metadata ->> 'extracted_by'")
     assert memories(db, user, *columns) == [
         ("User asks: Please don't use emojis.", "instruction", 4, "global", "rules 1"),
         ("User lives in Ulm.", "user_stated", 3, "global", "rules 1"),
     ]
-    sources = db.execute(
-        "select s.source_id::text, s.turn_index, substr(h.content, s.span_start, s.span_length) from _memoir.memory_sources s "
-        "join _memoir.conversation_history h on h.message_id = s.source_id join _memoir.users u on u.user_id = s.user_id "
-        "where external_id = %s order by span_start",
-        [user],
-    ).fetchall()
-    first = done["message_ids"][0]
-    assert sources == [(first, 0, "I live in Ulm."), (first, 0, "Please don't use emojis.")]
+    spans = set()
+    for source in export_rows(db, user, "memory_sources"):
+        assert (source["source_id"], source["turn_index"]) == (done["message_ids"][0], 0)
+        start = source["span_start"] - 1
+        spans.add(said[start : start + source["span_length"]])
+    assert spans == {"I live in Ulm.", "Please don't use emojis."}
     assert extract(db, user) == NOTHING
 
 
@@ -59,14 +58,11 @@ def test_words_of_agents_and_tools_stay_in_their_session(db: Db, user: str) -> N
 def test_extracting_again_adds_nothing(db: Db, user: str) -> None:
     say(db, user, "I live in Ulm. I love Bach.", "I love Bach.")
     assert extract(db, user)["stored"] == 2
-    columns = ("m.memory_id", "m.content", "m.state", "m.recorded_at", "restatements")
-    stats = (
-        "(select s.restatements from _memoir.memory_stats s where s.user_id = m.user_id and s.memory_id = m.memory_id)"
-    )
-    before = memories(db, user, *columns[:4], stats)
-    assert sorted(row[4] for row in before) == [0, 1], "said twice, in two turns"
+    kinds = ("memory_store", "memory_stats")
+    before = [export_rows(db, user, kind) for kind in kinds]
+    assert sorted(row["restatements"] for row in before[1]) == [0, 1], "said twice, in two turns"
     for _ in range(2):
-        assert extract_again(db, user)["stored"] == 0 and memories(db, user, *columns[:4], stats) == before
+        assert extract_again(db, user)["stored"] == 0 and [export_rows(db, user, kind) for kind in kinds] == before
 
 
 def test_batches_go_on_where_the_last_one_ended(db: Db, user: str) -> None:

@@ -132,7 +132,9 @@ def test_a_server_says_when_to_retry(db: psycopg.Connection) -> None:
     ask(db, uuid.uuid4())
     [(work, lease, *_)] = claim(db)
     assert fail(db, work, lease, "busy", 3600) == "ready"
-    due = "select run_after - clock_timestamp() between '59 min' and '61 min' from _memoir.work_items where work_id = %s"
+    due = (
+        "select run_after - clock_timestamp() between '59 min' and '61 min' from _memoir.work_items where work_id = %s"
+    )
     assert db.execute(due, [work]).fetchone() == (True,)
     db.execute("update _memoir.work_items set run_after = now()")
     [(work, lease, *_)] = claim(db)

@@ -149,7 +149,9 @@ def test_first_writes_of_a_month_race_cleanly(memoir_dsn: str, db: Db, user: str
         for n in range(3):
             persist(c, name, "s", f"question {n}", "answer", usage=usage)
 
-    writers = [partial(write, name, usage) for name in names for usage in (None, {"model": "gpt-4o", "prompt_tokens": 9})]
+    writers = [
+        partial(write, name, usage) for name in names for usage in (None, {"model": "gpt-4o", "prompt_tokens": 9})
+    ]
     together(
         memoir_dsn,
         *writers,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from calls import Db, call, one, use_vectors
+from calls import Db, call, clear_work, has_python, use_vectors
 from pg_memoir import Memoir
 from pg_memoir_cli import worker
 from pipeline import WAYS, Way
@@ -34,7 +34,7 @@ def way(
 ) -> Iterator[Way]:
     """Job `model` in the server, whose environment has no key, or the worker's loop."""
     provider, place = request.param
-    if place == "inside" and not one(db, "select to_regprocedure('_memoir.run_in_python(text,bigint)') is not null"):
+    if place == "inside" and not has_python(db):
         pytest.skip("no PL/Python")
     monkeypatch.setenv("PG_MEMOIR_LLM_API_KEY", "sk-x")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -46,7 +46,7 @@ def way(
         yield provider, ways[place]
     for key in SETTINGS:
         call(db, "reset_setting", key)
-    db.execute("delete from _memoir.work_items where kind <> 'embed'")
+    clear_work(db)
 
 
 @pytest.fixture

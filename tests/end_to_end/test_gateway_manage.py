@@ -20,7 +20,9 @@ def result(step: int) -> str:
 def results(messages: list[dict[str, Any]]) -> list[Any]:
     """The tool results of a list as the model gets them, with their texts in one."""
     blocks = [b for m in messages if isinstance(m["content"], list) for b in m["content"] if b["type"] == "tool_result"]
-    texts = [b["content"] if isinstance(b["content"], str) else "".join(p["text"] for p in b["content"]) for b in blocks]
+    texts = [
+        b["content"] if isinstance(b["content"], str) else "".join(p["text"] for p in b["content"]) for b in blocks
+    ]
     return [block | {"content": told} for block, told in zip(blocks, texts)]
 
 

@@ -180,6 +180,16 @@ def use_vectors(db: Db, dimension: int = 4, name: str = "little", **named: Any) 
     call(db, "switch_embedding_model", name)
 
 
+def has_python(db: Db) -> bool:
+    """Whether the server has PL/Python, and so calls models itself."""
+    return bool(one(db, "select to_regprocedure('_memoir.run_in_python(text,bigint)') is not null"))
+
+
+def clear_work(db: Db) -> None:
+    """Deletes all work that waits, so that a test claims only its own."""
+    db.execute("delete from _memoir.work_items")
+
+
 def last_run(db: Db, job: str) -> tuple[Any, ...]:
     """(outcome, counts, error) of a job's newest run."""
     row = db.execute(

@@ -102,11 +102,9 @@ def _change(db: psycopg.Connection, user: str, session: str) -> str:
     thing = "".join(chr(97 + int(letter, 16)) for letter in uuid.uuid4().hex[:10])
     for said in (f"my {thing} number is {uuid.uuid4().int % 10**6}", f"please forget my {thing} number"):
         persist(db, user, session, said)
-        if one(db, "select pg_catalog.to_regprocedure('_memoir.py_read(text, text, text)') is null"):
+        if code(lambda: call(db, "extract_session", user, session)) == "PM050":  # the server has no PL/Python
             with connect(user_of(db.info.dsn, "postgres")) as admin:
                 read_turns(admin)
-        else:
-            call(db, "extract_session", user, session)
     return str(table(db, "list_changes", user, columns="change_id")[0][0])
 
 

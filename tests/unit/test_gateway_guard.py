@@ -123,7 +123,11 @@ TOKEN = {"authorization": "Bearer sk-ant-oat01-1"}
         ("anthropic", TOKEN, "/v1/messages/count_tokens /v1/models /v1/chat/completions"),
         ("anthropic", {"x-api-key": "sk-ant-1"}, "/v1/files"),
         ("anthropic", {"user-agent": "claude-cli/2.1"}, "/"),
-        ("openai", OPENAI, "/v1/chat/completions /v1/responses/r/cancel /v1/models /v1/any/new /v1/messages_of_another"),
+        (
+            "openai",
+            OPENAI,
+            "/v1/chat/completions /v1/responses/r/cancel /v1/models /v1/any/new /v1/messages_of_another",
+        ),
         ("", OPENAI, "/api/v1/chat/completions /chat/completions /responses /models /embeddings"),
         ("", OPENAI, "/openai/v1/chat/completions //evil.example/v1/models"),
         ("", {"api-key": "azure"}, "/openai/deployments/gpt/chat/completions"),
