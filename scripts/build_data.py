@@ -1,7 +1,7 @@
 """Turn data into SQL, for scripts/build_sql.sh: a function for each table and for the lists of words and patterns.
 
-    build_data.py tables            sql/data/*.csv but markers.csv, and the rules of plpython/pg_memoir_language/data
-    build_data.py lists             the lists of all languages
+    build_data.py tables            sql/data/*.csv but markers.csv, and plpython/pg_memoir_language/*.csv
+    build_data.py lists             the lists of all languages that SQL reads
 
 A table becomes `_memoir.data_<table>()` with text columns and a row number, the lists `_memoir.word_list` and
 `_memoir.any_word`. Data in another form ends the build with the file and the line. The same data gives the same bytes.
@@ -109,42 +109,6 @@ SHAPES: dict[str, tuple[int, dict[str, str]]] = {
         1,
         {"issuer": ANY, "kind": "access key|model key|private key|web token", "marks": "?" + ANY, "pattern": ANY},
     ),
-    "extraction_rules": (
-        2,
-        {
-            "language": WORD,
-            "rule": ANY,
-            "roles": "((user|named|agent)( |$))+",
-            "pattern": ANY,
-            "not_if": "?" + ANY,
-            "at_least": "[0-4]",
-            "type": WORD,
-            "provenance": WORD,
-            "category": WORD,
-            "importance": WORD,
-            "utility": NUMBER,
-            "slot": "?" + ANY,
-            "value": "?" + ANY,
-        },
-    ),
-    "statement_rules": (
-        2,
-        {
-            "language": WORD,
-            "rule": ANY,
-            "needs": "?" + ANY,
-            "pattern": ANY,
-            "not_if": "?" + ANY,
-            "whole": "?yes",
-            "exact": "?yes",
-            "type": WORD,
-            "category": WORD,
-            "importance": WORD,
-            "slot": "?" + ANY,
-            "value": "?" + ANY,
-            "standing": YES_NO,
-        },
-    ),
 }
 
 
@@ -240,22 +204,6 @@ def csv_rows(path: Path, table: str) -> Iterable[tuple[str, list[str]]]:
             yield where, fields
 
 
-def rule_rows(table: str) -> Iterable[tuple[str, list[str]]]:
-    for language in data.languages():
-        for rule in getattr(data.load(language), table):
-            where = f"{language}.toml, rule {rule.get('name')!r}"
-            row = {"language": language, "rule": rule["name"], **{k: v for k, v in rule.items() if k != "name"}}
-            if unknown := row.keys() - SHAPES[table][1].keys():
-                stop_at(where, f"no column {min(unknown)}")
-            for column, pattern in SHAPES[table][1].items():
-                value = row.setdefault(column, "")
-                if isinstance(value, bool):
-                    row[column] = "yes" if value else "" if pattern.startswith("?") else "no"
-                else:
-                    row[column] = str(value)
-            yield where, [row[column] for column in SHAPES[table][1]]
-
-
 def print_tables() -> None:
     package = ROOT / "plpython" / "pg_memoir_language"
     for path in sorted([*(ROOT / "sql" / "data").glob("*.csv"), *package.glob("*.csv")]):
@@ -268,9 +216,6 @@ def print_tables() -> None:
         if table == "ranking":
             print_ranking_head(path)
         print_table(table, csv_rows(path, table))
-    for table in ("extraction_rules", "statement_rules"):
-        print(f"\n-- {table} of all languages")
-        print_table(table, rule_rows(table))
 
 
 def print_ranking_head(path: Path) -> None:

@@ -71,7 +71,7 @@ def compare(one: str, other: str) -> Comparison:
 
 
 def _value_words() -> str:
-    return choices("english", "months", "full_weekdays", "numbers", "larger_numbers") or "(?!)"
+    return choices("english", "months", "full_weekdays", "counted", "larger_numbers") or "(?!)"
 
 
 def fixed_points(text: str) -> frozenset[str]:
@@ -287,7 +287,7 @@ def _hard_points(text: str, is_lenient: bool) -> set[str]:
 
     Number words count as numbers. What merely begins a sentence is no name: a verb or an adverb, or (lenient) any word.
     """
-    points, numbers = set(), entries("english", "numbers")
+    points, numbers = set(), entries("english", "counted")
     denial = compile_pattern(f"(?:{choices('english', 'denials')})")
     soft = compile_pattern(f"(?:{choices('english', 'soft_words')})")
     firsts = compile_pattern(r"(?:^|[.!?;:]\s+)([[:upper:]][[:alnum:]]*)").findall(text)

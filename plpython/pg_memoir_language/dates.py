@@ -51,7 +51,7 @@ def _month_in_words(day: date) -> str:
 def _pattern() -> Pattern[str]:
     days, month = choices("english", "weekdays"), choices("english", "months")
     season = choices("english", "seasons")
-    number = r"\d{1,3}|an?|" + (choices("english", "numbers") or "")
+    number = r"\d{1,3}|an?|" + (choices("english", "counted") or "")
     return compile_pattern(
         r"\m(the day (?:before yesterday|after tomorrow)|yesterday|today|tonight|tomorrow"
         r"|this (?:morning|afternoon|evening)|last night"
@@ -74,7 +74,7 @@ def _number(word: str) -> int | None:
         return int(word)
     if word in ("a", "an"):
         return 1
-    numbers = data.entries("english", "numbers")
+    numbers = data.entries("english", "counted")
     return numbers.index(word) + 1 if word in numbers else None
 
 

@@ -93,41 +93,55 @@ def test_learnt_weights_have_a_version_and_a_source(root: Path, head: str) -> No
         build_data.print_tables()
 
 
-RULE = """[[extraction_rules]]
-name = 'a'
-roles = 'user'
-pattern = 'x'
-at_least = 0
-type = 'fact'
-provenance = 'user_stated'
-category = 'fact'
-importance = 'normal'
-utility = 0.5
-"""
+SAID = "[extraction_rules]\na = { kind = 'fact user_stated fact normal 0.5', pattern = 'x' }\n"
+WISH = "[statement_rules]\na = { pattern = 'x' }\n"
 
 
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        (RULE, None),
-        (RULE + RULE, "twice: english/a"),
-        (RULE.replace("'user'\n", "'users'\n"), 'roles can\'t be "users"'),
-        (RULE + "utilities = 1\n", "no column utilities"),
-        ("[statement_pieces]\none = 'x'\n" + RULE.replace("'x'", "'{{one}}|y'"), None),
-        (RULE.replace("'x'", "'{{one}}'"), "no piece of that name: {{one}}"),
+        (SAID, None),
+        (WISH, None),
+        (SAID + SAID.splitlines()[1], "Cannot overwrite a value"),
+        (SAID.replace("}", ", roles = 'users' }"), "roles can't be 'users'"),
+        (SAID.replace("pattern", "patterns"), "unknown key patterns"),
+        (WISH.replace("pattern", "not_if"), "it has no pattern"),
+        (WISH.replace("}", ", kind = 'fact home' }"), "must have the words type, category, importance"),
+        ("[pieces]\none = 'x'\n" + WISH.replace("'x'", "'{{one}}|y'"), None),
+        (WISH.replace("'x'", "'{{one}}'"), "no piece of that name: {{one}}"),
         ("[pattern]\none = ['x']\n", "unknown section 'pattern'"),
         ("[words]\none = 'x'\n[patterns]\none = ['x']\n", "one stands in two sections"),
+        ("[words]\none = 'x x'\n", "one holds 'x' twice"),
         ("[phrases]\none = ['x|y']\n", "one holds a pattern among phrases"),
     ],
 )
 def test_language_data_of_the_wrong_shape(root: Path, text: str, wrong: str | None) -> None:
     (root / "english.toml").write_text(text)
     if wrong is None:
-        build_data.print_table("extraction_rules", build_data.rule_rows("extraction_rules"))
+        data.load("english")
         return
-    with pytest.raises((SystemExit, ValueError)) as stopped:
-        build_data.print_table("extraction_rules", build_data.rule_rows("extraction_rules"))
+    with pytest.raises(ValueError) as stopped:
+        data.load("english")
     assert wrong in str(stopped.value) and "english" in str(stopped.value)
+
+
+def test_rules_have_their_defaults(root: Path) -> None:
+    (root / "english.toml").write_text(
+        "[pieces]\nday = 'mon|tue'\n[statement_rules]\n"
+        "a = { slot = 'x of {1}', pattern = '''^(b)\n  |({{day}})''' }\n" + SAID
+    )
+    loaded = data.load("english")
+    assert loaded.statement_rules == (
+        {
+            "name": "a", "type": "instruction", "category": "instruction", "importance": "important",
+            "pattern": "^(b)|(mon|tue)", "slot": "x of {1}", "value": "{2}", "whole": False, "exact": False,
+            "standing": True,
+        },
+    )  # fmt: skip
+    assert (
+        loaded.extraction_rules[0] | {"roles": "user named", "at_least": 0, "utility": 0.5}
+        == loaded.extraction_rules[0]
+    )
 
 
 def test_every_setting_is_read_somewhere() -> None:
