@@ -114,7 +114,7 @@ def _read_list(kind: str, use: str, value: Any, pieces: dict[str, str]) -> tuple
 
 
 def _read_pattern(value: str, pieces: dict[str, str]) -> str:
-    """Return a pattern without line breaks and the blanks around them, with {{name}} replaced by the piece of that name."""
+    """Return a pattern without line breaks and the blanks around them, {{name}} replaced by the piece of that name."""
     value = "".join(line.strip() for line in value.split("\n"))
     for name, piece in pieces.items():
         value = value.replace("{{" + name + "}}", piece)

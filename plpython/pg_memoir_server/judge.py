@@ -1,8 +1,9 @@
 """The judge: what a sentence is, whether an earlier statement still holds beside a newer message, what a request means.
 
-The shipped encoder with two sets of what research/judge learnt of written texts (judge_*.safetensors: low-rank changes of its
-matrices, Hu et al. 2021, and three heads), each built once into a graph in a private cache and run on eight-bit weights. That a
-statement is over both must say: they were taught alike but for chance, and err on different texts. English.
+The shipped encoder with two sets of what research/judge learnt of written texts (judge_*.safetensors: low-rank
+changes of its matrices, Hu et al. 2021, and three heads), each built once into a graph in a private cache and run
+on eight-bit weights. That a statement is over both must say: they were taught alike but for chance, and err on
+different texts. English.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ class Judge:
         return self._run("pair", pairs)
 
     def over(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """Return the chance that an earlier statement (first) holds no longer after a message (second), for each: the lower of
-        both."""
+        """Return the chance that an earlier statement (first) holds no longer after a message (second), for each:
+        the lower of both."""
         chances = self.pairs(pairs)[:, FIRST_OVER:].sum(1)
         asked = np.flatnonzero(chances >= LEAST).tolist()
         again = self._run("pair", [pairs[n] for n in asked], 1)[:, FIRST_OVER:].sum(1)
