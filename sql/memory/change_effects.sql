@@ -19,8 +19,8 @@ begin
   return jsonb_build_object('forgotten', 1);
 end $$;
 
--- Applies the changes of a turn, under the user's lock: certain ones take effect, likely ones are noted. Returns
--- counts.
+-- Applies the changes of a turn, under the user's lock: certain ones take effect, likely ones are noted.
+-- Returns counts.
 create or replace function _memoir.take_effect(p_session _memoir.sessions, p_turn _memoir.conversation_history,
   p_changes _memoir.found_change[], p_by text, p_config jsonb)
 returns jsonb language plpgsql as $$

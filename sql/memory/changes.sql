@@ -1,8 +1,8 @@
 -- What a turn changes of what was said before, and what it asks to forget. The package pg_memoir_language finds both
 -- (changes.py): among the user's earlier texts that have to do with a turn, which SQL looks up here.
 
--- The user's items before a turn that speak of something, the newest ones, some given ones, and the last turns of its
--- session.
+-- The user's items before a turn that speak of something, the newest ones, some given ones, and the last turns of
+-- its session.
 create or replace function _memoir.items_before(p_turn _memoir.conversation_history, p_terms text[],
   p_roles _memoir.turn_role[], p_newest integer, p_items integer[] default '{}')
 returns _memoir.item_locator[] language plpgsql stable as $$
@@ -31,8 +31,8 @@ begin
 end $$;
 
 -- Texts of items as the reader takes them, of the turn's own speaker and of assistants, with what finds their place
--- again (unit). p_near: messages near in meaning. p_with_changed: with what a later turn changed, else that is blanked
--- out.
+-- again (unit). p_near: messages near in meaning. p_with_changed: with what a later turn changed, else that is
+-- blanked out.
 create or replace function _memoir.texts_as_read(p_turn _memoir.conversation_history,
   p_locators _memoir.item_locator[], p_near uuid[], p_most integer, p_with_changed boolean)
 returns jsonb language plpgsql stable as $$

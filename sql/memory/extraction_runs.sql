@@ -1,7 +1,7 @@
 -- Extraction of sessions: asked for, or as a job. What was said takes effect in the order of turns.
 
--- The next turns of a session to extract, and through which the cursor then goes; none where the session does not
--- extract.
+-- The next turns of a session to extract, and through which the cursor then goes; none where the session does
+-- not extract.
 create or replace function _memoir.batch_to_read(p_counters _memoir.session_counters, p_config jsonb,
   p_limit integer, out turns _memoir.conversation_history[], out through integer)
 language plpgsql stable as $$
