@@ -34,7 +34,7 @@ LONGEST = 128
 CLS, SEP = 101, 102
 _BATCH_TOKENS = 1024
 # Below this chance of the first no form is enough (changes.BESIDE), so the second is not asked.
-LEAST = 0.05
+LEAST = 0.02
 
 
 class Judge:

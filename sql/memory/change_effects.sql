@@ -50,6 +50,20 @@ begin
   return jsonb_strip_nulls(jsonb_build_object('changed', nullif(v_changed, 0), 'likely', nullif(v_likely, 0)));
 end $$;
 
+-- The memory that was made of the words that change something, or of their turn.
+create or replace function _memoir.made_of(p_turn _memoir.conversation_history, p_change _memoir.found_change,
+  p_old uuid[])
+returns uuid language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  return (
+    select m.memory_id from _memoir.memory_sources s join _memoir.memory_store m on m.user_id = p_turn.user_id
+      and m.memory_id = s.item_id and m.state = 'active'
+    where s.user_id = p_turn.user_id and s.source_kind = 'turn' and s.source_id = p_turn.message_id
+      and s.item_kind = 'memory' and m.memory_id <> all (p_old)
+    order by (s.span_start < p_change.span_start + p_change.span_length
+      and p_change.span_start < s.span_start + s.span_length) desc nulls last, m.recorded_at desc, m.memory_id limit 1);
+end $$;
+
 -- One change: the older span is marked, and what was made of it gives way to what was said now. What remains of it goes
 -- on as a memory of its own. False where another change did it already.
 create or replace function _memoir.change(p_session _memoir.sessions, p_turn _memoir.conversation_history,
@@ -65,14 +79,8 @@ begin
       and x.span_start <= v_unit.span_start and x.span_start + x.span_length > v_unit.span_start) then
     return false;
   end if;
-  -- The memory that was made of the words that change something, or of their turn; else one is made of them, unless the
-  -- door refuses it.
-  v_new := (select m.memory_id from _memoir.memory_sources s join _memoir.memory_store m on m.user_id = v_user
-      and m.memory_id = s.item_id and m.state = 'active'
-    where s.user_id = v_user and s.source_kind = 'turn' and s.source_id = p_turn.message_id
-      and s.item_kind = 'memory' and m.memory_id <> all (v_old)
-    order by (s.span_start < p_change.span_start + p_change.span_length
-      and p_change.span_start < s.span_start + s.span_length) desc nulls last, m.recorded_at desc, m.memory_id limit 1);
+  -- Where no memory was made of the words, one is made, unless the door refuses it.
+  v_new := _memoir.made_of(p_turn, p_change, v_old);
   if v_new is null then
     v_found := jsonb_populate_record(null::_memoir.extracted, jsonb_build_object('text_no', 1,
       'span_start', p_change.span_start,
