@@ -42,7 +42,7 @@ MOST_UNITS = 10
 # slot, and the opposite liking of the same thing, leave little room for doubt.
 BESIDE = {
     "corrected": 0.02, "liking": 0.05, "update": 0.2, "slot": 0.2, "answer": 0.33, "permitted": 0.5, "name": 0.5,
-    "named": 0.6, "ended": 0.7, "cue": 0.9, "same subject": 0.8, "value": 0.79, "denied": 0.88,
+    "named": 0.6, "ended": 0.7, "cue": 0.9, "same subject": 0.8, "value": 0.85, "denied": 0.88,
 }  # fmt: skip
 ALONE = 0.75
 # The same words about one item of a list leave less room for doubt.
