@@ -21,8 +21,8 @@ end $$;
 
 create or replace function memoir.claim_judgements(p_limit integer default 16)
 returns table (user_id uuid, memory_id uuid, other_id uuid, content text, other_content text, said_at timestamptz,
-  other_said_at timestamptz, work_id bigint, lease_id uuid) language plpgsql security definer set search_path from
-  current set plan_cache_mode = force_custom_plan as $$
+  other_said_at timestamptz, work_id bigint, lease_id uuid)
+language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_work _memoir.work_items; v_lease uuid; v_left integer := p_limit; v_count integer;
 begin
@@ -178,8 +178,8 @@ end $$;
 
 create or replace function memoir.list_judgements(p_user text, p_memory uuid default null, p_limit integer default 100)
 returns table (recorded_at timestamptz, memory_id uuid, other_id uuid, judge text, verdict text, score real,
-  similarity real, decision text, winner_id uuid, reason text) language plpgsql stable security definer set search_path
-  from current set plan_cache_mode = force_custom_plan as $$
+  similarity real, decision text, winner_id uuid, reason text)
+language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin

@@ -56,6 +56,9 @@ def prepared(text: str, internal: set[str]) -> str:
     text = re.sub(r"\breturn next ([^;]+);", r"return query select \1;", text)  # which pgspot does not know
     # Without a catalogue the parser takes a variable of a composite type for a scalar.
     text = re.sub(r"(\bv\w* )_?memoir\.\w+\b(?!\[)(?= *(:=|;))", r"\1record", text)
+    text = re.sub(
+        r"(\bout \w+ )_memoir\.\w+\[\]", r"\1text[]", text
+    )  # and an argument that is an array of them for one
 
     def pinned(match: re.Match[str]) -> str:
         header, mark = match.group(0), match.group(3)
