@@ -57,7 +57,7 @@
 \ir sessions/indexed.sql               -- what of a turn is searched, and when
 \ir sessions/turns.sql                 -- turns appended: the stages, from what was asked to the receipt; history
 \ir sessions/pins.sql                  -- turns pinned in a session; working notes
-\ir sessions/extracts.sql              -- which sentences of a stretch of conversation say most
+\ir sessions/extracts.sql              -- a summary within its budget, of the package's sentences
 \ir sessions/compaction.sql            -- old turns of a long session give way to a summary beside them
 \ir sessions/summaries.sql             -- summaries of sessions that ended, or on request
 

@@ -38,7 +38,7 @@ LONGEST_TEXT = 4000
 SHORT_MESSAGE, SHORT_ANSWER = 240, 80
 MOST_UNITS = 10
 # Chances from which on the judge bears witness beside a form, and alone. On texts of writers that it has not read
-# 99 in a hundred are right from there on, alone 88 (research/judge/exam.py). What corrects, updates or fills a
+# next to all are right from there on, alone nine in ten (research/judge/exam.py). What corrects, updates or fills a
 # slot, and the opposite liking of the same thing, leave little room for doubt.
 BESIDE = {
     "corrected": 0.02, "liking": 0.05, "update": 0.2, "slot": 0.2, "answer": 0.33, "permitted": 0.5, "name": 0.5,

@@ -13,17 +13,16 @@ from dataclasses import dataclass, field
 
 from .data import choices, entries, entry_set
 from .patterns import compile_pattern
-from .values import stem
+from .values import UNSPACED, stem
 
 DIGITS = (
     r"0-9\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef\u0e50-\u0e59\uff10-\uff19〇一二三四五六七八九十百千万两"
 )
 NUMBER = rf"(?:(?<![[:alnum:]])[-−])?[{DIGITS}]+(?:[.,:/-][{DIGITS}]+)*"
-DENYING = "不|没|沒|無|无|未|ない|ません|なかった|ไม่|않|없|못|안 "
-UNSPACED = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"
+DENYING = ("不", "没", "沒", "無", "无", "未", "ない", "ません", "なかった", "ไม่", "않", "없", "못")
 WORD = r"[[:alnum:]]+(?:[.,:/'-][[:alnum:]]+)*"
 SIGN = r"[^[:alnum:][:space:]_.,;:!?…。，、！？；：·\"“”„«»'()–—]"
-SPELT_OUT = ((r"\m(?:cannot|can't)\M", "can not"), (r"\mwon't\M", "will not"), (r"n't\M", " not"))
+CONTRACTED_NOT = ((r"\m(?:cannot|can't)\M", "can not"), (r"\mwon't\M", "will not"), (r"n't\M", " not"))
 TURNED = (
     (r"\mno longer\M|\mnot ((?:\w+ )*)any ?more\M", r"not \1"),
     (r"\m(?:dislike|hate|detest)(s?)\M", r"not like\1"),
@@ -84,12 +83,12 @@ def fixed_points(text: str) -> frozenset[str]:
     for match in fixed.finditer(text):
         word = match[0].lower()
         points.add("not" if word.endswith(("n't", "n’t")) else word)
-    return frozenset(points | set(compile_pattern(DENYING).findall(text)))
+    return frozenset(points | set(compile_pattern("|".join((*DENYING, "안 "))).findall(text)))
 
 
 def _spell_out(text: str) -> str:
     text = unicodedata.normalize("NFKC", text).lower().replace("’", "'")
-    for pattern, by in SPELT_OUT:
+    for pattern, by in CONTRACTED_NOT:
         text = compile_pattern(pattern).sub(by, text)
     return text
 

@@ -11,6 +11,7 @@ from functools import cache
 
 from . import data
 from .change_forms import values_over
+from .compare import DENYING
 from .data import choices
 from .forgetting import speaks_of_name
 from .languages import languages, spoken_language, text_language
@@ -24,7 +25,6 @@ LONGEST_TEXT, LONGEST_QUOTATION, MOST_HITS = 20000, 1000, 10
 DENIALS = tuple(
     "cannot none without neither nor nobody nothing 不 没 沒 無 无 未 ない ません なかった ไม่ 않 없 못".split()
 )
-DENYING = ("不", "没", "沒", "無", "无", "未", "ない", "ません", "なかった", "ไม่", "않", "없", "못")
 PARTS = r"(?<=[,;()–—，；、])"
 
 Span = tuple[int, int]

@@ -2,8 +2,8 @@
 
 The shipped encoder with two sets of what research/judge learnt of written texts (judge_*.safetensors: low-rank
 changes of its matrices, Hu et al. 2021, and three heads), each built once into a graph in a private cache and run
-on eight-bit weights. That a statement is over both must say: they were taught alike but for chance, and err on
-different texts. English.
+on eight-bit weights. A statement is over where both say so: they were taught with other chances and shares of talk, and
+err on different texts. English.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pg_memoir_language.changes import BESIDE
 
 from . import bert_onnx
 from .models import DEFAULT_MODEL, model_folder
@@ -33,8 +34,8 @@ STATING = tuple(SENTENCES.index(name) for name in ("fact", "preference", "instru
 LONGEST = 128
 CLS, SEP = 101, 102
 _BATCH_TOKENS = 1024
-# Below this chance of the first no form is enough (changes.BESIDE), so the second is not asked.
-LEAST = 0.02
+# Below this chance of the first no form is enough, so the second is not asked.
+LEAST = min(BESIDE.values())
 
 
 class Judge:

@@ -13,10 +13,13 @@ create or replace function _memoir.note_aliases(p_user_id uuid, p_first integer,
   p_texts text[])
 returns void language plpgsql as $$
 declare
-  v_count integer; v_text text; v_tells boolean;
+  v_count integer; v_text text; v_tells boolean; v_texts text[];
 begin
+  v_texts := array(select case when i.kind = 'm' or i.kind = 't' and (i.role = 'user' or i.speaker is not null)
+      then i.body else '' end
+    from rows from (unnest(p_texts), unnest(p_items)) with ordinality as i(body) order by i.ordinality);
   -- Most texts say nothing of the kind.
-  foreach v_text in array p_texts loop
+  foreach v_text in array v_texts loop
     v_tells := v_text ~ '[[:alnum:]] ?\(.{2,}\)| or (simply |just )?["“]?[[:upper:]].?[[:upper:][:digit:]]|\m(aka'
       '|a\.k\.a|known as|short for|stands for|for short)\M|[[:upper:]][[:alnum:]]*[[:lower:]][[:alnum:]]* (of |the '
       ')?[[:upper:]]';
@@ -24,13 +27,11 @@ begin
   end loop;
   if v_tells is not true then return; end if;
   insert into _memoir.search_aliases (user_id, item_no, name, other, stated)
-  select p_user_id, (p_first + i.ordinality - 1)::integer, a.name, a.other, bool_or(a.stated)
-  from jsonb_array_elements(_memoir.read_texts('read_aliases', jsonb_build_object('texts', p_texts)) -> 'found')
+  select p_user_id, (p_first + f.nth - 1)::integer, a.name, a.other, bool_or(a.stated)
+  from jsonb_array_elements(_memoir.read_texts('read_aliases', jsonb_build_object('texts', v_texts)) -> 'found')
     with ordinality f(found, nth)
-  join unnest(p_items) with ordinality i on i.ordinality = f.nth
   cross join lateral jsonb_to_recordset(f.found) a(name text, other text, stated boolean)
-  where i.kind = 'm' or i.kind = 't' and (i.role = 'user' or i.speaker is not null)
-  group by i.ordinality, a.name, a.other;
+  group by f.nth, a.name, a.other;
   get diagnostics v_count = row_count;
   if v_count > 0 then update _memoir.user_counters set aliases = aliases + v_count where user_id = p_user_id; end if;
 end $$;
