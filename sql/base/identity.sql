@@ -31,7 +31,7 @@ return uuid_generate_v5(p_user_id, p_session);
 -- nobody. To the end of the transaction. A row and no advisory lock, since any login could take one of those; volatile,
 -- since a lock is taken.
 create or replace function _memoir.lock_user(p_user_id uuid, p_need text)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 begin
   if p_need = 'write' then perform from _memoir.users where user_id = p_user_id for key share;
   elsif p_need = 'erase' then perform from _memoir.users where user_id = p_user_id for update; end if;

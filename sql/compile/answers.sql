@@ -16,7 +16,7 @@ end $$;
 
 -- answer: dedup_key is the question's id, payload {"session_id"}.
 create or replace function _memoir.answer_input(p_work _memoir.work_items)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
   v_row _memoir.query_answers;
 begin
@@ -27,7 +27,7 @@ begin
 end $$;
 
 create or replace function _memoir.answer_store(p_work _memoir.work_items, p_output jsonb, p_made_by text)
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql as $$
 declare
   v_row _memoir.query_answers; v_answer text := nullif(btrim(p_output ->> 'answer', E' \n\t'), ''); v_problem text;
   v_tokenizer text;

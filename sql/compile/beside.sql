@@ -4,8 +4,7 @@
 create or replace function memoir.recall_beside(p_user text, p_session text, p_query text,
   p_memory_budget integer default null, p_shown_from integer default 0, p_profile_version integer default null,
   p_query_embedding real[] default null, p_said text default null)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v _memoir.compile_state; v_profile text; v_version integer; v_compile uuid; v_items jsonb;
 begin
@@ -87,7 +86,7 @@ end $$;
 
 create or replace function memoir.known_messages(p_user text, p_chains text[])
 returns table (chain text, session text, turn_count integer, added jsonb)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin
@@ -116,7 +115,7 @@ them, and what was added to them: without its texts where something that it show
 retracted, erased or made secret. Raises PM001.';
 
 create or replace function _memoir.note_messages(p_user_id uuid, p_session_id uuid, p_messages jsonb)
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql as $$
 declare
   v_count integer;
 begin

@@ -40,7 +40,7 @@ returns table (memory_id uuid, content text, type text, category text, project t
   tier smallint, state text, reason text, superseded_by uuid, importance text, provenance text, actor text, trust real,
   confidence real, sensitivity text, slot text, slot_value text, tags text[], aliases text[], tokens integer,
   said_at timestamptz, valid_from timestamptz, valid_to timestamptz, expires_at timestamptz, recorded_at timestamptz)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_user uuid := v_caller.user_id; v_last _memoir.memory_store; v_session uuid;
@@ -78,7 +78,7 @@ create or replace function memoir.list_sessions(p_user text, p_project text defa
 returns table (session text, status text, project text, model text, task text, parent text, parent_turn integer,
   turns integer, tokens bigint, cost_microcents bigint, summary text, created_at timestamptz,
   last_recorded_at timestamptz, closed_at timestamptz)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_user uuid := v_caller.user_id; v_last _memoir.sessions;
@@ -108,7 +108,7 @@ of at most 120 characters. Raises PM001, PM003, PM014.';
 create or replace function memoir.list_speakers(p_user text, p_session text default null)
 returns table (speaker text, role text, sessions bigint, turns bigint, first_said_at timestamptz,
   last_said_at timestamptz)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_user uuid := v_caller.user_id; v_session uuid;
@@ -221,7 +221,7 @@ create or replace function memoir.memory_timeline(p_user text, p_id uuid, p_line
   p_lines_after integer default 10)
 returns table (kind text, id uuid, session text, turn_index integer, role text, name text, said_at timestamptz,
   line text, is_anchor boolean)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_anchor record; v_memory _memoir.memory_store;
@@ -297,8 +297,7 @@ begin
 end $$;
 
 create or replace function memoir.memory_get(p_user text, p_ids uuid[])
-returns setof jsonb language plpgsql stable security definer set search_path from current
-set plan_cache_mode = force_custom_plan as $$
+returns setof jsonb language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_id uuid; v_memory _memoir.memory_store; v_found jsonb;
@@ -349,7 +348,7 @@ create or replace function memoir.memory_graph(p_user text, p_memory uuid, p_hop
   p_limit integer default 200)
 returns table (hop integer, source_id uuid, relation text, target_id uuid, weight real, source_line text,
   target_line text, made_by text, recorded_at timestamptz)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_user uuid := v_caller.user_id; v_done uuid[] := '{}'; v_new uuid[] := array[p_memory];

@@ -6,11 +6,12 @@
 -- functions are thin writers around it: they leave statistics in an unlogged buffer, and nothing at all on a standby.
 
 -- A compile is a list of stages over one row of state: each takes it, fills in its part, and hands it on. They all plan
--- their statements for the user at hand, as set here; only functions that compute set another plan_cache_mode.
+-- their statements for the user at hand, as setup.sql sets for every door that names a user; only functions that compute
+-- set another plan_cache_mode.
 create or replace function _memoir.compile(p_user text, p_session text, p_query text, p_budget integer,
   p_memory_budget integer, p_task text, p_tools jsonb, p_query_embedding real[], p_query_parts jsonb,
   p_as_of timestamptz, p_valid_at timestamptz, p_format text, p_after_turn text)
-returns _memoir.compile_state language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.compile_state language plpgsql stable as $$
 declare
   v _memoir.compile_state;
 begin
@@ -131,7 +132,7 @@ create or replace function memoir.explain_context(p_user text, p_session text, p
 returns table ("position" integer, kind text, id uuid, session text, turn_index integer, chunk integer, arms text[],
   score real, parts jsonb,
   words_rank integer, vector_rank integer, tokens integer, fidelity text, included boolean, reason text, content text)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 declare
   v _memoir.compile_state := _memoir.compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
     p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);

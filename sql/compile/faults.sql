@@ -23,7 +23,7 @@ end $$;
 
 -- Returns whether an item is secret. No model gets one, whatever its login's clearance.
 create or replace function _memoir.is_secret(p_user_id uuid, p_id uuid)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql stable as $$
 begin
   return exists (select from _memoir.search_items i where i.user_id = p_user_id and i.ref_id = p_id
       and i.sensitivity = 'secret')
@@ -84,8 +84,7 @@ end $$;
 
 create or replace function memoir.memory_query(p_user text, p_session text, p_question text,
   p_max_tokens integer default 600, p_scope text default 'session', p_answer boolean default true)
-returns jsonb language plpgsql security definer set search_path from current
-set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session);
@@ -203,7 +202,7 @@ PM014.';
 create or replace function memoir.list_faults(p_user text, p_session text default null, p_limit integer default 100)
 returns table (recorded_at timestamptz, session text, turn_index integer, fault text, object text, type text,
   content text, fidelity text, answer_tokens integer, avoided_tokens integer, latency_ms integer)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read'); v_session uuid;
 begin

@@ -33,8 +33,7 @@ returns jsonb language sql immutable as $$
 $$;
 
 create or replace function memoir.memory_stats(p_user text)
-returns jsonb language plpgsql stable security definer set search_path from current
-set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_user uuid := v_caller.user_id; v_stats jsonb;
@@ -87,7 +86,7 @@ create or replace function memoir.list_compiles(p_user text, p_session text, p_l
 returns table (compile_id uuid, recorded_at timestamptz, budget integer, tokens integer, system_tokens integer,
   tools_tokens integer, turn_tokens integer[], recall_tokens integer, first_turn integer, moved boolean,
   considered integer, recalled integer, used integer, warnings text[])
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session);
@@ -111,7 +110,7 @@ nothing. Raises PM001, PM003, PM014.';
 create or replace function memoir.explain_compile(p_user text, p_compile uuid)
 returns table ("position" integer, kind text, id uuid, session text, turn_index integer, score real, words real,
   vector real, around real, session_score real, tokens integer, fidelity text, used boolean, reason text, line text)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_user uuid := v_caller.user_id; v_trace _memoir.compile_ledger;

@@ -3,8 +3,7 @@
 -- nothing unless told to.
 
 create or replace function memoir.credit_recall(p_user text, p_compile uuid, p_used uuid[])
-returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+returns integer language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_from timestamptz := memoir.now() - make_interval(days => (select (config ->> 'ledger_days')::integer
@@ -152,8 +151,7 @@ end $$;
 
 create or replace function memoir.learn_weights(p_user text, p_apply boolean default false,
   p_compiles integer default 500, p_least integer default 40, p_prior real default 0.02)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_user uuid := v_caller.user_id; v_old jsonb; v_new jsonb; v_pairs _memoir.weight_pair[];

@@ -51,7 +51,7 @@ end $$;
 -- From which turn on anything is shown, so that so many tokens leave: of what is lines already, oldest first.
 create or replace function _memoir.with_leaving(p_session _memoir.sessions, p_frame _memoir.session_windows,
   p_turns _memoir.past_turn[], p_tokens bigint)
-returns _memoir.session_windows language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.session_windows language plpgsql stable as $$
 declare
   v_frame _memoir.session_windows := p_frame; v_left bigint := p_tokens; v_row record;
 begin
@@ -92,7 +92,7 @@ end $$;
 -- they are.
 create or replace function _memoir.step_lines(p_session _memoir.sessions, p_config jsonb,
   p_frame _memoir.session_windows, p_known _memoir.session_windows default null)
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql stable as $$
 declare
   v_row record; v_calls jsonb := '{}'; v_call jsonb; v_lines text[] := '{}'; v_of integer[] := '{}'; v_line text;
   v_key text; v_note text := _memoir.left_note(p_session, p_frame); v_from integer := p_frame.first_turn;

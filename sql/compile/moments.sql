@@ -93,7 +93,7 @@ end $$;
 -- The past as the ladder weighs it: turns from the frame's first on, and the objects of those that are not lines.
 create or replace function _memoir.session_past(p_session _memoir.sessions, p_counters _memoir.session_counters,
   p_frame _memoir.session_windows, p_config jsonb, p_budget integer, p_overhead integer)
-returns _memoir.past language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.past language plpgsql stable as $$
 declare
   v_past _memoir.past; v_part record; v_turns _memoir.past_turn[]; v_places _memoir.past_place[];
   v_user uuid := p_session.user_id; v_own uuid := p_session.session_id; v_from timestamptz; v_to timestamptz;
@@ -266,7 +266,7 @@ $$;
 -- was asked for, or is pinned, and the list is short.
 create or replace function _memoir.targets(p_user_id uuid, p_session_id uuid, p_past _memoir.past, p_kind text,
   p_message text)
-returns _memoir.past_place[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.past_place[] language plpgsql stable as $$
 declare
   v_learnt text[]; v_needed uuid[] := '{}';
   v_words text[] := _memoir.query_terms('simple', p_message);
@@ -481,7 +481,7 @@ end $$;
 -- Stores the frame and what changed: forms, and a row for each change.
 create or replace function _memoir.store_frame(p_frame _memoir.session_windows, p_places _memoir.past_place[],
   p_kind text, p_turn integer, p_zone text, p_shown integer, p_at timestamptz)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_user uuid := p_frame.user_id; v_session uuid := p_frame.session_id;
   v_used uuid[] := array(select o.memory_id from _memoir.session_objects o where o.user_id = v_user

@@ -23,8 +23,7 @@ begin
 end $$;
 
 create or replace function memoir.session_pressure(p_user text, p_session text, p_budget integer default null)
-returns jsonb language plpgsql stable security definer set search_path from current
-set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session); v record; v_pays record;
@@ -64,7 +63,7 @@ create or replace function memoir.window_forms(p_user text, p_session text, p_bu
   p_changed boolean default false)
 returns table (turn_index integer, role text, tool_call_id text, call_no integer, argument text[], object text,
   fidelity text, content text, tokens integer, full_tokens integer, reason text)
-language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session); v record; v_kind text;
@@ -125,7 +124,7 @@ create or replace function memoir.list_objects(p_user text, p_session text, p_qu
   p_limit integer default 100)
 returns table (object text, memory_id uuid, type text, content text, turn_index integer, fidelity text,
   tokens integer, shown_tokens integer, state text, pinned boolean)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session); v record;

@@ -53,7 +53,7 @@ create or replace function memoir.recall(p_user text, p_query text, p_session te
 returns table (rank integer, kind text, id uuid, content text, score real, words_score real, vector_score real,
   matched_by text[],
   session text, turn_index integer, role text, name text, said_at timestamptz, type text, tags text[], project text)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_user uuid := v_caller.user_id; v_config jsonb; v_scope _memoir.search_scope; v_session uuid;
@@ -148,7 +148,7 @@ nothing. Raises PM001, PM003, PM014, PM030.';
 create or replace function memoir.match_memories(p_user text, p_embedding real[], p_threshold real default 0.7,
   p_limit integer default 10, p_project text default null)
 returns table (id uuid, content text, similarity real, type text, project text, recorded_at timestamptz)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_user uuid := v_caller.user_id; v_model _memoir.embedding_models := _memoir.embedding_model(null);

@@ -4,7 +4,7 @@
 -- Writes the traces of a compile: the recall an exchange began with, and one buffered ledger row. Nothing on a standby,
 -- in a read-only transaction, or for a user who has written nothing.
 create or replace function _memoir.leave_traces(v _memoir.compile_state)
-returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns uuid language plpgsql as $$
 declare
   v_compile uuid := gen_random_uuid(); v_sample float8 := v.config ->> 'ledger_sample';
 begin

@@ -39,7 +39,7 @@ end $$;
 
 -- Which turns of a session, and of those it branched from, are in an archive; null: none, which is the rule.
 create or replace function _memoir.archived_ranges(p_session _memoir.sessions)
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql stable as $$
 begin
   return (select jsonb_agg(jsonb_build_object('from_turn', greatest(a.from_turn, l.from_turn),
       'to_turn', least(a.to_turn, l.to_turn), 'month', to_char(r.month, 'YYYY-MM')) order by a.from_turn)
@@ -59,8 +59,7 @@ returns text language sql immutable as $$
 $$;
 
 create or replace function _memoir.turn(p_user_id uuid, p_session_id uuid, p_turn integer)
-returns _memoir.conversation_history language plpgsql stable
-set plan_cache_mode = force_custom_plan as $$
+returns _memoir.conversation_history language plpgsql stable as $$
 declare
   v_turn _memoir.conversation_history; v_from timestamptz; v_to timestamptz;
 begin
@@ -84,7 +83,7 @@ end $$;
 
 -- The session's tokens before a turn, or where that was erased before the next one that is there; null behind the last.
 create or replace function _memoir.tokens_before(p_session _memoir.sessions, p_turn integer)
-returns bigint language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns bigint language plpgsql stable as $$
 declare
   v_part record; v_from timestamptz; v_to timestamptz; v_tokens bigint;
 begin
@@ -102,7 +101,7 @@ end $$;
 -- The marks of a session's turns, {"turn": "sensitivity", "retracted": [turns]}; null where there are none, which is
 -- the rule.
 create or replace function _memoir.marks(p_user_id uuid, p_session_id uuid)
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql stable as $$
 begin
   return (select nullif(jsonb_strip_nulls(
       coalesce(jsonb_object_agg(m.turn_index, m.mark order by m.recorded_at) filter (where m.mark <> 'retracted'), '{}')
@@ -114,7 +113,7 @@ end $$;
 -- Returns what was said about a session's turns after they were written, {"turn": {key: value}}; null where
 -- nothing was.
 create or replace function _memoir.annotations(p_user_id uuid, p_session_id uuid)
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql stable as $$
 begin
   return (select jsonb_object_agg(a.turn_index, a.annotations)
     from (select n.turn_index, jsonb_object_agg(n.key, n.value) as annotations
@@ -145,7 +144,7 @@ end $$;
 -- compaction must not cover them. A pin that ends with a turn counts while the session has fewer.
 create or replace function _memoir.pinned_turns(p_user_id uuid, p_session_id uuid)
 returns table (from_turn integer, to_turn integer, session_id uuid)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
   v_session _memoir.sessions; v_turns integer;
 begin

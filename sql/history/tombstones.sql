@@ -92,7 +92,7 @@ return hmac(convert_to(p_text, 'UTF8'), p_secret, 'sha256');
 
 -- Keyed hashes of texts, in order; null for null.
 create or replace function _memoir.tombstone_keys(p_user_id uuid, p_texts text[])
-returns bytea[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns bytea[] language plpgsql stable as $$
 declare
   v_secret bytea;
 begin
@@ -109,7 +109,7 @@ returns text language sql immutable parallel safe as $$ select _memoir.tombstone
 -- forgotten stays away from every project, what was corrected in a project of its own from that one.
 create or replace function _memoir.tombstone_of(p_user_id uuid, p_content text, p_slot text default null,
   p_slot_value text default null, p_project text default null)
-returns _memoir.tombstones language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.tombstones language plpgsql stable as $$
 declare
   v_keys bytea[]; v_stone _memoir.tombstones; v_slot text; v_texts text[];
 begin
@@ -147,7 +147,7 @@ end $$;
 
 -- Returns the contents, by their place, that tombstones refuse in this project.
 create or replace function _memoir.tombstones_of(p_user_id uuid, p_contents text[], p_project text)
-returns table (n bigint, memory_id uuid) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns table (n bigint, memory_id uuid) language plpgsql stable as $$
 declare
   v_of bigint[]; v_texts text[];
 begin
@@ -163,7 +163,7 @@ end $$;
 
 -- Returns what the user is called: a claim about one of these is about the user.
 create or replace function _memoir.known_names(p_user_id uuid)
-returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns text[] language plpgsql stable as $$
 begin
   return array(select u.external_id from _memoir.users u where u.user_id = p_user_id
     union select m.slot_value from _memoir.memory_store m where m.user_id = p_user_id and m.slot = 'name'
@@ -184,7 +184,7 @@ returns boolean language sql stable as $$ select (_memoir.tombstone_of(p_user_id
 -- p_except say. p_wide: for all projects.
 create or replace function _memoir.set_tombstones(p_user_id uuid, p_ids uuid[], p_slots boolean, p_wide boolean,
   p_memory uuid, p_reason text, p_actor _memoir.actor, p_by text, p_at timestamptz, p_except uuid[] default '{}')
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql as $$
 declare
   v_texts text[]; v_kinds text[]; v_count integer; v_names text[] := _memoir.known_names(p_user_id);
 begin
@@ -216,7 +216,7 @@ create or replace function memoir.list_tombstones(p_user text, p_lifted boolean 
 returns table (memory_id uuid, kinds text[], reason text, actor text, set_by text, recorded_at timestamptz,
   lifted_at timestamptz, lifted_by text,
   type text, project text, slot text, content text)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin

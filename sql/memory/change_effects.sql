@@ -53,7 +53,7 @@ end $$;
 -- The memory that was made of the words that change something, or of their turn.
 create or replace function _memoir.made_of(p_turn _memoir.conversation_history, p_change _memoir.found_change,
   p_old uuid[])
-returns uuid language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns uuid language plpgsql stable as $$
 begin
   return (
     select m.memory_id from _memoir.memory_sources s join _memoir.memory_store m on m.user_id = p_turn.user_id
@@ -247,8 +247,7 @@ begin
 end $$;
 
 create or replace function memoir.undo_change(p_user text, p_change uuid)
-returns jsonb language plpgsql security definer
-  set search_path from current set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_user uuid := v_caller.user_id;
   v_now timestamptz := memoir.now(); v_at timestamptz; v_units _memoir.said_unit[]; v_id uuid; v_back uuid[] := '{}';
@@ -314,7 +313,7 @@ memories that gave way are active again where nothing else has their place, tomb
 create or replace function memoir.list_changes(p_user text, p_undone boolean default false)
 returns table (change_id uuid, kind text, recorded_at timestamptz, by_session text, by_turn integer, turns jsonb,
   undone_at timestamptz)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin
@@ -338,8 +337,7 @@ which spans of which turns it concerns; with p_undone those that were taken back
 Raises PM001.';
 
 create or replace function memoir.forget_about(p_user text, p_query text, p_preview boolean default false)
-returns jsonb language plpgsql security definer
-  set search_path from current set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_turn _memoir.conversation_history; v_read jsonb;
   v_config jsonb := _memoir.config(v_caller.user_id, null);

@@ -84,7 +84,7 @@ end $$;
 -- meaning, or the last turns of the session), and memories without a turn that hold one of its slots.
 create or replace function _memoir.stating_context(p_no integer, p_turn _memoir.conversation_history, p_language text,
   p_slots text[], p_config jsonb)
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql stable as $$
 declare
   v_text text := left(p_turn.content, 1000); v_near record := _memoir.near_text(p_turn.user_id, v_text, p_config);
 begin

@@ -294,8 +294,7 @@ begin
 end $$;
 
 create or replace function memoir.undo_merge(p_user text, p_memory uuid)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_memory _memoir.memory_store := _memoir.memory(v_caller, p_memory); v_restored boolean;

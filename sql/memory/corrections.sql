@@ -111,8 +111,7 @@ create or replace function memoir.correct(p_user text, p_memory uuid, p_content 
   p_remainder text default null, p_valid_from timestamptz default null, p_valid_to timestamptz default null,
   p_slot_value text default null, p_session text default null, p_source_turns integer[] default null,
   p_actor text default null, p_embedding real[] default null, p_key text default null)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_user uuid := v_caller.user_id; v_seen _memoir.memory_store := _memoir.memory(v_caller, p_memory);
@@ -328,8 +327,7 @@ end $$;
 create or replace function memoir.retract(p_user text, p_memory uuid, p_reason text default null,
   p_valid_to timestamptz default null,
   p_session text default null, p_source_turns integer[] default null, p_actor text default null)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_user uuid := v_caller.user_id; v_seen _memoir.memory_store := _memoir.memory(v_caller, p_memory);
@@ -387,8 +385,7 @@ Raises PM001, PM003, PM004, PM014.';
 
 create or replace function memoir.lift_tombstone(p_user text, p_memory uuid default null, p_content text default null,
   p_slot text default null, p_reason text default null)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_user uuid := v_caller.user_id; v_now timestamptz := memoir.now();

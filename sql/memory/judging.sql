@@ -179,7 +179,7 @@ end $$;
 create or replace function memoir.list_judgements(p_user text, p_memory uuid default null, p_limit integer default 100)
 returns table (recorded_at timestamptz, memory_id uuid, other_id uuid, judge text, verdict text, score real,
   similarity real, decision text, winner_id uuid, reason text)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin

@@ -104,8 +104,7 @@ create or replace function memoir.remember(p_user text, p_content text, p_sessio
   p_sensitivity text default 'normal', p_source_turns integer[] default null, p_source_tool text default null,
   p_source_key text default null, p_metadata jsonb default '{}', p_embedding real[] default null,
   p_key text default null, p_created_at timestamptz default null, p_embeddable boolean default true)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_user uuid := v_caller.user_id; v_turns integer[] := nullif(p_source_turns, '{}'); v_memory _memoir.memory_store;

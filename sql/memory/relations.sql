@@ -71,8 +71,7 @@ memory_relationships, memory_store, user_counters. Raises PM001, PM004, PM014.';
 
 create or replace function memoir.validate(p_user text, p_memory uuid, p_confidence real default null,
   p_reason text default null)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_user uuid := v_caller.user_id; v_seen _memoir.memory_store := _memoir.memory(v_caller, p_memory);

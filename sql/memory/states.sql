@@ -199,7 +199,7 @@ end $$;
 create or replace function memoir.memory_history(p_user text, p_memory uuid)
 returns table (memory_id uuid, recorded_at timestamptz, state text, reason text, actor text, set_by text,
   superseded_by uuid, content text, valid_from timestamptz, valid_to timestamptz) language plpgsql stable security
-  definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+  definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_memory _memoir.memory_store := _memoir.memory(v_caller, p_memory);

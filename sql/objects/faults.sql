@@ -7,7 +7,7 @@
 create or replace function _memoir.large_passages(p_user_id uuid, p_session_id uuid, p_question text, p_most integer,
   p_clearance _memoir.sensitivity)
 returns table (memory_id uuid, turn_index integer, first_line integer, last_line integer, score float8, body text)
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable as $$
 declare
   v_terms text[] := _memoir.passage_terms(p_question); v_object record; v_text text; v_read bigint := 0;
   v_found jsonb := '[]';

@@ -209,7 +209,7 @@ end $$;
 -- row for fidelity 0 and 4, nor for what is secret or no longer there.
 create or replace function _memoir.object_forms(p_user_id uuid, p_ids uuid[], p_fidelities smallint[],
   p_at timestamptz default null)
-returns setof _memoir.memory_renditions language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns setof _memoir.memory_renditions language plpgsql stable as $$
 declare
   v_asked record;
 begin

@@ -85,7 +85,7 @@ end $$;
 
 create or replace function memoir.list_aliases(p_user text)
 returns table (name text, other text, stated boolean, items integer, since timestamptz)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin

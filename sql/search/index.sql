@@ -111,7 +111,7 @@ end $$;
 
 -- Takes items out of all search structures, so that nothing of their words is left in a list.
 create or replace function _memoir.drop_items(p_user_id uuid, p_items integer[])
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 declare
   v_items integer; v_words bigint; v_tail integer;
 begin
@@ -165,8 +165,7 @@ end $$;
 -- The texts of items, as they are embedded and shown.
 create or replace function _memoir.item_texts(p_user_id uuid, p_items integer[],
   p_clearance _memoir.sensitivity default 'private')
-returns table (item_no integer, name text, body text) language plpgsql stable set plan_cache_mode = force_custom_plan
-  as $$
+returns table (item_no integer, name text, body text) language plpgsql stable as $$
 begin
   return query
   select t.* from (select array_agg((i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.recorded_at,
@@ -178,8 +177,7 @@ end $$;
 -- The same for locators that are known. Turns are fetched by month: their times are constants to the planner.
 create or replace function _memoir.texts_at(p_user_id uuid, p_locators _memoir.item_locator[],
   p_clearance _memoir.sensitivity)
-returns table (item_no integer, name text, body text) language plpgsql stable set plan_cache_mode = force_custom_plan
-  as $$
+returns table (item_no integer, name text, body text) language plpgsql stable as $$
 declare
   v_turns _memoir.item_locator[]; v_times timestamptz[]; v_memories _memoir.item_locator[]; v_refs uuid[];
   v_summaries _memoir.item_locator[];

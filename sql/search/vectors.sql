@@ -91,7 +91,7 @@ end $$;
 -- choose whom to compare.
 create or replace function _memoir.vector_scores(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb,
   p_vector halfvec, p_model_id smallint, p_items integer[], p_hidden integer[], p_limit integer)
-returns _memoir.item_scores language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.item_scores language plpgsql stable as $$
 declare
   v_keys bigint[]; v_limit integer := p_limit + coalesce(cardinality(p_items), 0); v_out _memoir.item_scores;
   v_signs "bit"; v_near integer[]; v_compared integer := p_limit * (p_config ->> 'sign_candidates')::integer;

@@ -318,8 +318,7 @@ Turns are not touched and stay reachable by recall. Returns {"rows", "tokens", "
 Writes compactions. Raises PM001, PM003, PM014.';
 
 create or replace function memoir.undo_compaction(p_user text, p_session text, p_compaction uuid)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_user uuid := v_caller.user_id;
@@ -356,7 +355,7 @@ Returns {"undone", "through", "summary"}. Writes compactions, sessions. Raises P
 create or replace function memoir.list_compactions(p_user text, p_session text)
 returns table (compaction_id uuid, level integer, from_turn integer, to_turn integer, counts boolean, summary text,
   tokens bigint, summary_tokens integer, made_by text, recorded_at timestamptz, undone_at timestamptz) language plpgsql
-  stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+  stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_user uuid := v_caller.user_id;

@@ -371,8 +371,7 @@ end $$;
 
 create or replace function memoir.history(p_user text, p_session text, p_from_turn integer default 0,
   p_to_turn integer default null)
-returns setof jsonb language plpgsql stable security definer set search_path from current
-set plan_cache_mode = force_custom_plan as $$
+returns setof jsonb language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session);

@@ -168,7 +168,7 @@ end $$;
 -- Where words have stems. Of lines that have the beginning of one, the place of a word in a tsvector tells the line.
 create or replace function _memoir.kindred_stems(p_lines text[], p_language smallint, p_config regconfig,
   p_terms text[], out kindred text[], out kindred_of text[])
-language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+language plpgsql stable as $$
 declare
   v_near text[] := array(select l from unnest(p_lines) l
     where exists (select from unnest(p_terms) t where strpos(l, left(t, 5)) > 0));

@@ -3,7 +3,7 @@
 -- Text to embed: the text after the end of what came before it (the previous turn, or the same turn's previous
 -- chunk). A short answer means little without its question: on real dialogues this finds far more (research/ranker).
 create or replace function _memoir.embedding_texts(p_user_id uuid, p_items integer[])
-returns table (item_no integer, body text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns table (item_no integer, body text) language plpgsql stable as $$
 declare
   v_items integer[]; v_before integer[];
 begin
