@@ -73,12 +73,14 @@ begin
   return p_value;
 end $$;
 
--- A number from 0 to p_most, or none.
-create or replace function _memoir.check_share(p_field text, p_value real, p_most integer)
+-- A number from p_least to p_most, or none unless it is needed.
+create or replace function _memoir.check_range(p_field text, p_value anyelement, p_least numeric, p_most numeric,
+  p_is_needed boolean default false)
 returns void language plpgsql as $$
 begin
-  if p_value not between 0 and p_most then
-    perform _memoir.fail('PM014', format('%s must be from 0 to %s, not %s', p_field, p_most, p_value));
+  if p_value::numeric not between p_least and p_most or p_value is null and p_is_needed then
+    perform _memoir.fail('PM014', format('%s must be from %s to %s, not %s', p_field, p_least, p_most,
+      coalesce(p_value::text, 'null')));
   end if;
 end $$;
 
@@ -86,10 +88,7 @@ end $$;
 create or replace function _memoir.check_count(p_field text, p_value integer, p_most integer)
 returns void language plpgsql as $$
 begin
-  if p_value is null or p_value not between 1 and p_most then
-    perform _memoir.fail('PM014', format('%s must be from 1 to %s, not %s', p_field, p_most,
-      coalesce(p_value::text, 'null')));
-  end if;
+  perform _memoir.check_range(p_field, p_value, 1, p_most, true);
 end $$;
 
 -- One clock. Everything that stores or compares time asks now(), so that tests move time instead of sleeping.

@@ -48,9 +48,9 @@ begin
       'images must be like tiles:1, patches:1.62, area:1568:1600 or flat:1120, not %s',
       _memoir.shown(p_images)));
   end if;
-  perform _memoir.check_share('cache_read_rate', p_cache_read_rate, 10),
-    _memoir.check_share('cache_write_rate', p_cache_write_rate, 10),
-    _memoir.check_share('cache_write_1h_rate', p_cache_write_1h_rate, 10);
+  perform _memoir.check_range('cache_read_rate', p_cache_read_rate, 0, 10),
+    _memoir.check_range('cache_write_rate', p_cache_write_rate, 0, 10),
+    _memoir.check_range('cache_write_1h_rate', p_cache_write_1h_rate, 0, 10);
   insert into _memoir.models values (p_model, p_provider, p_context_window, p_max_output, p_tokenizer,
     p_message_overhead,
     coalesce(p_images, case p_provider when 'anthropic' then 'area:1568:1600' else 'tiles:1' end),
@@ -142,13 +142,10 @@ declare
 begin
   perform _memoir.authorise_admin();
   perform _memoir.check_choice('provider', p_provider, '{embedder,openai,in_process,none}'),
-    _memoir.check_count('dimension', p_dimension, 16000);
+    _memoir.check_count('dimension', p_dimension, 16000),
+    _memoir.check_range('microcents_per_1k', p_microcents_per_1k, 0, 'infinity', true);
   if (p_provider = 'openai') <> (p_endpoint is not null) then
     perform _memoir.fail('PM014', 'an endpoint goes with provider openai and with no other');
-  end if;
-  if coalesce(p_microcents_per_1k, -1) < 0 then
-    perform _memoir.fail('PM014', format('microcents_per_1k must be from 0, not %s',
-      coalesce(p_microcents_per_1k::text, 'null')));
   end if;
   if exists (select from _memoir.embedding_models where name = p_name and dimension <> p_dimension) then
     perform _memoir.fail('PM030', format('embedding model %s is registered with another dimension',

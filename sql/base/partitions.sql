@@ -107,9 +107,7 @@ create or replace function _memoir.partition_plan(p_months_ahead integer)
 returns table (part integer, month date) language plpgsql stable security definer set search_path from current as $$
 begin
   perform _memoir.authorise_jobs();
-  if p_months_ahead not between 0 and 120 then
-    perform _memoir.fail('PM014', format('months_ahead must be from 0 to 120, not %s', p_months_ahead));
-  end if;
+  perform _memoir.check_range('months_ahead', p_months_ahead, 0, 120);
   return query
   select p, x.month
   from _memoir.installation i,

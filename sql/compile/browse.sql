@@ -226,11 +226,8 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_anchor record; v_memory _memoir.memory_store;
 begin
-  if p_lines_before is null or p_lines_after is null or p_lines_before not between 0 and 100
-    or p_lines_after not between 0 and 100 then
-    perform _memoir.fail('PM014', format('lines_before and lines_after must be from 0 to 100, not %s and %s',
-      coalesce(p_lines_before::text, 'null'), coalesce(p_lines_after::text, 'null')));
-  end if;
+  perform _memoir.check_range('lines_before', p_lines_before, 0, 100, true),
+    _memoir.check_range('lines_after', p_lines_after, 0, 100, true);
   v_anchor := _memoir.anchor(v_caller, p_id);
   if v_anchor.session_id is not null then
     return query

@@ -92,13 +92,8 @@ declare
   v_sent text; v_items uuid[]; v_asks boolean; v_id uuid := gen_random_uuid(); v_now timestamptz := memoir.now();
 begin
   perform _memoir.check_choice('scope', p_scope, '{session,user}');
-  if _memoir.is_blank(p_question) then
-    perform _memoir.fail('PM014', format('question must not be empty, it is %s', _memoir.shown(p_question)));
-  end if;
-  if p_max_tokens is null or p_max_tokens not between 50 and 16000 then
-    perform _memoir.fail('PM014', format('max_tokens must be from 50 to 16000, not %s',
-      coalesce(p_max_tokens::text, 'null')));
-  end if;
+  perform _memoir.check_text('question', p_question);
+  perform _memoir.check_range('max_tokens', p_max_tokens, 50, 16000, true);
   v_asks := p_answer and (select config ->> 'llm_provider' from _memoir.settings_merged) is distinct from 'none';
   -- Lock the user before passages are looked for, so that nothing that is forgotten meanwhile is sent.
   if v_asks then perform from _memoir.user_counters where user_id = v_caller.user_id for update; end if;

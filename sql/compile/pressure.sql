@@ -29,7 +29,7 @@ declare
   v_session _memoir.sessions := _memoir.session(v_caller, p_session); v record; v_pays record;
   v_now timestamptz := memoir.now();
 begin
-  if p_budget <= 0 then perform _memoir.fail('PM014', format('budget must be positive, not %s', p_budget)); end if;
+  perform _memoir.check_range('budget', p_budget, 1, 2147483647);
   select * into v from _memoir.past_at(v_caller, v_session, p_budget);
   select * into v_pays from _memoir.move_pays(v.past, v.config, false);
   return jsonb_build_object('shown_tokens', (v.past).shown, 'budget', (v.past).budget,
@@ -69,7 +69,7 @@ declare
   v_session _memoir.sessions := _memoir.session(v_caller, p_session); v record; v_kind text;
   v_now timestamptz := memoir.now(); v_frame _memoir.session_windows; v_part record;
 begin
-  if p_budget <= 0 then perform _memoir.fail('PM014', format('budget must be positive, not %s', p_budget)); end if;
+  perform _memoir.check_range('budget', p_budget, 1, 2147483647);
   select * into v from _memoir.past_at(v_caller, v_session, p_budget);
   v_frame := v.frame;
   v_kind := case when p_changed then 'changed' else _memoir.moment_due(v.past, v.frame, v_session, v.config,

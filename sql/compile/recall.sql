@@ -59,9 +59,7 @@ declare
   v_user uuid := v_caller.user_id; v_config jsonb; v_scope _memoir.search_scope; v_session uuid;
   v_counters _memoir.user_counters; v_candidates _memoir.candidate[];
 begin
-  if _memoir.is_blank(p_query) then
-    perform _memoir.fail('PM014', format('query must not be empty, it is %s', _memoir.shown(p_query)));
-  end if;
+  perform _memoir.check_text('query', p_query);
   perform _memoir.check_count('limit', p_limit, 1000);
   perform _memoir.check_choices('types', p_types, _memoir.known_types());
   if p_session is not null then v_session := (_memoir.session(v_caller, p_session)).session_id; end if;
@@ -154,10 +152,7 @@ declare
   v_user uuid := v_caller.user_id; v_model _memoir.embedding_models := _memoir.embedding_model(null);
   v_vector halfvec := _memoir.to_vector(p_embedding, v_model);
 begin
-  if p_threshold is null or p_threshold not between -1 and 1 or p_limit is null or p_limit not between 1 and 1000 then
-    perform _memoir.fail('PM014', format('threshold must be from -1 to 1 and limit from 1 to 1000, not %s and %s',
-      p_threshold, p_limit));
-  end if;
+  perform _memoir.check_range('threshold', p_threshold, -1, 1, true), _memoir.check_count('limit', p_limit, 1000);
   return query
   select m.memory_id, m.content, s.similarity, m.type, m.project, m.recorded_at
   from (

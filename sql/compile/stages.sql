@@ -7,10 +7,8 @@ create or replace function _memoir.check_asked(p_budget integer, p_memory_budget
 returns void language plpgsql immutable as $$
 begin
   perform _memoir.check_choice('format', p_format, '{openai,anthropic}');
-  if p_budget <= 0 or p_memory_budget < 0 then
-    perform _memoir.fail('PM014', format('budgets must be positive, not %s',
-      coalesce(least(p_budget, p_memory_budget), p_budget, p_memory_budget)));
-  end if;
+  perform _memoir.check_range('budget', p_budget, 1, 2147483647),
+    _memoir.check_range('memory_budget', p_memory_budget, 0, 2147483647);
   if p_task is not null then
     perform _memoir.check_choice('task', p_task, enum_range(null::_memoir.task_type)::text[]);
   end if;

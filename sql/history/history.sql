@@ -81,6 +81,19 @@ begin
   return _memoir.turn(p_session.user_id, v_owner, p_turn);
 end $$;
 
+-- The same, or PM014 where there is no such turn.
+create or replace function _memoir.known_turn(p_session _memoir.sessions, p_turn integer)
+returns _memoir.conversation_history language plpgsql stable as $$
+declare
+  v_turn _memoir.conversation_history := _memoir.turn_seen(p_session, p_turn);
+begin
+  if v_turn.message_id is null then
+    perform _memoir.fail('PM014', format('turn %s does not exist in session %s', coalesce(p_turn::text, 'null'),
+      _memoir.shown(p_session.external_id)));
+  end if;
+  return v_turn;
+end $$;
+
 -- The session's tokens before a turn, or where that was erased before the next one that is there; null behind the last.
 create or replace function _memoir.tokens_before(p_session _memoir.sessions, p_turn integer)
 returns bigint language plpgsql stable as $$

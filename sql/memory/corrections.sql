@@ -296,9 +296,7 @@ returns uuid language plpgsql as $$
 declare
   v_rest _memoir.memory_store := p_old; v_same uuid;
 begin
-  if _memoir.is_blank(p_content) then
-    perform _memoir.fail('PM014', format('remainder must not be empty, it is %s', _memoir.shown(p_content)));
-  end if;
+  perform _memoir.check_text('remainder', p_content);
   perform _memoir.check_size('remainder', p_content,
     (_memoir.config(p_old.user_id, null) ->> 'text_bytes_max')::integer);
   if not p_slotted then v_rest.slot := null; v_rest.slot_value := null; end if;

@@ -177,9 +177,7 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_result jsonb;
 begin
-  if p_limit is null or p_limit not between 1 and 10000 then
-    perform _memoir.fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
-  end if;
+  perform _memoir.check_count('limit', p_limit, 10000);
   loop
     v_result := _memoir.extract_turns(v_caller.user_id, v_session.session_id, p_limit, v_caller.login, true);
     exit when v_result is not null;  -- another run was first: what it left

@@ -59,9 +59,7 @@ create or replace function _memoir.check_claim(p_memory _memoir.memory_store, p_
   p_lacks_session boolean, p_key text, p_created_at timestamptz, p_embedding real[])
 returns void language plpgsql stable as $$
 begin
-  if _memoir.is_blank(p_memory.content) then
-    perform _memoir.fail('PM014', format('content must not be empty, it is %s', _memoir.shown(p_memory.content)));
-  end if;
+  perform _memoir.check_text('content', p_memory.content);
   if p_memory.type is null or p_memory.type <> all (_memoir.known_types()) then
     perform _memoir.fail('PM014', format('unknown type %s', _memoir.shown(p_memory.type)),
       array_to_string(_memoir.known_types(), ', '));
@@ -71,9 +69,7 @@ begin
     perform _memoir.fail('PM014', format('unknown provenance %s', _memoir.shown(p_provenance)));
   end if;
   perform _memoir.check_choice('sensitivity', p_sensitivity, enum_range(null::_memoir.sensitivity)::text[]);
-  if p_memory.confidence is not null and not (p_memory.confidence between 0 and 1) then
-    perform _memoir.fail('PM014', format('confidence must be from 0 to 1, not %s', p_memory.confidence));
-  end if;
+  perform _memoir.check_range('confidence', p_memory.confidence, 0, 1);
   if p_memory.valid_to <= p_memory.valid_from then
     perform _memoir.fail('PM014', format('valid_to %s is not after valid_from %s', p_memory.valid_to,
       p_memory.valid_from));
@@ -313,18 +309,8 @@ $$;
 -- The turns a memory is said to come from, as the session sees them; PM014 for one that does not exist.
 create or replace function _memoir.source_turns(p_session _memoir.sessions, p_turns integer[])
 returns _memoir.conversation_history[] language plpgsql stable as $$
-declare
-  v_index integer; v_turn _memoir.conversation_history; v_turns _memoir.conversation_history[] := '{}';
 begin
-  for v_index in select distinct t from unnest(p_turns) t order by t loop
-    v_turn := _memoir.turn_seen(p_session, v_index);
-    if v_turn.message_id is null then
-      perform _memoir.fail('PM014', format('source turn %s does not exist in session %s',
-        coalesce(v_index::text, 'null'), _memoir.shown(p_session.external_id)));
-    end if;
-    v_turns := array_append(v_turns, v_turn);
-  end loop;
-  return v_turns;
+  return array(select _memoir.known_turn(p_session, t) from (select distinct t from unnest(p_turns) t) x order by t);
 end $$;
 
 -- Spans are of the turn's content, 1-based characters; null: all of it.

@@ -21,9 +21,7 @@ begin
   end if;
   if p_memory = p_other then perform _memoir.fail('PM014', format('memory %s can''t be related to itself', p_memory));
   end if;
-  if p_weight is null or not p_weight between 0 and 1 then
-    perform _memoir.fail('PM014', format('weight must be from 0 to 1, not %s', coalesce(p_weight::text, 'null')));
-  end if;
+  perform _memoir.check_range('weight', p_weight, 0, 1, true);
   if jsonb_typeof(coalesce(p_metadata, 'null')) <> 'object' then
     perform _memoir.fail('PM014', format('metadata must be a JSON object, not %s', _memoir.shown(p_metadata::text)));
   end if;
@@ -83,10 +81,7 @@ begin
     perform _memoir.fail('PM001', format('login %s acts as %s and may not validate', quote_ident(v_caller.login),
       v_actor), 'only a person does');
   end if;
-  if p_confidence is not null and not p_confidence between 0 and 1 then
-    perform _memoir.fail('PM014', format('confidence must be from 0 to 1, not %s', p_confidence));
-  end if;
-  perform _memoir.check_size('reason', p_reason, 10000);
+  perform _memoir.check_range('confidence', p_confidence, 0, 1), _memoir.check_size('reason', p_reason, 10000);
   perform from _memoir.user_counters where user_id = v_user for update;
   v_memory := _memoir.current(v_seen);
   if v_memory.state <> 'active' or v_memory.expires_at <= v_now then
@@ -139,7 +134,7 @@ declare
   v_session _memoir.sessions := _memoir.session(v_caller, p_session);
   v_memory _memoir.memory_store := _memoir.memory(v_caller, p_memory); v_until integer;
 begin
-  perform _memoir.check_pin_turns(p_turns);
+  perform _memoir.check_range('turns', p_turns, 1, 1000000);
   perform _memoir.check_size('reason', p_reason, 10000);
   perform from _memoir.user_counters where user_id = v_caller.user_id for update;
   v_memory := _memoir.current(v_memory);

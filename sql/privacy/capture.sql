@@ -17,10 +17,8 @@ begin
     _memoir.check_object('response_headers', p_response_headers), _memoir.check_object('metadata', v_metadata),
     _memoir.check_short('provider', p_provider, 200), _memoir.check_short('model', p_model, 200);
   if p_request is null then perform _memoir.fail('PM014', 'request must not be null'); end if;
-  if p_latency_ms < 0 then perform _memoir.fail('PM014', format('latency_ms must not be negative, it is %s',
-    p_latency_ms)); end if;
-  if p_status not between 0 and 999 then perform _memoir.fail('PM014', format('status must be an HTTP status, not %s',
-    p_status)); end if;
+  perform _memoir.check_range('latency_ms', p_latency_ms, 0, 2147483647),
+    _memoir.check_range('status', p_status, 0, 999);
   if array_ndims(p_events) > 1 or array_position(p_events, null) is not null then
     perform _memoir.fail('PM014', format('events must be a plain list without nulls, not %s',
       _memoir.shown(p_events::text)));

@@ -140,11 +140,7 @@ begin
   v_begun := _memoir.begin_erase(p_user, 'turn');
   v_user := (v_begun.caller).user_id;
   v_session := _memoir.session(v_begun.caller, p_session);
-  v_turn := _memoir.turn_seen(v_session, p_turn);
-  if v_turn.message_id is null then
-    perform _memoir.fail('PM014', format('turn %s does not exist in session %s', coalesce(p_turn::text, 'null'),
-      _memoir.shown(p_session)));
-  end if;
+  v_turn := _memoir.known_turn(v_session, p_turn);
   -- A tool call and its results go together.
   v_index := p_turn;
   v_other := v_turn;

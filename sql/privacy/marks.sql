@@ -169,11 +169,7 @@ begin
   perform _memoir.check_choice('sensitivity', p_sensitivity, enum_range(null::_memoir.sensitivity)::text[]);
   perform _memoir.check_size('reason', p_reason, 10000);
   v_to := p_sensitivity;
-  v_turn := _memoir.turn_seen(v_session, p_turn);
-  if v_turn.message_id is null then
-    perform _memoir.fail('PM014', format('turn %s does not exist in session %s', coalesce(p_turn::text, 'null'),
-      _memoir.shown(p_session)));
-  end if;
+  v_turn := _memoir.known_turn(v_session, p_turn);
   perform from _memoir.user_counters where user_id = v_user for update;
   v_was := _memoir.sensitivity_now(v_turn.sensitivity, v_turn.turn_index, _memoir.marks(v_user, v_turn.session_id));
   if v_was > v_to and (v_was > v_caller.clearance or v_actor <> 'person') then

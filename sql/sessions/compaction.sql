@@ -294,9 +294,7 @@ declare
   v_config jsonb := _memoir.config(v_caller.user_id, v_session.settings); v_limits record; v_done jsonb;
   v_rows integer := 0; v_tokens bigint := 0; v_summary bigint := 0;
 begin
-  if p_target_tokens < 0 then
-    perform _memoir.fail('PM014', format('target_tokens must be from 0, not %s', p_target_tokens));
-  end if;
+  perform _memoir.check_range('target_tokens', p_target_tokens, 0, 2147483647);
   select * into v_limits from _memoir.compaction_limits(v_session, v_config);
   for i in 1 .. 1000 loop
     v_session := _memoir.session(v_caller, p_session);

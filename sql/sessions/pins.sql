@@ -1,14 +1,6 @@
 -- Turns pinned in a session: its compaction must not cover them, for good or for a number of turns.
 -- Memories: memory/relations.sql.
 
-create or replace function _memoir.check_pin_turns(p_turns integer)
-returns void language plpgsql immutable as $$
-begin
-  if p_turns < 1 or p_turns > 1000000 then
-    perform _memoir.fail('PM014', format('turns must be from 1 to 1000000, or null for good, not %s', p_turns));
-  end if;
-end $$;
-
 create or replace function memoir.pin_turns(p_user text, p_session text, p_from_turn integer,
   p_to_turn integer default null, p_turns integer default null, p_reason text default null)
 returns jsonb language plpgsql security definer set search_path from current as $$
@@ -17,7 +9,7 @@ declare
   v_session _memoir.sessions := _memoir.session(v_caller, p_session);
   v_to integer := coalesce(p_to_turn, p_from_turn); v_count integer; v_until integer;
 begin
-  perform _memoir.check_pin_turns(p_turns);
+  perform _memoir.check_range('turns', p_turns, 1, 1000000);
   perform _memoir.check_size('reason', p_reason, 10000);
   -- As compaction locks, so that a pin is before it or after it.
   select turn_count into v_count from _memoir.session_counters where user_id = v_caller.user_id

@@ -75,8 +75,7 @@ begin
     perform _memoir.check_choice('task', p_task, enum_range(null::_memoir.task_type)::text[]);
   end if;
   if p_model is not null then perform _memoir.check_name('model', p_model, 200); end if;
-  perform _memoir.check_share('temperature', p_temperature, 2);
-  perform _memoir.check_share('top_p', p_top_p, 1);
+  perform _memoir.check_range('temperature', p_temperature, 0, 2), _memoir.check_range('top_p', p_top_p, 0, 1);
   v_given.metadata := coalesce(_memoir.check_object('metadata', p_metadata), '{}');
   perform _memoir.check_size('metadata', v_given.metadata::text, (v_config ->> 'text_bytes_max')::integer);
   perform _memoir.check_size('system_prompt', p_system_prompt, (v_config ->> 'text_bytes_max')::integer);

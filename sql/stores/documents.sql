@@ -324,10 +324,8 @@ declare
   v_asked boolean := coalesce(p_query, '') ~ '[^[:space:]]' or p_query_embedding is not null; v_group record;
 begin
   perform _memoir.check_namespace('namespace', p_namespace), _memoir.check_object('filter', p_filter);
-  if p_limit is null or p_limit not between 0 and 10000 or p_offset is null or p_offset < 0 then
-    perform _memoir.fail('PM014', format('limit must be from 0 to 10000 and offset not below 0, not %s and %s', p_limit,
-      p_offset));
-  end if;
+  perform _memoir.check_range('limit', p_limit, 0, 10000, true),
+    _memoir.check_range('offset', p_offset, 0, 2147483647, true);
   if p_query_embedding is not null then v_vector := _memoir.own_vector(p_query_embedding); end if;
   v_found := array(select d from _memoir.documents_under(v_caller, p_namespace, nullif(p_filter, 'null')) d);
   return query
@@ -362,11 +360,8 @@ begin
     perform _memoir.fail('PM014', format('conditions must be a list of {"match": "prefix" or "suffix", "path": [...]}, '
       'not %s', _memoir.shown(p_conditions::text)));
   end if;
-  if p_limit is null or p_limit not between 0 and 10000 or p_offset is null or p_offset < 0 or p_depth < 1 then
-    perform _memoir.fail('PM014', format(
-      'limit must be from 0 to 10000, offset not below 0 and depth not below 1, not %s, %s and %s', p_limit, p_offset,
-      coalesce(p_depth::text, 'null')));
-  end if;
+  perform _memoir.check_range('limit', p_limit, 0, 10000, true),
+    _memoir.check_range('offset', p_offset, 0, 2147483647, true), _memoir.check_range('depth', p_depth, 1, 2147483647);
   return query select distinct d.namespace[1 : coalesce(p_depth, cardinality(d.namespace))] as labels
   from _memoir.documents_under(v_caller, '{}', null) d
   where not exists (  -- a condition that the namespace does not meet, "*" being any one label

@@ -92,7 +92,7 @@ declare
   v_id uuid := _memoir.session_id(v_caller.user_id, p_session); v_marks jsonb;
 begin
   perform _memoir.check_session(p_session);
-  if p_limit < 0 then perform _memoir.fail('PM014', format('limit must not be below 0, it is %s', p_limit)); end if;
+  perform _memoir.check_range('limit', p_limit, 0, 2147483647);
   if not exists (select from _memoir.sessions s where s.user_id = v_caller.user_id and s.session_id = v_id) then
     return;
   end if;
@@ -117,7 +117,7 @@ declare
   v_turns integer[]; v_id uuid := _memoir.session_id(v_caller.user_id, p_session);
 begin
   perform _memoir.check_session(p_session);
-  if p_count < 0 then perform _memoir.fail('PM014', format('count must not be below 0, it is %s', p_count)); end if;
+  perform _memoir.check_range('count', p_count, 0, 2147483647);
   if not exists (select from _memoir.sessions s where s.user_id = v_caller.user_id and s.session_id = v_id) then
     return;
   end if;

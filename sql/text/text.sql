@@ -15,6 +15,15 @@ returns boolean language sql immutable as $$
   select coalesce(p_text, '') !~ '[^\s\u001c-\u001f\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]'
 $$;
 
+-- A text that says something, or PM014.
+create or replace function _memoir.check_text(p_field text, p_value text)
+returns void language plpgsql immutable as $$
+begin
+  if _memoir.is_blank(p_value) then
+    perform _memoir.fail('PM014', format('%s must not be empty, it is %s', p_field, _memoir.shown(p_value)));
+  end if;
+end $$;
+
 -- Cuts a text for search into pieces of about p_chunk_tokens (estimated), preferably after a sentence or line,
 -- else at white space. Spans are 1-based characters and cover it all, without gap or overlap; tokens is the
 -- estimate of each piece.

@@ -62,9 +62,7 @@ create or replace function _memoir.wait_end(p_wait integer)
 returns timestamptz language plpgsql security definer set search_path from current as $$
 begin
   perform _memoir.authorise_jobs();
-  if p_wait is null or p_wait not between 0 and 3600 then
-    perform _memoir.fail('PM014', format('wait must be from 0 to 3600, not %s', coalesce(p_wait::text, 'null')));
-  end if;
+  perform _memoir.check_range('wait', p_wait, 0, 3600, true);
   return clock_timestamp() + make_interval(secs => p_wait);
 end $$;
 
@@ -82,9 +80,7 @@ begin
   end if;
   if v_seconds is null then select (config ->> 'job_seconds_max')::integer into v_seconds from _memoir.settings_merged;
   end if;
-  if v_seconds not between 1 and 3600 then
-    perform _memoir.fail('PM014', format('seconds must be from 1 to 3600, not %s', v_seconds));
-  end if;
+  perform _memoir.check_range('seconds', v_seconds, 1, 3600);
   if clock_timestamp() < p_until and _memoir.lease_holder(p_job) is not null then return null; end if;
   insert into _memoir.job_runs (job, started_at, until, batch)
   select p_job, v_now, v_now + make_interval(secs => v_seconds),

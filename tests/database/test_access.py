@@ -364,7 +364,7 @@ REFUSED: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
             ],
             ("tags", [["a", ""]], "tags[1] must be a text"),
             ("aliases", [[None]], "aliases[0] must be a text"),
-            ("source_turns", [[0, 2], [-1], [None]], "source turn"),
+            ("source_turns", [[0, 2], [-1], [None]], "does not exist in session"),
             ("source_turns", [[0]], "source_turns needs the session", {"session": None}),
             ("session", ["nobody"], 'PM003 unknown session "nobody"'),
             ("metadata", ["x"], "metadata must be a JSON object"),
@@ -401,7 +401,7 @@ REFUSED: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
     "explain_compile": ({}, [("compile", [UNKNOWN], "PM004 no compile")]),
     "memory_timeline": (
         {"id": UNKNOWN},
-        [("id", [UNKNOWN], f"PM004 {UNKNOWN}"), ("lines_before", [101], "not 101 and 10")],
+        [("id", [UNKNOWN], f"PM004 {UNKNOWN}"), ("lines_before", [101], "lines_before must be from 0 to 100, not 101")],
     ),
     "memory_get": ({}, [("ids", [[]], "ids must be 1 to 100 ids")]),
     "memory_graph": (
