@@ -107,7 +107,7 @@ declare
   v_places _memoir.item_locator[]; v_line record;
 begin
   select p.content, p.memory_ids, p.left_out into content, memory_ids, left_out
-  from _memoir.profiles p where p.user_id = p_user_id and p.version = p_version and p.content <> '';
+  from _memoir.profile_in_force(p_user_id, p_version) p where p.content <> '';
   if not found or 'changes' <> all (p_counters.features) then return; end if;
   v_places := array(
     select distinct (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.recorded_at, i.span_start,

@@ -1,6 +1,7 @@
 -- The profile: what is known about a user in any session, as a few fenced lines of the system message. Versions only
 -- follow each other when the text changes, so prompts stay the same byte for byte. A memory that is forgotten,
--- corrected, superseded or made secret leaves it in the same transaction.
+-- corrected, superseded or made secret leaves it in the same transaction: no version that holds it stays, and until the
+-- job has made the next one, whoever reads the profile gets it as it is then.
 
 -- Returns what belongs in it, the weightiest first: validated, global in scope and project, tiers 3 and 4, in force,
 -- open to every clearance.
@@ -30,61 +31,85 @@ begin
   limit 500;
 end $$;
 
--- Builds it and keeps it as a new version where its text differs. Under the user's lock. Returns the version now in
--- force, 0: none.
-create or replace function _memoir.build_profile(p_user_id uuid)
-returns integer language plpgsql as $$
+-- Returns the profile as it would be now; of version, the one that the user has.
+create or replace function _memoir.profile_now(p_user_id uuid)
+returns _memoir.profiles language plpgsql stable as $$
 declare
   v_config jsonb := _memoir.config(p_user_id, null); v_budget integer := (v_config ->> 'profile_tokens')::integer;
-  v_memory record; v_ids uuid[] := '{}'; v_left uuid[] := '{}'; v_left_used integer := 0;
-  v_headings text[] := '{}'; v_texts text[] := '{}'; v_used integer := 0; v_cost integer; v_text text := '';
-  v_version integer; v_old _memoir.profiles; v_now timestamptz := memoir.now();
-  v_fresh timestamptz; v_tokenizer text := _memoir.tokenizer_used((_memoir.model(v_config
-    ->> 'default_model')).tokenizer);
+  v_profile _memoir.profiles; v_memory record; v_left_used integer := 0; v_headings text[] := '{}';
+  v_texts text[] := '{}'; v_used integer := 0; v_cost integer;
+  v_tokenizer text := _memoir.tokenizer_used((_memoir.model(v_config ->> 'default_model')).tokenizer);
 begin
+  v_profile.user_id := p_user_id;
+  v_profile.version := (select u.profile_version from _memoir.users u where u.user_id = p_user_id);
+  v_profile.made_by := 'rules';
+  v_profile.recorded_at := memoir.now();
+  v_profile.memory_ids := '{}';
+  v_profile.left_out := '{}';
   for v_memory in select * from _memoir.profile_memories(p_user_id) loop
     v_cost := _memoir.tokens_of('- ' || v_memory.content || E'\n', v_tokenizer) + case
       when v_memory.heading = any (v_headings) then 0 else 4 end;
     if v_used + v_cost > v_budget then
       -- Wishes and health lead every recall instead, up to as much again.
       if (v_memory.heading <> 'Facts' or v_memory.is_health) and v_left_used + v_cost <= v_budget then
-        v_left := v_left || v_memory.memory_id;
+        v_profile.left_out := v_profile.left_out || v_memory.memory_id;
         v_left_used := v_left_used + v_cost;
       end if;
       continue;
     end if;
-    v_used := v_used + v_cost; v_ids := v_ids || v_memory.memory_id; v_headings := v_headings || v_memory.heading;
+    v_used := v_used + v_cost;
+    v_profile.memory_ids := v_profile.memory_ids || v_memory.memory_id;
+    v_headings := v_headings || v_memory.heading;
     v_texts := v_texts || v_memory.content;
   end loop;
-  select string_agg(heading || E':\n' || lines, E'\n'
-  order by array_position('{Instructions,Preferences,Facts}'::text[], heading)) into v_text from (
+  v_profile.content := coalesce((select string_agg(heading || E':\n' || lines, E'\n'
+      order by array_position('{Instructions,Preferences,Facts}'::text[], heading)) from (
     select h as heading, string_agg('- ' || t, E'\n' order by n) as lines
-    from unnest(v_headings, v_texts) with ordinality x(h, t, n) group by h) g;
-  v_text := coalesce(v_text, '');
+    from unnest(v_headings, v_texts) with ordinality x(h, t, n) group by h) g), '');
+  v_profile.tokens := jsonb_build_object(v_tokenizer, _memoir.tokens_of(v_profile.content, v_tokenizer));
   -- When time alone changes it next.
-  select min(x.at) into v_fresh from _memoir.memory_store m, lateral (values (m.valid_from), (m.valid_to),
+  select min(x.at) into v_profile.fresh_until from _memoir.memory_store m, lateral (values (m.valid_from), (m.valid_to),
     (m.expires_at)) x(at)
-  where m.user_id = p_user_id and m.scope = 'global' and m.tier in (3, 4) and m.state = 'active' and x.at > v_now;
+  where m.user_id = p_user_id and m.scope = 'global' and m.tier in (3, 4) and m.state = 'active'
+    and x.at > v_profile.recorded_at;
+  return v_profile;
+end $$;
 
-  select u.profile_version into v_version from _memoir.users u where u.user_id = p_user_id;
-  if not found then return 0; end if;
+-- Returns the version in force. Where a memory has left it since, that is what the job will make of it.
+create or replace function _memoir.profile_in_force(p_user_id uuid, p_version integer)
+returns _memoir.profiles language plpgsql stable as $$
+declare
+  v_profile _memoir.profiles;
+begin
+  select * into v_profile from _memoir.profiles p where p.user_id = p_user_id and p.version = p_version;
+  if not found and p_version > 0 then v_profile := _memoir.profile_now(p_user_id); end if;
+  return v_profile;
+end $$;
+
+-- Keeps the profile as a new version where its text differs. Under the user's lock. Returns the version now in force,
+-- 0: none.
+create or replace function _memoir.build_profile(p_user_id uuid)
+returns integer language plpgsql as $$
+declare
+  v_new _memoir.profiles := _memoir.profile_now(p_user_id); v_old _memoir.profiles;
+begin
+  if v_new.version is null then return 0; end if;
   update _memoir.user_counters set profile_stale = false where user_id = p_user_id and profile_stale;
-  select * into v_old from _memoir.profiles p where p.user_id = p_user_id and p.version = v_version;
-  if coalesce(v_old.content, '') = v_text then
-    update _memoir.profiles p set fresh_until = v_fresh, memory_ids = v_ids, left_out = v_left
-    where p.user_id = p_user_id and p.version = v_version and (p.fresh_until, p.memory_ids, p.left_out)
-      is distinct from (v_fresh, v_ids, v_left);
-    return coalesce(v_old.version, 0);
+  select * into v_old from _memoir.profiles p where p.user_id = p_user_id and p.version = v_new.version;
+  if v_old.content = v_new.content or v_new.version = 0 and v_new.content = '' then
+    update _memoir.profiles p set fresh_until = v_new.fresh_until, memory_ids = v_new.memory_ids,
+      left_out = v_new.left_out
+    where p.user_id = p_user_id and p.version = v_new.version and (p.fresh_until, p.memory_ids, p.left_out)
+      is distinct from (v_new.fresh_until, v_new.memory_ids, v_new.left_out);
+    return v_new.version;
   end if;
-  v_version := 1 + greatest(v_version, (select max(p.version) from _memoir.profiles p where p.user_id = p_user_id));
-  insert into _memoir.profiles (user_id, version, content, tokens, made_by, recorded_at, memory_ids, left_out,
-    fresh_until)
-  values (p_user_id, v_version, v_text, jsonb_build_object(v_tokenizer, _memoir.tokens_of(v_text, v_tokenizer)),
-    'rules', v_now, v_ids, v_left, v_fresh);
-  update _memoir.users set profile_version = v_version where user_id = p_user_id;
+  v_new.version := 1 + greatest(v_new.version, (select max(p.version) from _memoir.profiles p
+    where p.user_id = p_user_id));
+  insert into _memoir.profiles select v_new.*;
+  update _memoir.users set profile_version = v_new.version where user_id = p_user_id;
   delete from _memoir.profiles where user_id = p_user_id
-    and version <= v_version - (v_config ->> 'profile_versions')::integer;
-  return v_version;
+    and version <= v_new.version - (_memoir.config(p_user_id, null) ->> 'profile_versions')::integer;
+  return v_new.version;
 end $$;
 
 create or replace function _memoir.step_profiles(p_limit integer)
@@ -122,13 +147,10 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin
   -- A caller limited to projects does not see what is known beyond them.
-  if v_caller.projects is not null and 'global' <> all (v_caller.projects) then return jsonb_build_object('version', 0,
-    'content', ''); end if;
-  return coalesce((select jsonb_build_object('version', p.version, 'content', p.content, 'tokens', p.tokens,
-    'memory_ids', p.memory_ids, 'left_out', p.left_out, 'made_by', p.made_by, 'recorded_at', p.recorded_at)
-    from _memoir.users u join _memoir.profiles p on p.user_id = u.user_id and p.version = u.profile_version
-    where u.user_id = v_caller.user_id),
-    jsonb_build_object('version', 0, 'content', ''));
+  return coalesce((select to_jsonb(p) - '{user_id,fresh_until}'::text[]
+    from _memoir.users u, _memoir.profile_in_force(u.user_id, u.profile_version) p
+    where u.user_id = v_caller.user_id and p.version is not null and (v_caller.projects is null
+      or 'global' = any (v_caller.projects))), '{"version": 0, "content": ""}');
 end $$;
 comment on function memoir.profile(text) is
   'The profile in force: {"version", "content", "tokens", "memory_ids", "left_out", "made_by", "recorded_at"}; version

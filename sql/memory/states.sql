@@ -237,20 +237,15 @@ begin
   update _memoir.user_counters set profile_stale = true where user_id = p_user_id and not profile_stale;
 end $$;
 
--- Memories that changed: no version that holds one of them stays, and the one in force is built anew at once. Under the
--- user's lock.
+-- Memories that changed: no version of the profile that holds one of them stays. Another number is in force where that
+-- one was, so that a list which shows it is told. Under the user's lock.
 create or replace function _memoir.leave_profile(p_user_id uuid, p_ids uuid[])
 returns void language plpgsql as $$
-declare
-  v_gone integer[];
 begin
   with gone as (delete from _memoir.profiles where user_id = p_user_id and memory_ids && p_ids returning version)
-  select array_agg(version) into v_gone from gone;
-  if v_gone is null then return; end if;
-  if exists (select from _memoir.users where user_id = p_user_id and profile_version = any (v_gone)) then
-    -- The number stays as the last one used, so that the next version has a higher one.
-    perform _memoir.build_profile(p_user_id);
-  end if;
+  update _memoir.users u set profile_version = u.profile_version + 1
+  where u.user_id = p_user_id and u.profile_version in (select version from gone);
+  if found then perform _memoir.stale_profile(p_user_id); end if;
 end $$;
 
 -- An archived memory as it was, back among the others; one that is not archived is let be.
