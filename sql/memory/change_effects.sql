@@ -129,7 +129,7 @@ begin
   v_memory.written_by := p_by;
   v_memory.metadata := v_old.metadata || jsonb_build_object('remainder_of', p_by_change);
   perform _memoir.enter(v_memory, v_session, array[v_turn], array[v_unit.span_start], array[v_unit.span_length],
-    v_turn.created_at, null, p_config);
+    v_turn.created_at, p_config);
 end $$;
 
 -- Takes clauses out of recall and forgets memories, as p_turn asks. Under the user's lock.

@@ -13,7 +13,8 @@ declare
     from unnest(_memoir.word_list(null, 'same_matter')) w where split_part(w, '>', 2) = any (p_terms));
 begin
   select * into v_counters from _memoir.user_counters where user_id = v_user;
-  v_scores := _memoir.word_scores(v_user, v_counters, v_terms, '{}', '{}');
+  v_scores := _memoir.bm25(_memoir.posting_lists(v_user, v_counters, v_terms), v_counters, cardinality(v_terms), '{}',
+    '{}');
   v_items := coalesce(v_scores.items[1:40], '{}') || p_items || array(select i.item_no from _memoir.search_items i
     where i.user_id = v_user and i.item_no > v_counters.next_item - p_newest * 4 and i.kind = 't'
       order by i.item_no desc limit p_newest)

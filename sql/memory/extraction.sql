@@ -207,7 +207,7 @@ begin
     if _memoir.admit(v_turn.user_id, v_found.type, v_novelty, v_found.utility, v_turn.created_at, v_exempt, null,
       p_config, false) then
       v_result := _memoir.enter(v_memory, p_session, array[v_turn], array[v_found.span_start],
-        array[v_found.span_length], v_turn.created_at, null, p_config);
+        array[v_found.span_length], v_turn.created_at, p_config);
       v_outcome := v_result ->> 'outcome';
       v_id := (v_result ->> 'memory_id')::uuid;
       if v_outcome = 'stored' then

@@ -1,44 +1,46 @@
 -- Extraction of sessions: asked for, or as a job. What was said takes effect in the order of turns.
 
--- The next turns of a session to extract, and through which the cursor then goes; none where the session does
--- not extract.
-create or replace function _memoir.batch_to_read(p_counters _memoir.session_counters, p_config jsonb,
-  p_limit integer, out turns _memoir.conversation_history[], out through integer)
+-- The next turns of a session to extract, and through which the cursor then goes; none where the session does not
+-- extract, or (through is null) where the cursor is no longer at p_from.
+create or replace function _memoir.turns_to_read(p_user_id uuid, p_session_id uuid, p_limit integer, p_from integer,
+  out session _memoir.sessions, out counters _memoir.session_counters, out config jsonb,
+  out turns _memoir.conversation_history[], out through integer)
 language plpgsql stable as $$
 begin
-  through := least(p_counters.turn_count, p_counters.extracted_through + p_limit);
-  turns := case when (p_config ->> 'extraction')::boolean
-    then _memoir.turns_to_extract(p_counters, p_counters.extracted_through, p_limit) else '{}' end;
+  select * into session from _memoir.sessions s where s.user_id = p_user_id and s.session_id = p_session_id;
+  select * into counters from _memoir.session_counters c where c.user_id = p_user_id and c.session_id = p_session_id;
+  turns := '{}';
+  if counters.extracted_through is distinct from coalesce(p_from, counters.extracted_through) then return; end if;
+  config := _memoir.config(p_user_id, session.settings);
+  through := least(counters.turn_count, counters.extracted_through + p_limit);
+  if (config ->> 'extraction')::boolean then
+    turns := _memoir.turns_to_extract(counters, counters.extracted_through, p_limit);
+  end if;
 end $$;
 
 -- Extracts up to p_limit turns of a session. Read without a lock, since turns never change; stored under the locks, if
 -- nobody else was first. {"turns", "left", and how many were stored, duplicate, ...}; null when another run or a writer
--- is at the session.
+-- is at the session. The month of now has its partitions.
 create or replace function _memoir.extract_turns(p_user_id uuid, p_session_id uuid, p_limit integer, p_by text,
   p_wait boolean)
 returns jsonb language plpgsql as $$
 declare
-  v_session _memoir.sessions; v_counters _memoir.session_counters; v_config jsonb; v_batch record; v_reading jsonb;
-  v_results jsonb; v_socket text;
+  v record; v_reading jsonb; v_results jsonb; v_socket text;
 begin
-  select * into v_session from _memoir.sessions where user_id = p_user_id and session_id = p_session_id;
-  select * into v_counters from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
-  if not found then return jsonb_build_object('turns', 0, 'left', 0); end if;
-  v_config := _memoir.config(p_user_id, v_session.settings);
-  v_batch := _memoir.batch_to_read(v_counters, v_config, p_limit);
-  v_socket := v_config ->> 'embedder_socket';
-  if v_batch.turns <> '{}' then
+  select * into v from _memoir.turns_to_read(p_user_id, p_session_id, p_limit, null);
+  if v.through is null then return jsonb_build_object('turns', 0, 'left', 0); end if;
+  v_socket := v.config ->> 'embedder_socket';
+  if v.turns <> '{}' then
     if not _memoir.reads_language() then
       perform _memoir.fail('PM050', 'reading turns needs PL/Python on this server', 'pg-memoir worker reads them');
     end if;
-    v_reading := _memoir.py_read('read_turns', _memoir.turns_as_read(v_batch.turns)::text, v_socket);
+    v_reading := _memoir.py_read('read_turns', _memoir.turns_as_read(v.turns)::text, v_socket);
     if v_reading -> 'stating' <> '[]' or v_reading -> 'requests' <> '[]' then
-      v_results := _memoir.py_read('read_context', _memoir.reading_context(v_batch.turns, v_reading,
-        v_config)::text, v_socket);
+      v_results := _memoir.py_read('read_context', _memoir.reading_context(v.turns, v_reading, v.config)::text,
+        v_socket);
     end if;
   end if;
-  return _memoir.store_reading(v_session, v_counters, v_batch.turns, v_batch.through, v_reading, v_results, p_by,
-    p_wait, v_config);
+  return _memoir.store_reading(v.session, v.counters, v.turns, v.through, v_reading, v_results, p_by, p_wait, v.config);
 end $$;
 
 -- Stores what was read of turns, and moves the cursor. Null when another run or a writer is at the session.
@@ -52,7 +54,6 @@ declare
   -- Where a model reads what was said, rules end nothing: what they find is provisional.
   v_read _memoir.turn_changes[] := case when v_has_model then '{}' else _memoir.changes_read(p_results) end;
 begin
-  perform _memoir.ensure_month(v_user, memoir.now());
   -- The session's counters, then the user's, as everywhere.
   if p_wait then
     select * into v_locked from _memoir.session_counters where user_id = v_user
@@ -178,6 +179,7 @@ declare
   v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_result jsonb;
 begin
   perform _memoir.check_count('limit', p_limit, 10000);
+  perform _memoir.ensure_month(v_caller.user_id, memoir.now());
   loop
     v_result := _memoir.extract_turns(v_caller.user_id, v_session.session_id, p_limit, v_caller.login, true);
     exit when v_result is not null;  -- another run was first: what it left
@@ -209,7 +211,7 @@ begin
       and c.session_id = v_work.dedup_key::uuid)) where w.work_id = v_work.work_id returning w.* into v_work;
   lease_id := _memoir.lease_work(v_work.work_id, 300);
   work_id := v_work.work_id;
-  v_claimed := _memoir.claimed_turns(v_work);
+  v_claimed := _memoir.turns_to_read(v_work.user_id, v_work.dedup_key::uuid, p_limit, null);
   turns := _memoir.turns_as_read(v_claimed.turns);
   return next;
 end $$;
@@ -218,26 +220,6 @@ comment on function memoir.claim_turns(integer) is
 pg_memoir_server.reading, turns_context, commit, read_context, store_turns. Returns one row at most, turns as read_turns
 takes them. Only servers without PL/Python have any. The lease lasts 5 minutes; heartbeat(work_id, lease_id) keeps it.
 Service, jobs and admin logins only. Raises PM001, PM014.';
-
--- The turns of a claimed piece of work; none where another run was at the session since.
-create or replace function _memoir.claimed_turns(p_work _memoir.work_items, out session _memoir.sessions,
-  out counters _memoir.session_counters, out config jsonb, out turns _memoir.conversation_history[],
-  out through integer)
-language plpgsql stable as $$
-declare
-  v_batch record;
-begin
-  select * into session from _memoir.sessions s where s.user_id = p_work.user_id
-    and s.session_id = p_work.dedup_key::uuid;
-  select * into counters from _memoir.session_counters c where c.user_id = p_work.user_id
-    and c.session_id = p_work.dedup_key::uuid;
-  turns := '{}';
-  if counters.extracted_through is distinct from (p_work.payload ->> 'from')::integer then return; end if;
-  config := _memoir.config(p_work.user_id, session.settings);
-  v_batch := _memoir.batch_to_read(counters, config, (p_work.payload ->> 'limit')::integer);
-  turns := v_batch.turns;
-  through := v_batch.through;
-end $$;
 
 create or replace function memoir.turns_context(p_work bigint, p_lease uuid, p_reading jsonb)
 returns jsonb language plpgsql security definer set search_path from current
@@ -249,7 +231,8 @@ begin
   perform _memoir.check_object('reading', p_reading);
   v_work := _memoir.leased(p_work, p_lease);
   if v_work.work_id is null or v_work.kind <> 'turns' then return null; end if;
-  v_claimed := _memoir.claimed_turns(v_work);
+  v_claimed := _memoir.turns_to_read(v_work.user_id, v_work.dedup_key::uuid, (v_work.payload ->> 'limit')::integer,
+    (v_work.payload ->> 'from')::integer);
   return _memoir.reading_context(v_claimed.turns, p_reading, v_claimed.config);
 end $$;
 comment on function memoir.turns_context(bigint, uuid, jsonb) is
@@ -267,8 +250,10 @@ begin
   perform _memoir.check_object('reading', p_reading);
   v_work := _memoir.leased(p_work, p_lease);
   if v_work.work_id is null or v_work.kind <> 'turns' then return null; end if;
-  v_claimed := _memoir.claimed_turns(v_work);
+  v_claimed := _memoir.turns_to_read(v_work.user_id, v_work.dedup_key::uuid, (v_work.payload ->> 'limit')::integer,
+    (v_work.payload ->> 'from')::integer);
   if v_claimed.through is not null then
+    perform _memoir.ensure_month(v_work.user_id, memoir.now());
     v_counts := _memoir.store_reading(v_claimed.session, v_claimed.counters, v_claimed.turns, v_claimed.through,
       p_reading, p_results, _memoir.login(), true, v_claimed.config);
   end if;

@@ -146,8 +146,10 @@ begin
   v_memory.actor := _memoir.speaker(v_caller, p_actor, p_session);
   v_memory.valid_from := coalesce(p_valid_from, p_created_at);
   v_memory.metadata := v_memory.metadata || jsonb_strip_nulls(jsonb_build_object('said_at', p_created_at));
-  v_result := _memoir.enter(v_memory, v_session, v_sources, null, null, p_created_at, p_embedding, v_config,
-    p_valid_from);
+  v_result := _memoir.enter(v_memory, v_session, v_sources, null, null, p_created_at, v_config, p_valid_from);
+  if p_embedding is not null then
+    v_result := _memoir.judged_at_once(v_user, v_result, p_embedding, v_memory.written_by);
+  end if;
   if p_key is not null then perform _memoir.keep_receipt(v_user, p_key, v_hash, v_result, v_memory.recorded_at); end if;
   return v_result;
 end $$;
@@ -172,13 +174,13 @@ Writes memory_store and what belongs to it. Raises PM001, PM003, PM006, PM012, P
 -- its time before.
 create or replace function _memoir.enter(p_memory _memoir.memory_store, p_session _memoir.sessions,
   p_sources _memoir.conversation_history[], p_span_starts integer[], p_span_lengths integer[], p_said_at timestamptz,
-  p_embedding real[], p_config jsonb, p_from timestamptz default null)
+  p_config jsonb, p_from timestamptz default null)
 returns jsonb language plpgsql as $$
 declare
   v_memory _memoir.memory_store := _memoir.admitted(p_memory, p_session, p_sources, p_config);
   v_old _memoir.memory_store;
   v_user uuid := p_memory.user_id; v_now timestamptz := p_memory.recorded_at; v_by text := p_memory.written_by;
-  v_stone _memoir.tombstones; v_index integer; v_settled record; v_result jsonb; v_judged jsonb;
+  v_stone _memoir.tombstones; v_settled record;
 begin
   v_stone := _memoir.tombstone_of(v_user, v_memory.content, v_memory.slot, v_memory.slot_value, v_memory.project);
   if v_stone.user_id is not null then
@@ -206,20 +208,26 @@ begin
   update _memoir.user_counters set memories = memories + 1, profile_stale = profile_stale or v_memory.tier >= 3
     where user_id = v_user;
   perform _memoir.add_sources(v_user, v_memory.memory_id, p_sources, p_span_starts, p_span_lengths);
-  v_index := _memoir.index_memory(v_memory, coalesce(p_said_at, v_now), p_config);
+  perform _memoir.index_memory(v_memory, coalesce(p_said_at, v_now), p_config);
   v_settled := _memoir.settle_slot(v_user, v_memory.memory_id, p_from, v_by);
-  v_result := _memoir.remembered(v_memory.memory_id, case when v_settled.outdated then 'outdated' else 'stored' end,
+  return _memoir.remembered(v_memory.memory_id, case when v_settled.outdated then 'outdated' else 'stored' end,
     v_settled.superseded, v_settled.contradicts);
-  if p_embedding is not null and v_memory.embeddable and v_index is not null then
-    perform _memoir.store_vector(v_user, v_index, p_embedding, null);
-    v_judged := _memoir.reconcile_memory(v_user, v_memory.memory_id, v_by);
-    if v_judged is not null then
-      v_result := v_result || v_judged || jsonb_build_object(
-        'superseded', (v_result -> 'superseded') || coalesce(v_judged -> 'superseded', '[]'),
-        'contradicts', (v_result -> 'contradicts') || coalesce(v_judged -> 'contradicts', '[]'));
-    end if;
-  end if;
-  return v_result;
+end $$;
+
+-- A memory that came with its vector is judged at once: p_result, what enter returned, with what that made of it.
+create or replace function _memoir.judged_at_once(p_user_id uuid, p_result jsonb, p_embedding real[], p_by text)
+returns jsonb language plpgsql as $$
+declare
+  v_id uuid := p_result ->> 'memory_id'; v_judged jsonb;
+begin
+  if p_result ->> 'outcome' not in ('stored', 'outdated') then return p_result; end if;
+  perform _memoir.store_vector(p_user_id, i.item_no, p_embedding, null) from _memoir.search_items i
+  where i.user_id = p_user_id and i.ref_id = v_id and i.chunk = 0 and i.embeddable;
+  if not found then return p_result; end if;
+  v_judged := _memoir.reconcile_memory(p_user_id, v_id, p_by);
+  return p_result || coalesce(v_judged, '{}') || jsonb_build_object(
+    'superseded', (p_result -> 'superseded') || coalesce(v_judged -> 'superseded', '[]'),
+    'contradicts', (p_result -> 'contradicts') || coalesce(v_judged -> 'contradicts', '[]'));
 end $$;
 
 -- A statement as the memory it would be: where it enters, what it may count as, how secret it is, how long it lives.

@@ -84,9 +84,8 @@ end $$;
 
 -- BM25 of every item that holds one of the words, a form of it, a word of the same topic, or what stands in for it.
 create or replace function _memoir.word_scores(p_user_id uuid, p_counters _memoir.user_counters, p_terms text[],
-  p_common text[], p_hidden integer[], p_forms text[] default '{}', p_of text[] default '{}',
-  p_kindred text[] default '{}', p_kindred_of text[] default '{}', p_config regconfig default null,
-  p_query text default null)
+  p_common text[], p_hidden integer[], p_forms text[], p_of text[], p_kindred text[], p_kindred_of text[],
+  p_config regconfig, p_query text)
 returns _memoir.item_scores language plpgsql stable as $$
 declare
   v_found _memoir.posting_list[]; v_lists _memoir.posting_list[]; v_seen text[]; v_unknown text[]; v_names text[];
@@ -104,7 +103,7 @@ begin
     or exists (select from unnest(l.postings) p where l.first_item + (p >> 8) <> all (p_hidden)));
   v_unknown := array(select t from unnest(p_terms) t where length(t) >= 5 and t <> all (v_seen));
   -- If other words are found, only names and identifiers are looked for.
-  if v_unknown <> '{}' and p_query is not null and not v_seen <@ p_common then
+  if v_unknown <> '{}' and not v_seen <@ p_common then
     v_names := _memoir.query_terms(p_config,
       (select string_agg(m[1], ' ') from regexp_matches(p_query, '(\S*[[:upper:][:digit:]_/]\S*)', 'g') m));
     v_unknown := array(select u from unnest(v_unknown) u where u = any (v_names));

@@ -82,6 +82,8 @@ begin
   end if;
   perform _memoir.check_range('seconds', v_seconds, 1, 3600);
   if clock_timestamp() < p_until and _memoir.lease_holder(p_job) is not null then return null; end if;
+  -- What a job writes by month has its partitions, also where no run of the job partitions came before.
+  perform _memoir.try_part(p.part, p.month) from _memoir.partition_plan(0) p where p_job <> 'partitions';
   insert into _memoir.job_runs (job, started_at, until, batch)
   select p_job, v_now, v_now + make_interval(secs => v_seconds),
     coalesce((select least(r.batch, l.batch) from _memoir.job_runs r

@@ -183,7 +183,7 @@ begin
     v_rest.content := p_item ->> 'remains';
     v_rest.slot := null; v_rest.slot_value := null; v_rest.confidence := null; v_rest.superseded_by := null;
     v_rest.written_by := p_by;
-    perform _memoir.enter(v_rest, null, '{}', null, null, _memoir.said(v_old), null, p_config);
+    perform _memoir.enter(v_rest, null, '{}', null, null, _memoir.said(v_old), p_config);
   end if;
   if v_new is not null then
     perform _memoir.supersede(v_user, array[p_memory], v_new, p_by, 'changed in conversation', memoir.now());

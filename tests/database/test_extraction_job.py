@@ -58,6 +58,12 @@ def test_session_waits_once_and_the_job_empties_the_queue(db: Db, user: str) -> 
     assert len(waiting(db, user)) == 1
     done = run_job(db, "extract")
     assert waiting(db, user) == [] and len(memories(db, user)) == 3 and done["turns"] >= 6 and done["stored"] >= 3
+
+
+def test_job_makes_the_month_that_it_writes_in(db: Db, user: str, clock: Callable[[str], None]) -> None:
+    say(db, user, "I live in Ulm.", "I work at Acme.")
+    clock("2051-03-01T00:00:00Z")
+    assert run_job(db, "extract").get("failed", 0) == 0 and len(memories(db, user)) == 2
     say(db, user, "I love Bach.")
     assert len(waiting(db, user)) == 1
 
