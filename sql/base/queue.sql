@@ -16,10 +16,11 @@ $$;
 
 -- The same without waiting for whoever is at the row that waits: for writers that hold locks which a worker may
 -- want next.
-create or replace function _memoir.enqueue_unlocked(p_kind text, p_user_id uuid, p_dedup text, p_run_after timestamptz)
+create or replace function _memoir.enqueue_unlocked(p_kind text, p_user_id uuid, p_dedup text, p_run_after timestamptz,
+  p_payload jsonb default '{}')
 returns void language sql as $$
-  insert into _memoir.work_items (kind, user_id, dedup_key, run_after, created_at)
-  values (p_kind, p_user_id, p_dedup, p_run_after, p_run_after)
+  insert into _memoir.work_items (kind, user_id, dedup_key, payload, run_after, created_at)
+  values (p_kind, p_user_id, p_dedup, p_payload, p_run_after, p_run_after)
   on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing
 $$;
 

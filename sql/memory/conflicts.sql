@@ -5,20 +5,13 @@
 -- The order of decision ([PG] 5.5): authority, then recency, then confidence. A lower authority never supersedes a
 -- higher one.
 
--- The authority a memory has: a person's own word is one, whatever its kind; else its trust.
-create or replace function _memoir.memory_authority(p_memory _memoir.memory_store)
+-- The authority of a word: a person's own is one, whatever its kind; else it's the trust. p_challenges: a correction
+-- that challenges a memory ranks with a person's statements, whoever carries it.
+create or replace function _memoir.authority(p_actor _memoir.actor, p_provenance _memoir.provenance, p_trust real,
+  p_challenges boolean)
 returns real language sql immutable as $$
-  select case when p_memory.actor = 'person' and p_memory.provenance in ('user_stated', 'correction', 'instruction',
-    'preference') then 1 else p_memory.trust end::real
-$$;
-
--- The authority with which a new word challenges: a person's correction ranks with their statements, whoever
--- carries it.
-create or replace function _memoir.word_authority(p_standing _memoir.standing)
-returns real language sql immutable as $$
-  select case when p_standing.provenance = 'correction' or p_standing.actor = 'person'
-    and p_standing.provenance in ('user_stated', 'instruction', 'preference')
-    then 1 else p_standing.trust end::real
+  select case when p_challenges and p_provenance = 'correction' or p_actor = 'person'
+    and p_provenance in ('user_stated', 'correction', 'instruction', 'preference') then 1 else p_trust end::real
 $$;
 
 create or replace function _memoir.note_judgement(p_user_id uuid, p_memory uuid, p_other uuid, p_judge text,
@@ -42,9 +35,10 @@ create or replace function _memoir.settle(p_user_id uuid, p_new _memoir.memory_s
   p_judge text, p_score real, p_similarity real, p_from timestamptz, p_by text)
 returns text language plpgsql as $$
 declare
-  v_now timestamptz := memoir.now(); v_winner _memoir.memory_store; v_loser _memoir.memory_store; v_bounded boolean;
-  v_new real := _memoir.word_authority((p_new.actor, p_new.provenance, p_new.trust, null)::_memoir.standing);
-  v_old real := _memoir.memory_authority(p_old); v_said timestamptz := _memoir.said(p_new);
+  v_now timestamptz := memoir.now(); v_winner _memoir.memory_store; v_loser _memoir.memory_store;
+  v_new real := _memoir.authority(p_new.actor, p_new.provenance, p_new.trust, true);
+  v_old real := _memoir.authority(p_old.actor, p_old.provenance, p_old.trust, false);
+  v_said timestamptz := _memoir.said(p_new);
   v_was timestamptz := _memoir.said(p_old); v_reason text; v_prevails text;
 begin
   if v_new < v_old or p_new.local_to is not null and p_old.local_to is null then
@@ -67,12 +61,12 @@ begin
     return 'open';
   end if;
   if v_prevails = 'new' then v_winner := p_new; v_loser := p_old; else v_winner := p_old; v_loser := p_new; end if;
-  v_bounded := v_prevails = 'new' and coalesce(p_from > coalesce(p_old.valid_from, '-infinity'), false);
   perform _memoir.supersede(p_user_id, array[v_loser.memory_id], v_winner.memory_id, p_by, p_judge, v_now);
   perform _memoir.note_judgement(p_user_id, p_new.memory_id, p_old.memory_id, p_judge, 'contradiction', p_score,
     p_similarity, 'superseded', v_winner.memory_id, v_reason, v_now);
-  if v_bounded then
-    perform _memoir.bounded(p_old, p_old.valid_from, least(p_from, p_old.valid_to), p_by, p_judge, v_now, p_new.actor);
+  if v_prevails = 'new' and p_from > coalesce(p_old.valid_from, '-infinity') then
+    v_loser.valid_to := least(p_from, p_old.valid_to);
+    perform _memoir.copied(v_loser, true, p_by, p_judge, v_now, p_new.actor);
   elsif v_prevails = 'new' and p_new.provenance = 'correction' then
     if p_new.actor = 'person' then
       perform _memoir.set_tombstones(p_user_id, array[p_old.memory_id], p_old.slot is not null

@@ -54,7 +54,8 @@ begin
   v_ids := _memoir.same_value(v_caller, v_memory, true);
   perform _memoir.set_tombstones(v_user, v_ids, true, true, p_memory, v_reason, v_actor, v_caller.login, v_now);
   perform _memoir.set_state(v_user, v_ids, 'forgotten', v_caller.login, v_reason, null, v_now, v_actor);
-  select * into v_done from _memoir.withdraw(v_user, v_ids, '{}', p_memory, v_caller.login, v_reason, v_now, true);
+  select * into v_done from _memoir.withdraw(v_user, v_ids, '{}', p_memory, v_caller.login, v_reason, v_now, true,
+    array(select r from _memoir.restating_turns(v_user, v_ids) r));
   insert into _memoir.audit_log (login, action, user_id, detail)
   values (v_caller.login, 'forget', v_user, jsonb_build_object('memory_ids', v_ids, 'reason', v_reason));
   return jsonb_build_object('memory_id', p_memory, 'state', 'forgotten', 'merged',
@@ -139,7 +140,8 @@ begin
     v_old.slot is not null and (p_remainder is null or p_slot_value is not null),
     p_slot_value, p_session, p_source_turns, p_actor, p_embedding);
   if (v_old.state = 'active' or v_old.state_reason = 'consolidated')
-    and _memoir.word_authority(v_standing) < _memoir.memory_authority(v_old) then
+    and _memoir.authority(v_standing.actor, v_standing.provenance, v_standing.trust, true)
+      < _memoir.authority(v_old.actor, v_old.provenance, v_old.trust, false) then
     -- A lower authority corrects nothing: it is heard, and the conflict is open.
     v_old := _memoir.current(v_old);
     v_correction.old := v_old;
@@ -250,19 +252,19 @@ end $$;
 create or replace function _memoir.keep_outside(p_correction _memoir.correction)
 returns uuid[] language plpgsql as $$
 declare
-  v_old _memoir.memory_store := p_correction.old; v_from timestamptz := p_correction.valid_from;
-  v_to timestamptz := p_correction.valid_to;
+  v_old _memoir.memory_store := p_correction.old; v_copy _memoir.memory_store := p_correction.old;
   v_by text := (p_correction.caller).login; v_actor _memoir.actor := (p_correction.standing).actor;
   v_kept uuid[] := '{}';
 begin
   if v_old.state <> 'active' then return v_kept; end if;
-  if v_from > coalesce(v_old.valid_from, '-infinity') then
-    v_kept := v_kept || _memoir.bounded(v_old, v_old.valid_from, least(v_from, v_old.valid_to), v_by,
-      p_correction.reason, p_correction.corrected_at, v_actor);
+  if p_correction.valid_from > coalesce(v_old.valid_from, '-infinity') then
+    v_copy.valid_to := least(p_correction.valid_from, v_old.valid_to);
+    v_kept := v_kept || _memoir.copied(v_copy, true, v_by, p_correction.reason, p_correction.corrected_at, v_actor);
   end if;
-  if v_to < coalesce(v_old.valid_to, 'infinity') then
-    v_kept := v_kept || _memoir.bounded(v_old, greatest(v_to, v_old.valid_from), v_old.valid_to, v_by,
-      p_correction.reason, p_correction.corrected_at, v_actor);
+  if p_correction.valid_to < coalesce(v_old.valid_to, 'infinity') then
+    v_copy.valid_from := greatest(p_correction.valid_to, v_old.valid_from);
+    v_copy.valid_to := v_old.valid_to;
+    v_kept := v_kept || _memoir.copied(v_copy, true, v_by, p_correction.reason, p_correction.corrected_at, v_actor);
   end if;
   return v_kept;
 end $$;
@@ -318,8 +320,7 @@ begin
   where m.user_id = p_old.user_id and m.content_hash = v_rest.content_hash and m.project = v_rest.project
     and m.local_to is not distinct from v_rest.local_to and m.state = 'active' and m.valid_to is not distinct
       from v_rest.valid_to;
-  return coalesce(v_same, _memoir.copied(v_rest, p_old.memory_id, false, p_caller.login, p_reason, p_at,
-    p_standing.actor));
+  return coalesce(v_same, _memoir.copied(v_rest, false, p_caller.login, p_reason, p_at, p_standing.actor));
 end $$;
 
 create or replace function memoir.retract(p_user text, p_memory uuid, p_reason text default null,
@@ -338,7 +339,8 @@ begin
   v_old := _memoir.to_correct(v_seen);
   v_standing := _memoir.standing(_memoir.speaker(v_caller, p_actor, p_session), v_old.type, 'correction',
     _memoir.turns_given(v_caller, p_session, p_source_turns));
-  if _memoir.word_authority(v_standing) < _memoir.memory_authority(v_old) then
+  if _memoir.authority(v_standing.actor, v_standing.provenance, v_standing.trust, true)
+    < _memoir.authority(v_old.actor, v_old.provenance, v_old.trust, false) then
     perform _memoir.fail('PM001',
       format('login %s acts as %s and may not retract memory %s, which has a higher authority',
       quote_ident(v_caller.login), v_standing.actor, v_old.memory_id),
@@ -352,8 +354,8 @@ begin
   v_old := _memoir.take_out(v_user, v_ids, v_old.memory_id, v_caller.login, v_now, v_standing.actor);
   if p_valid_to is not null and v_old.state = 'active' then
     perform _memoir.set_state(v_user, v_ids, 'superseded', v_caller.login, v_reason, null, v_now, v_standing.actor);
-    v_kept := array[_memoir.bounded(v_old, v_old.valid_from, least(p_valid_to, v_old.valid_to), v_caller.login,
-      v_reason, v_now, v_standing.actor)];
+    v_old.valid_to := least(p_valid_to, v_old.valid_to);
+    v_kept := array[_memoir.copied(v_old, true, v_caller.login, v_reason, v_now, v_standing.actor)];
     perform _memoir.succeeded(v_user, v_ids, v_kept[1]);
     insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
     select v_user, v_kept[1], 'supersedes', o, 'retraction', v_now from unnest(v_ids) o on conflict do nothing;

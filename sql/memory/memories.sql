@@ -219,9 +219,11 @@ create or replace function _memoir.judged_at_once(p_user_id uuid, p_result jsonb
 returns jsonb language plpgsql as $$
 declare
   v_id uuid := p_result ->> 'memory_id'; v_judged jsonb;
+  v_model _memoir.embedding_models := _memoir.embedding_model(null);
 begin
   if p_result ->> 'outcome' not in ('stored', 'outdated') then return p_result; end if;
-  perform _memoir.store_vector(p_user_id, i.item_no, p_embedding, null) from _memoir.search_items i
+  insert into _memoir.embeddings (user_id, item_no, model_id, embedding)
+  select p_user_id, i.item_no, v_model.model_id, _memoir.to_vector(p_embedding, v_model) from _memoir.search_items i
   where i.user_id = p_user_id and i.ref_id = v_id and i.chunk = 0 and i.embeddable;
   if not found then return p_result; end if;
   v_judged := _memoir.reconcile_memory(p_user_id, v_id, p_by);

@@ -30,7 +30,8 @@ begin
   if p_relation = 'supersedes' then
     select * into v_one from _memoir.memory_store where user_id = v_caller.user_id and memory_id = p_memory;
     select * into v_other from _memoir.memory_store where user_id = v_caller.user_id and memory_id = p_other;
-    if v_actor <> 'person' and _memoir.memory_authority(v_other) > _memoir.memory_authority(v_one) then
+    if v_actor <> 'person' and _memoir.authority(v_other.actor, v_other.provenance, v_other.trust, false)
+      > _memoir.authority(v_one.actor, v_one.provenance, v_one.trust, false) then
       perform _memoir.fail('PM001', format('memory %s has a higher authority than %s', p_other, p_memory),
         'a person may say so, or correct it');
     end if;

@@ -141,26 +141,15 @@ returns boolean language sql immutable as $$
   select tstzrange(p_one.valid_from, p_one.valid_to) && tstzrange(p_other.valid_from, p_other.valid_to)
 $$;
 
--- A memory that is known to be true for a part of its time only gives way to a copy with those bounds: what we knew
--- before stays as it was.
-create or replace function _memoir.bounded(p_memory _memoir.memory_store, p_from timestamptz, p_to timestamptz,
-  p_by text, p_reason text, p_at timestamptz, p_actor _memoir.actor)
-returns uuid language plpgsql as $$
-declare
-  v_copy _memoir.memory_store := p_memory;
-begin
-  v_copy.valid_from := p_from;
-  v_copy.valid_to := p_to;
-  return _memoir.copied(v_copy, p_memory.memory_id, true, p_by, p_reason, p_at, p_actor);
-end $$;
-
--- A new active memory out of an old one, changed by the caller, with its counters and sources, and its vectors where
--- the text is the same.
-create or replace function _memoir.copied(p_copy _memoir.memory_store, p_of uuid, p_same_text boolean, p_by text,
-  p_reason text, p_at timestamptz, p_actor _memoir.actor)
+-- A new active memory out of an old one, which the caller has changed but for its id, with its counters and sources,
+-- and its vectors where the text is the same. A memory true for a part of its time only gives way to a copy with those
+-- bounds: the one of before stays as it was.
+create or replace function _memoir.copied(p_copy _memoir.memory_store, p_same_text boolean, p_by text, p_reason text,
+  p_at timestamptz, p_actor _memoir.actor)
 returns uuid language plpgsql as $$
 declare
   v_copy _memoir.memory_store := p_copy; v_said timestamptz; v_user uuid := p_copy.user_id;
+  v_of uuid := p_copy.memory_id;
 begin
   v_copy.memory_id := gen_random_uuid();
   v_copy.metadata := v_copy.metadata || jsonb_build_object('said_at', _memoir.said(p_copy));
@@ -169,19 +158,19 @@ begin
   v_copy.state_at := p_at;
   v_copy.state_reason := null;
   v_copy.superseded_by := null;
-  select min(i.created_at) into v_said from _memoir.search_items i where i.user_id = v_user and i.ref_id = p_of;
+  select min(i.created_at) into v_said from _memoir.search_items i where i.user_id = v_user and i.ref_id = v_of;
   insert into _memoir.memory_store select v_copy.*;
   perform _memoir.note_state(v_user, array[v_copy.memory_id], 'active', p_by, p_reason, null, p_at, p_actor);
   insert into _memoir.memory_stats (user_id, memory_id, access_count, restatements, relevance_sum, last_accessed_at,
     reinforced_at)
   select user_id, v_copy.memory_id, access_count, restatements, relevance_sum, last_accessed_at,
     coalesce(reinforced_at, p_copy.recorded_at)
-  from _memoir.memory_stats where user_id = v_user and memory_id = p_of;
+  from _memoir.memory_stats where user_id = v_user and memory_id = v_of;
   insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index,
     span_start, span_length, link)
   select user_id, item_kind, v_copy.memory_id, source_kind, source_id, session_id, turn_index, span_start, span_length,
     case when p_same_text then link else 'origin' end
-  from _memoir.memory_sources where user_id = v_user and item_kind = 'memory' and item_id = p_of;
+  from _memoir.memory_sources where user_id = v_user and item_kind = 'memory' and item_id = v_of;
   update _memoir.user_counters set memories = memories + 1, profile_stale = profile_stale or v_copy.tier >= 3
   where user_id = v_user;
   perform _memoir.index_memory(v_copy, coalesce(v_said, p_copy.recorded_at), _memoir.config(v_user, null));
@@ -191,7 +180,7 @@ begin
     from _memoir.search_items o join _memoir.embeddings e on e.user_id = v_user and e.item_no = o.item_no
     join _memoir.search_items n on n.user_id = v_user and n.ref_id = v_copy.memory_id and n.chunk = o.chunk
       and n.span_length = o.span_length
-    where o.user_id = v_user and o.ref_id = p_of on conflict do nothing;
+    where o.user_id = v_user and o.ref_id = v_of on conflict do nothing;
   end if;
   return v_copy.memory_id;
 end $$;
@@ -320,10 +309,10 @@ end $$;
 -- What memories came from must not be recalled, extracted or summarised again, and what was made of them is not true
 -- any more: excludes their source turns' spans, undoes the summaries that hold them, invalidates the memories derived
 -- from them. p_keep: turns that stay, since they say what is right. p_forget: what was made of them holds what is
--- forgotten, and is so itself.
+-- forgotten, and is so itself. p_more: further spans that go.
 create or replace function _memoir.withdraw(p_user_id uuid, p_ids uuid[], p_keep uuid[], p_memory uuid, p_by text,
-  p_reason text, p_at timestamptz, p_forget boolean default false, out excluded_turns integer,
-  out invalidated_summaries integer)
+  p_reason text, p_at timestamptz, p_forget boolean default false, p_more _memoir.said_unit[] default '{}',
+  out excluded_turns integer, out invalidated_summaries integer)
 language plpgsql as $$
 declare
   v_refs uuid[]; v_sessions uuid[]; v_turns integer[]; v_summaries uuid[]; v_derived uuid[];
@@ -334,8 +323,7 @@ begin
     where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = any (p_ids) and s.source_kind = 'turn'
       and s.source_id <> all (p_keep)
     union
-    select r.source_id, r.session_id, r.turn_index, r.span_start, r.span_length
-    from _memoir.restating_turns(p_user_id, case when p_forget then p_ids else '{}' end) r),
+    select u.message_id, u.session_id, u.turn_index, u.span_start, u.span_length from unnest(p_more) u),
   excluded as (
     insert into _memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, span_start, span_length,
       memory_id, reason, recorded_at)

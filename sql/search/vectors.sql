@@ -35,16 +35,6 @@ begin
   return v_vector;
 end $$;
 
-create or replace function _memoir.store_vector(p_user_id uuid, p_item integer, p_embedding real[], p_model text)
-returns void language plpgsql as $$
-declare
-  v_model _memoir.embedding_models := _memoir.embedding_model(p_model);
-begin
-  insert into _memoir.embeddings (user_id, item_no, model_id, embedding)
-  values (p_user_id, p_item, v_model.model_id, _memoir.to_vector(p_embedding, v_model))
-  on conflict (user_id, model_id, item_no) do update set embedding = excluded.embedding;
-end $$;
-
 -- The query's vector: given, or asked of the embedder with a time-out. A miss is no error: the word arms carry on.
 create or replace function _memoir.query_vector(p_config jsonb, p_query text, p_given real[], out vector halfvec,
   out model_id smallint, out problem text, out languages text[])

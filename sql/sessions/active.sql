@@ -107,12 +107,13 @@ begin
 end $$;
 
 -- Undoes the summaries of sessions that have these turns, parallel arrays: their own, and those of branches that share
--- them. Returns them, by the id of the session where the whole of one's text went. Under the user's lock.
+-- them. Returns them, by the id of the session where the whole of one's text went. What still counts is joined anew by
+-- the job summaries, and until then the list has turns in its place. Under the user's lock.
 create or replace function _memoir.undo_summaries(p_user_id uuid, p_sessions uuid[], p_turns integer[],
   p_at timestamptz)
 returns uuid[] language plpgsql as $$
 declare
-  v_summaries uuid[]; v_session uuid;
+  v_summaries uuid[];
 begin
   with recursive tree as (
     select u.session_id, u.turn_index from unnest(p_sessions, p_turns) u(session_id, turn_index)
@@ -133,9 +134,8 @@ begin
   if v_summaries = '{}' then return v_summaries; end if;
   update _memoir.search_items set dead = true where user_id = p_user_id and ref_id = any (v_summaries) and kind = 's'
     and not dead;
-  for v_session in select c.session_id from _memoir.compactions c where c.user_id = p_user_id
-    and c.compaction_id = any (v_summaries) union select unnest(v_summaries) order by 1 loop
-    perform _memoir.refresh_summary(p_user_id, v_session);
-  end loop;
+  perform _memoir.enqueue_unlocked('summary_refresh', p_user_id, s.session_id::text, p_at) from _memoir.sessions s
+  where s.user_id = p_user_id and (s.session_id = any (v_summaries) or s.session_id in (select c.session_id
+    from _memoir.compactions c where c.user_id = p_user_id and c.compaction_id = any (v_summaries)));
   return v_summaries;
 end $$;

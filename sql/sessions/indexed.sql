@@ -44,9 +44,7 @@ create or replace function _memoir.queue_unread(p_user_id uuid, p_first integer,
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 begin
   update _memoir.user_counters set unread_from = p_first where user_id = p_user_id and unread_from is null;
-  insert into _memoir.work_items (kind, user_id, dedup_key, run_after, created_at)
-  values ('secrets', p_user_id, 'turns', p_at, p_at)
-  on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing;
+  perform _memoir.enqueue_unlocked('secrets', p_user_id, 'turns', p_at);
 end $$;
 
 -- Makes items of turns of one exchange or several, of which the first began at p_exchange (in chunks where long) and
@@ -98,7 +96,9 @@ begin
       v_count := v_count + 1;
     end loop;
     if _memoir.is_large(v_message.role, v_message.text) then
-      perform _memoir.queue_scan(p_user_id, p_session.session_id, p_ids[i], v_item.turn_index, p_scan, p_at);
+      -- Its middle is looked through by a job, also for secrets, and indexed.
+      perform _memoir.enqueue_unlocked('scan', p_user_id, p_ids[i]::text, p_at, jsonb_build_object('session_id',
+        p_session.session_id, 'turn', v_item.turn_index, 'scan', p_scan));
     end if;
     -- What recall shows is the text alone, without tool calls or images: where that is all, its count is known exactly.
     if v_count = 1 and v_message.tool_calls is null and v_message.parts is null then
@@ -196,16 +196,6 @@ begin
   perform _memoir.add_items(v_user, v_items, v_texts, p_turn.recorded_at, p_config);
   return cardinality(v_items);
 end $$;
-
--- Asks for the middle of a large output to be looked through (p_scan: for secrets, too) and indexed.
-create or replace function _memoir.queue_scan(p_user_id uuid, p_session_id uuid, p_message uuid, p_turn integer,
-  p_scan boolean, p_at timestamptz)
-returns void language sql as $$
-  insert into _memoir.work_items (kind, user_id, dedup_key, payload, run_after, created_at)
-  values ('scan', p_user_id, p_message::text, jsonb_build_object('session_id', p_session_id, 'turn', p_turn, 'scan',
-    p_scan), p_at, p_at)
-  on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing
-$$;
 
 -- Returns whether nobody has looked for secrets in the middle of a turn yet.
 create or replace function _memoir.awaits_scan(p_user_id uuid, p_message uuid)

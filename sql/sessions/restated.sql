@@ -61,8 +61,7 @@ end $$;
 -- The same of turns that came before: sentences of models and tools, after the statement itself and in its session,
 -- that claim what memories claim which are being forgotten.
 create or replace function _memoir.restating_turns(p_user_id uuid, p_ids uuid[])
-returns table (source_id uuid, session_id uuid, turn_index integer, span_start integer, span_length integer)
-language plpgsql stable as $$
+returns setof _memoir.said_unit language plpgsql stable as $$
 declare
   v_names text[] := _memoir.known_names(p_user_id); v_claims text[]; v_hints text[]; v_from record; v_first timestamptz;
   v_last timestamptz; v_turn record; v_sentence text; v_at integer;
@@ -89,9 +88,8 @@ begin
       foreach v_sentence in array _memoir.sentences(v_turn.content) loop
         v_at := v_at + greatest(strpos(substr(v_turn.content, v_at), v_sentence), 1) - 1;
         if _memoir.claims_of(_memoir.claim_pieces(v_sentence), v_names) && v_claims then
-          source_id := v_turn.message_id; session_id := v_from.id; turn_index := v_turn.turn_index;
-          span_start := v_at; span_length := length(v_sentence);
-          return next;
+          return next (v_turn.message_id, v_from.id, v_turn.turn_index, null, null, null, v_at, length(v_sentence),
+            null, null, null)::_memoir.said_unit;
         end if;
         v_at := v_at + length(v_sentence);
       end loop;

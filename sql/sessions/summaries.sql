@@ -85,16 +85,23 @@ returns jsonb language plpgsql as $$
 declare
   v_work _memoir.work_items; v_session _memoir.sessions; v_row _memoir.compactions; v_made integer := 0; v_error text;
 begin
-  -- One session a step: it is read before its locks are taken, and those end with the step.
-  select * into v_work from _memoir.work_items where kind = 'session_summary' and state = 'ready'
+  -- One session a step: it is read before its locks are taken, and those end with the step. Those first whose summary
+  -- has less in it since.
+  select * into v_work from _memoir.work_items where kind in ('summary_refresh', 'session_summary') and state = 'ready'
     and run_after <= greatest(memoir.now(), clock_timestamp())
-  order by priority desc, run_after, work_id limit 1 for update skip locked;
+  order by kind desc, priority desc, run_after, work_id limit 1 for update skip locked;
   if not found then return '{"summaries": 0, "more": false}'; end if;
   select * into v_session from _memoir.sessions where user_id = v_work.user_id and session_id = v_work.dedup_key::uuid;
   begin
     if found then
       if not _memoir.is_free(v_work.user_id, v_session.session_id) then
         raise lock_not_available using message = 'it is being written';
+      end if;
+      if v_work.kind = 'summary_refresh' then
+        perform from _memoir.user_counters where user_id = v_work.user_id for update;
+        perform _memoir.refresh_summary(v_work.user_id, v_session.session_id);
+        delete from _memoir.work_items where work_id = v_work.work_id;
+        return '{"refreshed": 1, "more": true}';
       end if;
       v_row := _memoir.summarise_session(v_session, _memoir.config(v_work.user_id, v_session.settings), 'summaries');
       v_made := (v_row.compaction_id is not null)::integer;

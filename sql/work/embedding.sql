@@ -145,9 +145,7 @@ begin
       and c.model_id = p_model.model_id))
   where v_asked ? 'sync';
   if not v_done then
-    insert into _memoir.work_items (kind, user_id, dedup_key, payload, run_after, created_at)
-    values ('embed', p_user_id, v_key, coalesce(v_asked, '{}'), memoir.now(), memoir.now())
-    on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing;
+    perform _memoir.enqueue_unlocked('embed', p_user_id, v_key, memoir.now(), coalesce(v_asked, '{}'));
   end if;
   if p_model.status = 'active' then
     for v_memory in select s.ref_id from _memoir.search_items s

@@ -159,6 +159,26 @@ def test_forgetting_leaves_no_trace_in_a_summary(db: Db, user: str) -> None:
     assert any(row["from_turn"] <= turn <= row["to_turn"] for row in counting(db, user, "secret"))
 
 
+def test_forgetting_joins_what_is_left_in_a_job(db: Db, user: str) -> None:
+    talk(db, user, "late", 60, {2: "Our bank is called Zander."})
+    run_job(db, "compaction")
+    persist(db, user, "late", "My daughter Ximena was born in Ulm in 2019.", "Noted.")
+    talk(db, user, "late", 60)
+    run_job(db, "compaction")
+    turn = next(t["turn_index"] for t in history(db, user, "late") if "Ximena" in t["content"])
+    memory = remembered(db, user, "The daughter is Ximena", session="late", source_turns=[turn])
+    before = counting(db, user, "late")
+    assert before[0]["to_turn"] < turn <= before[-1]["to_turn"]
+
+    def shown() -> str:
+        return str(compile_list(db, user, "late")[0]["content"])
+
+    call(db, "forget", user, memory)
+    assert "Ximena" not in shown() and before[0]["summary"] not in shown()
+    assert run_job(db, "summaries")["refreshed"] == 1
+    assert "Ximena" not in shown() and before[0]["summary"] in shown()
+
+
 def test_pinned_turns_stay_out_of_summaries(db: Db, user: str) -> None:
     talk(db, user, "pin", 60, tools=True)
     turns = history(db, user, "pin")
