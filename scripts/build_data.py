@@ -3,8 +3,9 @@
     build_data.py tables            sql/data/*.csv but markers.csv, and plpython/pg_memoir_language/*.csv
     build_data.py lists             the lists of all languages that SQL reads
 
-A table becomes `_memoir.data_<table>()` with text columns and a row number, the lists `_memoir.word_list` and
-`_memoir.any_word`. Data in another form ends the build with the file and the line. The same data gives the same bytes.
+A table becomes `_memoir.data_<table>()` with text columns and a row number. A list of words becomes `_memoir.list_<use>()`
+of all languages, `_memoir.lists_<use>()` by language, or `_memoir.pattern_<use>()` that matches any of them, as SQL asks.
+Data in another form ends the build with the file and the line. The same data gives the same bytes.
 """
 
 from __future__ import annotations
@@ -242,42 +243,36 @@ def print_entries(entries: Iterable[str]) -> None:
     print(line)
 
 
-def uses_in_sql() -> set[str]:
-    """Return the lists that SQL reads by word_list and any_word."""
+def lists_in_sql() -> list[tuple[str, str]]:
+    """Return the lists that SQL reads, each as the form and the use in the name of its function."""
     text = "\n".join(path.read_text("utf-8") for path in (ROOT / "sql").glob("*/*.sql"))
-    calls = re.findall(r"(?:word_list|any_word)\(([^()]*)\)", text)
-    return {use for call in calls for use in re.findall(r"'(\w+)'", call)}
+    return sorted(set(re.findall(r"_memoir[.](list|lists|pattern)_(\w+)\(\)", text)))
 
 
 def print_lists() -> None:
-    """Print functions, no tables: immutable functions read them for every sentence, and they fold into their plans."""
-    read = uses_in_sql()
-    lists = {
-        name: {use: entries for use, entries in data.load(name).lists.items() if use in read}
-        for name in data.languages()
-    }
-    print("-- Returns the words or patterns of one use in one language, or in all languages (null).")
-    print("create or replace function _memoir.word_list(p_language text, p_use text)")
-    print("returns text[] language plpgsql immutable parallel safe as $data$\nbegin\n  case p_language")
-    for language, uses in lists.items():
-        print(f"  when '{language}' then case p_use")
-        for use, entries in uses.items():
-            print(f"    when '{use}' then return '{{")
-            print_entries(entries)
-            print("    }'::text[];")
-        print("    else null; end case;")
-    print("  else if p_language is null then case p_use")
-    for use in dict.fromkeys(use for uses in lists.values() for use in uses):
-        calls = " || ".join(f"_memoir.word_list('{name}', '{use}')" for name, uses in lists.items() if use in uses)
-        print(f"    when '{use}' then return {calls};")
-    print("    else raise exception 'no word list %', p_use; end case; end if;\n  end case;")
-    print("  perform _memoir.word_list(null, p_use);\n  return '{}';\nend $data$;\n")
-    print("-- Returns the same of several uses as one pattern that matches any of them.")
-    print("create or replace function _memoir.any_word(p_language text, variadic p_uses text[])")
-    print("returns text language plpgsql immutable parallel safe as $data$")
-    print("declare\n  v_words text[] := '{}'; v_use text;\nbegin")
-    print("  foreach v_use in array p_uses loop v_words := v_words || _memoir.word_list(p_language, v_use); end loop;")
-    print("  return array_to_string(v_words, '|');\nend $data$;")
+    """Print immutable functions, no tables: what reads them for every sentence has them in its plan."""
+    languages = {name: data.load(name).lists for name in data.languages()}
+    for form, use in lists_in_sql():
+        entries = {name: lists[use] for name, lists in languages.items() if use in lists}
+        if not entries:
+            stop_at("sql", f"no language has the list {use}")
+        returns = {"list": "text[]", "pattern": "text", "lists": "table (language text, entries text[])"}[form]
+        print(f"create or replace function _memoir.{form}_{use}()")
+        print(f"returns {returns} language sql immutable parallel safe as $data$")
+        if form == "lists":
+            for nth, (name, words) in enumerate(entries.items()):
+                print(f"  {',' if nth else 'values'} ({quote(name)}, '{{")
+                print_entries(words)
+                print("    }'::text[])")
+        else:
+            every = [entry for words in entries.values() for entry in words]
+            if form == "pattern":
+                print(f"  select {quote('|'.join(every))}")
+            else:
+                print("  select '{")
+                print_entries(every)
+                print("    }'::text[]")
+        print("$data$;\n")
 
 
 if __name__ == "__main__":

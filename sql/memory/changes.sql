@@ -10,7 +10,7 @@ declare
   v_user uuid := p_turn.user_id; v_counters _memoir.user_counters; v_scores _memoir.item_scores; v_items integer[];
   -- With stems that stand for the same matter ("weigh" beside "weight").
   v_terms text[] := p_terms || array(select split_part(w, '>', 1)
-    from unnest(_memoir.word_list(null, 'same_matter')) w where split_part(w, '>', 2) = any (p_terms));
+    from unnest(_memoir.list_same_matter()) w where split_part(w, '>', 2) = any (p_terms));
 begin
   select * into v_counters from _memoir.user_counters where user_id = v_user;
   v_scores := _memoir.bm25(_memoir.posting_lists(v_user, v_counters, v_terms), v_counters, cardinality(v_terms), '{}',

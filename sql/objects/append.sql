@@ -83,7 +83,7 @@ begin
       v_found.sensitivity := greatest(v_found.sensitivity, (v_call ->> 'sensitivity')::_memoir.sensitivity);
       -- The two ends of a result tell whether its call failed.
       v_failed := v_use.does not in ('read', 'search', 'list', 'fetch') and left(ltrim(v_message.text), 1000) || E'\n'
-        || _memoir.tail(v_message.text, 3000) ~* _memoir.any_word(null, 'error_results');
+        || _memoir.tail(v_message.text, 3000) ~* _memoir.pattern_error_results();
       v_use.type := case when v_failed then 'error_context' else v_use.type end;
       v_found.use := v_use;
       perform _memoir.mark_stale(p_state.user_id, p_state.session_id, v_use.keys, v_found.turn_index,

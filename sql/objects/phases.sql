@@ -37,8 +37,8 @@ declare
 begin
   select * into v_turn from _memoir.conversation_history h where h.user_id = p_session.user_id
     and h.session_id = p_session.session_id and h.turn_index = p_turn and h.recorded_at = p_at;
-  v_type := case when v_turn.content ~* _memoir.any_word(null, 'plan_texts') then 'plan'
-    when v_turn.content ~* _memoir.any_word(null, 'decision_texts') then 'design_decision' end;
+  v_type := case when v_turn.content ~* _memoir.pattern_plan_texts() then 'plan'
+    when v_turn.content ~* _memoir.pattern_decision_texts() then 'design_decision' end;
   if v_type is null then return null; end if;
   v_id := _memoir.add_turns_object(p_session, v_type, format('turn %s', p_turn), array[v_turn],
     jsonb_build_object('from', p_turn, 'to', p_turn), p_tokenizer, p_login, p_at);

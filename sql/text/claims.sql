@@ -12,19 +12,20 @@ begin
   return array(
     with same as materialized (
       select split_part(p, '>', 1) as word, split_part(p, '>', 2) as same
-      from unnest(_memoir.word_list(null, 'claim_same')) p
+      from unnest(_memoir.list_claim_same()) p
     ), said as materialized (
       select n, replace(_memoir.normalise(left(t, 2000)), '’', '''') as text
       from unnest(p_texts) with ordinality x(t, n)
     ), words as (
-      select s.n, x.at, case when m[1] = any (_memoir.word_list(null, 'negations')) then 'not' else m[1] end as word
+      select s.n, x.at, case when m[1] = any (_memoir.list_negations()) then 'not' else m[1] end as word
       from said s, regexp_matches(regexp_replace(regexp_replace(s.text, '\m(can)(?:not|''t)\M', '\1 not'),
         'n''t\M', ' not', 'g'), '([[:alnum:]]+(?:[.,:/@+-][[:alnum:]]+)*)', 'g') with ordinality x(m, at)
     ), stems as (
       select w.n, w.at, coalesce(s.same, case when w.word ~ '^[a-z]{3,}$' then (ts_lexize('english_stem', w.word))[1]
         end, w.word) as stem
       from words w left join same s on s.word = w.word
-      where w.word <> all (_memoir.word_list('english', 'claim_frames')) and w.word <> all (v_names)
+      where w.word not in (select unnest(f.entries) from _memoir.lists_claim_frames() f where f.language = 'english')
+        and w.word <> all (v_names)
     ), claims as (
       -- Who comes first says it all in "tea over coffee" and "from Ulm to Bonn".
       select n, case when array_agg(stem) && '{over,than,instead,versus,before,after}'
@@ -48,7 +49,7 @@ create or replace function _memoir.claim_hints(p_claims text[])
 returns text[] language sql stable as $$
   select array(select distinct (
     select left(w, greatest(3, length(w) - 1)) from unnest(string_to_array(ltrim(c, chr(29)), ' ')) w
-    where w <> all (array(select split_part(p, '>', 2) from unnest(_memoir.word_list(null, 'claim_same')) p))
+    where w <> all (array(select split_part(p, '>', 2) from unnest(_memoir.list_claim_same()) p))
       and w <> 'not'
     order by length(w) desc, w limit 1) from unnest(p_claims) c where c is not null)
 $$;

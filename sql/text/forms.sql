@@ -40,18 +40,18 @@ declare
 begin
   if ltrim(left(p_text, 1000)) ~ '^[[{]' and length(p_text) <= _memoir.read_limit()
     and jsonb_typeof(_memoir.try_json(p_text)) in ('object', 'array') then return 'json'; end if;
-  if p_key ~* _memoir.any_word(null, 'code_files') then return 'code'; end if;
+  if p_key ~* _memoir.pattern_code_files() then return 'code'; end if;
   v_count := (select count(*) from unnest(v_lines) l where l ~ '\S');
   if v_count < 2 then return 'prose'; end if;
   v_hits := (select count(*) from unnest(v_lines) l where l ~ _memoir.found_file());
   if v_hits > 0.6 * v_count then return 'search'; end if;
-  v_hits := (select count(*) from unnest(v_lines) l where l ~ _memoir.any_word(null, 'log_lines'));
+  v_hits := (select count(*) from unnest(v_lines) l where l ~ _memoir.pattern_log_lines());
   if v_hits > 0.4 * v_count then return 'log'; end if;
   v_hits := (select coalesce(max(n), 0) from (select count(*) as n from unnest(v_lines) l,
       lateral (select length(l) - length(translate(l, E',;\t|', '')) as marks) m
     where m.marks >= 2 and l !~ '[.!?]\s' group by m.marks) x);
   if v_hits > 0.7 * v_count then return 'table'; end if;
-  v_hits := (select count(*) from unnest(v_lines) l where l ~ _memoir.any_word(null, 'code_lines'));
+  v_hits := (select count(*) from unnest(v_lines) l where l ~ _memoir.pattern_code_lines());
   if v_hits > 0.25 * v_count then return 'code'; end if;
   v_hits := (select count(distinct _memoir.line_shape(l))
     from unnest(v_lines) l where l ~ '\S');
@@ -73,11 +73,11 @@ returns text language sql immutable as $$
       case when exists (select from unnest(p_wanted) w where strpos(l.body, w) > 0) then 4 else 0 end
       + case when l.body !~ '[[:alnum:]]' then -1 else 0 end
       + case p_kind
-        when 'code' then case when l.body ~ _memoir.any_word(null, 'code_signatures') then 3
+        when 'code' then case when l.body ~ _memoir.pattern_code_signatures() then 3
           when l.body ~ '^\S.*[=:]' then 1.2 when l.body ~ '^\s*(?:#|//|/?\*|--|""")' then 0.6
           when l.body ~ '\m(?:return|raise|throw)\M' then 0.8 else 0 end
           + case when l.body ~ '^\S' then 0.3 else 0 end
-        when 'log' then (l.body ~* _memoir.any_word(null, 'telling_lines'))::integer * 2.5
+        when 'log' then (l.body ~* _memoir.pattern_telling_lines())::integer * 2.5
           + case when h.n = 1 then 1.5 when h.n <= 3 then 0.8 else 0 end
           + (l.nth <= 5 or l.nth > s.n - 8)::integer * 3
         when 'table' then (l.nth <= 4)::integer * 4 + (l.nth > s.n - 3)::integer * 3

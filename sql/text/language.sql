@@ -14,9 +14,8 @@ $$;
 
 create or replace function _memoir.language_words()
 returns tsvector[] language sql immutable as $$
-  select array_agg(strip(to_tsvector('simple', array_to_string(_memoir.word_list(name, 'common_words'), ' ')))
-    order by number::integer)
-  from _memoir.data_languages()
+  select array_agg(strip(to_tsvector('simple', coalesce(array_to_string(w.entries, ' '), ''))) order by l.number::integer)
+  from _memoir.data_languages() l left join _memoir.lists_common_words() w on w.language = l.name
 $$;
 
 -- The number of a text's language, 0 where it says too little. What is long is judged by its beginning. Of two that

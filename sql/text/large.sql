@@ -55,7 +55,7 @@ returns text[] language sql immutable as $$
       when w ~ '^[a-z]{4,6}s$' then left(w, -1) else w end as term
     from regexp_split_to_table(lower(left(p_question, 4000)), '[^[:alnum:]_./:@+-]+') x,
       lateral (select btrim(x, './:@+-') as w) y
-    where w <> '' and w <> all (_memoir.word_list(null, 'passage_stops'))
+    where w <> '' and w <> all (_memoir.list_passage_stops())
       and (length(w) > 2 or w ~ '\d' or w ~ '[^\u0001-\u007f]')) t
 $$;
 

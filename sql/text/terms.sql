@@ -132,13 +132,13 @@ create or replace function _memoir.kindred_words(p_query text, p_language smalli
   out kindred text[], out kindred_of text[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_language record; v_lines text[] := '{}'; v_query text;
+  v_language record; v_lines text[]; v_query text;
 begin
   if p_language > 1 then
     select name, script into v_language from _memoir.data_languages() where number::integer = p_language;
-    v_lines := _memoir.word_list(v_language.name, 'topics');
+    v_lines := (select entries from _memoir.lists_topics() where language = v_language.name);
   end if;
-  if v_lines = '{}' then
+  if v_lines is null then
     kindred := '{}'; kindred_of := '{}';
   elsif v_language.script in ('kana', 'han', 'hangul', 'thai') then
     -- Words are pairs of characters: a topic's word is asked for if it stands in the question.

@@ -390,7 +390,7 @@ begin
     v_done := jsonb_build_object('outcome', 'forgotten', 'change_id', gen_random_uuid());
   else
     v_done := memoir.forget_about(p_user, case when v_found.is_narrower
-      or not v_found.is_all and v_about ~* ('\m(?:' || _memoir.any_word(null, 'all_about') || ')\M')
+      or not v_found.is_all and v_about ~* ('\m(?:' || _memoir.pattern_all_about() || ')\M')
       then v_found.names else v_about end);
   end if;
   -- The request names it once more.
