@@ -63,6 +63,19 @@ returns uuid language sql as $$
   where work_id = p_work returning lease_id
 $$;
 
+-- Back to the queue. False: the same work was asked for anew meanwhile, and goes on for both.
+create or replace function _memoir.requeue(p_work _memoir.work_items, p_attempts integer, p_after timestamptz)
+returns boolean language plpgsql as $$
+begin
+  update _memoir.work_items set state = 'ready', leased_until = null, lease_id = null, attempts = p_attempts,
+    run_after = p_after
+  where work_id = p_work.work_id;
+  return true;
+exception when unique_violation then
+  delete from _memoir.work_items where work_id = p_work.work_id;
+  return false;
+end $$;
+
 -- Back to the queue, or to the dead letters: 'ready' or 'dead'.
 create or replace function _memoir.give_back(p_work _memoir.work_items, p_error text, p_seconds numeric default null,
   p_final boolean default false)
@@ -78,17 +91,11 @@ begin
     where work_id = p_work.work_id;
     return 'dead';
   end if;
-  begin
-    update _memoir.work_items set state = 'ready', leased_until = null, lease_id = null, last_error =
-    left(p_error, 1000), run_after = v_after
-    where work_id = p_work.work_id;
-  exception when unique_violation then
-    -- The same work was asked for anew meanwhile: that row goes on for both, with what this one went through.
-    delete from _memoir.work_items where work_id = p_work.work_id;
-    update _memoir.work_items set attempts = greatest(attempts, p_work.attempts), last_error = left(p_error, 1000),
-      run_after = greatest(run_after, v_after)
-    where kind = p_work.kind and user_id = p_work.user_id and dedup_key = p_work.dedup_key and state = 'ready';
-  end;
+  perform _memoir.requeue(p_work, p_work.attempts, v_after);
+  -- Work that was asked for anew goes on with what this one went through.
+  update _memoir.work_items set attempts = greatest(attempts, p_work.attempts), last_error = left(p_error, 1000),
+    run_after = greatest(run_after, v_after)
+  where kind = p_work.kind and user_id = p_work.user_id and dedup_key = p_work.dedup_key and state = 'ready';
   return 'ready';
 end $$;
 
@@ -118,12 +125,7 @@ begin
   perform _memoir.authorise_worker();
   v_work := _memoir.leased(p_work, p_lease);
   if v_work.work_id is null then return false; end if;
-  begin
-    update _memoir.work_items set state = 'ready', leased_until = null, lease_id = null, attempts = attempts - 1
-    where work_id = p_work;
-  exception when unique_violation then
-    delete from _memoir.work_items where work_id = p_work;  -- asked for anew since
-  end;
+  perform _memoir.requeue(v_work, v_work.attempts - 1, v_work.run_after);
   return true;
 end $$;
 comment on function memoir.release_work(bigint, uuid) is
@@ -137,12 +139,8 @@ declare
 begin
   select * into v_work from _memoir.work_items where work_id = p_work and state = 'dead' for update;
   if not found then return false; end if;
-  begin
-    update _memoir.work_items set state = 'ready', attempts = 0, run_after = memoir.now(), lease_id = null,
-      payload = payload - 'refused' where work_id = p_work;
-  exception when unique_violation then
-    delete from _memoir.work_items where work_id = p_work;  -- asked for anew since
-  end;
+  update _memoir.work_items set payload = payload - 'refused' where work_id = p_work;
+  perform _memoir.requeue(v_work, 0, memoir.now());
   insert into _memoir.audit_log (login, action, user_id, detail)
   values (v_admin, 'retry_work', v_work.user_id, jsonb_build_object('work', p_work, 'kind', v_work.kind));
   return true;

@@ -45,6 +45,26 @@ begin
   order by i.created_at desc, i.item_no desc limit p_limit;
 end $$;
 
+-- Where a recall looks: its filters, and nothing that is local to another session.
+create or replace function _memoir.filter_scope(p_caller _memoir.caller, p_session uuid, p_kinds text[],
+  p_after timestamptz, p_before timestamptz, p_as_of timestamptz, p_valid_at timestamptz)
+returns _memoir.search_scope language plpgsql stable as $$
+declare
+  v_scope _memoir.search_scope;
+begin
+  if p_kinds is not null then v_scope.kinds := array(select left(k, 1)::"char" from unnest(p_kinds) k); end if;
+  v_scope.hidden_sessions := '{}';
+  v_scope.hidden_from := 0;
+  v_scope.local_sessions := array[coalesce(p_session, _memoir.no_session())];
+  v_scope.projects := p_caller.projects;
+  v_scope.clearance := p_caller.clearance;
+  v_scope.as_of := p_as_of;
+  v_scope.valid_at := p_valid_at;
+  v_scope.said_after := p_after;
+  v_scope.said_before := p_before;
+  return v_scope;
+end $$;
+
 create or replace function memoir.recall(p_user text, p_query text, p_session text default null,
   p_limit integer default 10,
   p_types text[] default null, p_tags text[] default null, p_project text default null, p_kinds text[] default null,
@@ -68,16 +88,7 @@ begin
     perform _memoir.fail('PM014', format('kinds may be memory, turn, summary, not %s',
       _memoir.shown(array_to_string(p_kinds, ', '))));
   end if;
-  if p_kinds is not null then v_scope.kinds := array(select left(k, 1)::"char" from unnest(p_kinds) k); end if;
-  v_scope.hidden_sessions := '{}';
-  v_scope.hidden_from := 0;
-  v_scope.local_sessions := array[coalesce(v_session, _memoir.no_session())];
-  v_scope.projects := v_caller.projects;
-  v_scope.clearance := v_caller.clearance;
-  v_scope.as_of := p_as_of;
-  v_scope.valid_at := p_valid_at;
-  v_scope.said_after := p_after;
-  v_scope.said_before := p_before;
+  v_scope := _memoir.filter_scope(v_caller, v_session, p_kinds, p_after, p_before, p_as_of, p_valid_at);
   select * into v_counters from _memoir.user_counters where user_id = v_user;
   v_candidates := _memoir.candidates(v_user, v_counters, v_config, _memoir.question(v_user, v_counters, v_config,
     p_query, _memoir.question_facts(p_query, v_config), v_scope, p_query_embedding),

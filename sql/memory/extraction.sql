@@ -109,20 +109,73 @@ begin
         and h.tool_calls is not null and c ->> 'id' = t.tool_call_id limit 1) x on true));
 end $$;
 
--- Returns whether an active memory holds the slot of what was found with another value, and the judge does not say that
--- it is over: both stay.
-create or replace function _memoir.still_holds(p_user_id uuid, p_found _memoir.extracted, p_read _memoir.turn_changes[])
-returns boolean language plpgsql stable as $$
+-- The slot that a finding fills, with the value; nulls: none, or one that holds something newer. p_read: how turns were
+-- read that may change what a memory says.
+create or replace function _memoir.slot_found(p_found _memoir.extracted, p_turn _memoir.conversation_history,
+  p_read _memoir.turn_changes[], p_config jsonb, out slot text, out slot_value text)
+language plpgsql stable as $$
+declare
+  v_slot text; v_gone text[];
 begin
-  return exists (
-    select from unnest(p_read) r join _memoir.memory_store m on m.user_id = p_user_id
-      and m.slot = _memoir.normalise(p_found.slot) and m.state = 'active'
-      and m.slot_value is distinct from _memoir.normalise(p_found.slot_value)
-    where r.text_no = p_found.text_no and r.is_judged and m.memory_id <> all (r.ended)
-      and not exists (select from unnest(r.changes) c join _memoir.memory_sources s on s.user_id = p_user_id
+  slot := p_found.slot;
+  slot_value := p_found.slot_value;
+  -- One who has left is nowhere: the slot is emptied only if it holds what is left.
+  if p_found.rule = 'no longer' and not _memoir.has_model(p_config) then
+    v_gone := regexp_match(substr(p_turn.content, p_found.span_start, p_found.span_length),
+      '\m(live|living|work|working|left|quit)(?: +(?:in|at|for))? +([[:upper:]][[:alnum:]''-]+(?: '
+        '[[:upper:]][[:alnum:]''-]+){0,3})');
+    slot := case when p_turn.name is null then '' else lower(p_turn.name) || ': ' end || case
+      when v_gone[1] like 'liv%' then 'home city' else 'employer' end;
+    slot_value := case when exists (select from _memoir.memory_store m where m.user_id = p_turn.user_id
+      and m.slot = _memoir.normalise(slot_found.slot) and m.state = 'active'
+      and m.slot_value = _memoir.normalise(v_gone[2])) then 'no longer ' || v_gone[2] end;
+  end if;
+  v_slot := _memoir.normalise(slot);
+  if slot_value is null
+    -- An older statement does not replace a newer one that happened to come first,
+    or exists (select from _memoir.memory_store m where m.user_id = p_turn.user_id and m.slot = v_slot
+      and m.state = 'active' and coalesce((m.metadata ->> 'said_at')::timestamptz, m.valid_from, m.recorded_at)
+        > p_turn.created_at)
+    -- nor one whose turn was judged to end others, and not what the slot holds.
+    or exists (select from unnest(p_read) r join _memoir.memory_store m on m.user_id = p_turn.user_id
+      and m.slot = v_slot and m.state = 'active'
+      and m.slot_value is distinct from _memoir.normalise(slot_found.slot_value)
+      where r.text_no = p_found.text_no and r.is_judged and m.memory_id <> all (r.ended)
+      and not exists (select from unnest(r.changes) c join _memoir.memory_sources s on s.user_id = p_turn.user_id
         and s.item_kind = 'memory' and s.item_id = m.memory_id and s.source_kind = 'turn'
         and s.source_id = (c.unit).message_id and s.span_start < (c.unit).span_start + (c.unit).span_length
-        and (c.unit).span_start < s.span_start + s.span_length where c.grade = 'certain'));
+        and (c.unit).span_start < s.span_start + s.span_length where c.grade = 'certain')) then
+    slot := null;
+    slot_value := null;
+  end if;
+end $$;
+
+-- A finding as a memory to enter. p_before: memories of the same words.
+create or replace function _memoir.memory_found(p_found _memoir.extracted, p_turn _memoir.conversation_history,
+  p_project text, p_by text, p_made_by text, p_before uuid[])
+returns _memoir.memory_store language plpgsql stable as $$
+declare
+  v_memory _memoir.memory_store;
+begin
+  v_memory.user_id := p_turn.user_id; v_memory.recorded_at := memoir.now();
+  v_memory.content := p_found.content; v_memory.type := p_found.type;
+  v_memory.category := p_found.category; v_memory.importance := p_found.importance;
+  v_memory.provenance := p_found.provenance;
+  v_memory.actor := case when p_turn.role = 'tool' then 'tool' else 'agent' end;
+  v_memory.sensitivity := _memoir.strictest_of(array[p_turn]);
+  v_memory.project := p_project;
+  v_memory.valid_from := p_found.valid_from; v_memory.valid_to := p_found.valid_to;
+  v_memory.source_tool := case when p_turn.role = 'tool' then split_part(substr(p_found.content, 6), ' ', 1) end;
+  v_memory.written_by := p_by;
+  v_memory.aliases := '{}'; v_memory.tags := '{}';
+  v_memory.metadata := jsonb_strip_nulls(jsonb_build_object('extracted_by', p_made_by, 'rule', p_found.rule,
+    'utility', round(p_found.utility::numeric, 2),
+    -- In other words it goes on standing.
+    'standing', nullif(coalesce(p_found.standing, false) or exists (select from _memoir.memory_store m
+      where m.user_id = p_turn.user_id and m.memory_id = any (p_before)
+        and (m.metadata ->> 'standing')::boolean), false),
+    'said_at', p_turn.created_at, 'event_from', p_found.event_from, 'event_to', p_found.event_to));
+  return v_memory;
 end $$;
 
 -- Hands what was found to the door. The caller holds the user's lock; the month of the admission log is made. What was
@@ -134,12 +187,11 @@ create or replace function _memoir.enter_found(p_session _memoir.sessions, p_tur
 returns jsonb language plpgsql as $$
 declare
   v_found _memoir.extracted; v_turn _memoir.conversation_history; v_memory _memoir.memory_store;
-  v_blank _memoir.memory_store; v_result jsonb; v_novelty float8; v_gone text[]; v_counts jsonb := '{}';
+  v_result jsonb; v_novelty float8; v_counts jsonb := '{}';
   v_outcome text; v_exempt boolean; v_before uuid[]; v_replaceable boolean; v_new uuid[] := '{}'; v_id uuid;
 begin
   foreach v_found in array p_found loop
     v_turn := p_turns[v_found.text_no];
-    v_memory := v_blank;
     select array_agg(m.memory_id), bool_and(p_replace
       and coalesce(m.state = 'active' or m.superseded_by = any (v_new), false)
       and coalesce(m.metadata ->> 'extracted_by' like 'rules %', false))
@@ -154,42 +206,9 @@ begin
                  and x.lifted_at is null and not x.is_doubt and (x.span_start is null
                  or x.span_start < v_found.span_start + v_found.span_length
                                               and v_found.span_start < x.span_start + x.span_length));
-    v_memory.user_id := v_turn.user_id; v_memory.recorded_at := memoir.now();
-    v_memory.content := v_found.content; v_memory.type := v_found.type;
-    v_memory.category := v_found.category; v_memory.importance := v_found.importance;
-    v_memory.provenance := v_found.provenance;
-    v_memory.actor := case when v_turn.role = 'tool' then 'tool' else 'agent' end;
-    v_memory.sensitivity := _memoir.strictest_of(array[v_turn]);
-    v_memory.project := p_session.project;
-    v_memory.valid_from := v_found.valid_from; v_memory.valid_to := v_found.valid_to;
-    v_memory.source_tool := case when v_turn.role = 'tool' then split_part(substr(v_found.content, 6), ' ', 1) end;
-    v_memory.written_by := p_by;
-    v_memory.aliases := '{}'; v_memory.tags := '{}';
-    v_memory.metadata := jsonb_strip_nulls(jsonb_build_object('extracted_by', p_made_by, 'rule', v_found.rule,
-      'utility', round(v_found.utility::numeric, 2),
-      -- In other words it goes on standing.
-      'standing', nullif(coalesce(v_found.standing, false) or exists (select from _memoir.memory_store m
-        where m.user_id = v_turn.user_id and m.memory_id = any (v_before)
-          and (m.metadata ->> 'standing')::boolean), false),
-      'said_at', v_turn.created_at, 'event_from', v_found.event_from, 'event_to', v_found.event_to));
-    -- One who has left is nowhere: the slot is emptied only if it holds what is left.
-    if v_found.rule = 'no longer' and not _memoir.has_model(p_config) then
-      v_gone := regexp_match(substr(v_turn.content, v_found.span_start, v_found.span_length),
-        '\m(live|living|work|working|left|quit)(?: +(?:in|at|for))? +([[:upper:]][[:alnum:]''-]+(?: '
-          '[[:upper:]][[:alnum:]''-]+){0,3})');
-      v_found.slot := case when v_turn.name is null then '' else lower(v_turn.name) || ': ' end || case
-        when v_gone[1] like 'liv%' then 'home city' else 'employer' end;
-      v_found.slot_value := case when exists (select from _memoir.memory_store m where m.user_id = v_turn.user_id
-        and m.slot = _memoir.normalise(v_found.slot)
-        and m.state = 'active' and m.slot_value = _memoir.normalise(v_gone[2])) then 'no longer ' || v_gone[2] end;
-    end if;
-    -- An older statement does not replace a newer one that happened to come first.
-    if v_found.slot_value is not null and not exists (select from _memoir.memory_store m
-      where m.user_id = v_turn.user_id and m.slot = _memoir.normalise(v_found.slot)
-        and m.state = 'active' and coalesce((m.metadata ->> 'said_at')::timestamptz, m.valid_from, m.recorded_at)
-          > v_turn.created_at) and not _memoir.still_holds(v_turn.user_id, v_found, p_read) then
-      v_memory.slot := v_found.slot; v_memory.slot_value := v_found.slot_value;
-    end if;
+    v_memory := _memoir.memory_found(v_found, v_turn, p_session.project, p_by, p_made_by, v_before);
+    select slot, slot_value into v_memory.slot, v_memory.slot_value
+    from _memoir.slot_found(v_found, v_turn, p_read, p_config);
     select 1 - coalesce(max(similarity(m.content, v_found.content)), 0) into v_novelty from (
       select content from _memoir.memory_store m where m.user_id = v_turn.user_id
         and m.session_id = p_session.session_id and m.state = 'active'

@@ -102,22 +102,6 @@ begin
     v_locked.turn_count - p_through);
 end $$;
 
--- Returns the rest of a unit that went well to its place in the queue; p_attempts: none where it got on.
-create or replace function _memoir.end_unit(p_work _memoir.work_items, p_is_done boolean, p_attempts integer,
-  p_after timestamptz)
-returns void language plpgsql as $$
-begin
-  if not p_is_done then
-    update _memoir.work_items set state = 'ready', leased_until = null, lease_id = null, attempts = p_attempts,
-      run_after = p_after
-    where work_id = p_work.work_id;
-    return;
-  end if;
-  delete from _memoir.work_items where work_id = p_work.work_id;
-exception when unique_violation then
-  delete from _memoir.work_items where work_id = p_work.work_id;  -- asked for anew since
-end $$;
-
 -- A batch of the job begins a unit, the next one does it: p_limit turns of the session that waits longest, fewer with
 -- each attempt, so that what can be extracted is.
 create or replace function _memoir.step_extract(p_limit integer)
@@ -164,11 +148,15 @@ begin
   end if;
   -- Somebody is at it: later, and the next session first.
   if v_result is null then
-    perform _memoir.end_unit(v_work, false, v_work.attempts - 1, greatest(memoir.now(), clock_timestamp()) +
-      interval '30 seconds');
+    perform _memoir.requeue(v_work, v_work.attempts - 1, greatest(memoir.now(), clock_timestamp())
+      + interval '30 seconds');
     return jsonb_build_object('more', true, 'busy', 1);
   end if;
-  perform _memoir.end_unit(v_work, (v_result ->> 'left')::integer <= 0, 0, v_work.run_after);
+  if (v_result ->> 'left')::integer > 0 then
+    perform _memoir.requeue(v_work, 0, v_work.run_after);
+  else
+    delete from _memoir.work_items where work_id = v_work.work_id;
+  end if;
   return (v_result - 'left') || jsonb_build_object('more', true);
 end $$;
 
@@ -257,7 +245,12 @@ begin
     v_counts := _memoir.store_reading(v_claimed.session, v_claimed.counters, v_claimed.turns, v_claimed.through,
       p_reading, p_results, _memoir.login(), true, v_claimed.config);
   end if;
-  perform _memoir.end_unit(v_work, coalesce((v_counts ->> 'left')::integer <= 0, false), 0, v_work.run_after);
+  -- Another run was first: what it left.
+  if v_counts is null or (v_counts ->> 'left')::integer > 0 then
+    perform _memoir.requeue(v_work, 0, v_work.run_after);
+  else
+    delete from _memoir.work_items where work_id = v_work.work_id;
+  end if;
   return v_counts - 'left';
 end $$;
 comment on function memoir.store_turns(bigint, uuid, jsonb, jsonb) is

@@ -95,35 +95,28 @@ end $$;
 -- Signals of each candidate → weights → a score from 0 to 1, ties by item number. Items without words or vectors in
 -- common with the question are there for their neighbours.
 create or replace function _memoir.score(p_items _memoir.search_items[], p_words _memoir.item_scores,
-  p_vectors _memoir.item_scores,
-  p_config jsonb, p_question _memoir.question, p_project text, p_now timestamptz, p_limit integer)
+  p_vectors _memoir.item_scores, p_config jsonb, p_question _memoir.question, p_project text, p_now timestamptz,
+  p_limit integer)
 returns _memoir.ranked_item[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
 declare
-  v_weights _memoir.signals[] := _memoir.rank_weights(p_config -> 'rank_weights',
-    cardinality(p_question.terms), p_question.unread);
   v_around record := _memoir.surroundings(p_items, p_question, p_now);
   f_global real := (p_config ->> 'project_global')::real; f_same real := (p_config ->> 'project_same')::real;
   f_other real := (p_config ->> 'project_other')::real;
   v_bm25 real := coalesce(greatest(p_words.best, 1e-6), 1);
   v_cosine real := coalesce(greatest(p_vectors.best, 1e-6), 1);
-  v_to timestamptz := v_around.newest; v_days float8 := greatest(1, date_part('epoch', v_to - v_around.oldest) / 86400);
-  v_times tstzrange[] := v_around.times; v_speakers text[] := v_around.speakers; v_sessions uuid[] := v_around.sessions;
+  v_days float8 := greatest(1, date_part('epoch', v_around.newest - v_around.oldest) / 86400);
 begin
   return (
-  with words as materialized (
+  with words(item, bm25, cover, telling, rank) as materialized (
     select * from unnest(p_words.items, p_words.scores, p_words.covers, p_words.tellings) with ordinality
-      w(item, bm25, cover, telling, rank)
-  ), cosines as materialized (
-    select * from unnest(p_vectors.items, p_vectors.scores) with ordinality c(item, cosine, rank)
+  ), cosines(item, cosine, rank) as materialized (
+    select * from unnest(p_vectors.items, p_vectors.scores) with ordinality
   ), followers as (
     select i.previous_item as item, min(i.item_no) as next from unnest(p_items) i where i.previous_item is not null
     group by 1
   ), matched as (
-    select i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length, i.token_count,
-      i.role, i.speaker,
-      i.created_at, i.recorded_at, i.project, i.is_question, i.after_question,
-      coalesce(w.bm25, 0) / v_bm25 as words, coalesce(w.cover, 0) as cover, coalesce(w.telling, 0) as telling,
+    select i.*, coalesce(w.bm25, 0) / v_bm25 as words, coalesce(w.cover, 0) as cover, coalesce(w.telling, 0) as telling,
         coalesce(5.0::float8 / (4 + w.rank), 0) as words_rank,
       -- Without a vector, of the question or of the item, words stand in.
       c.cosine, coalesce(greatest(c.cosine, 0) / v_cosine, w.bm25 / v_bm25, 0) as vector,
@@ -131,14 +124,14 @@ begin
       case when i.chunk = 0 then coalesce(b.bm25, 0) / v_bm25 else 0 end as before,
       case when i.last_chunk then greatest(coalesce(a.cosine, 0), 0) / v_cosine else 0 end as after,
       case when i.session_id is null then (date_part('epoch', i.created_at) / 86400)::integer end as day,
-      date_part('epoch', v_to - i.created_at) / 86400 as days, coalesce(ln(s.nth), 0) as back,
+      date_part('epoch', v_around.newest - i.created_at) / 86400 as days, coalesce(ln(s.nth), 0) as back,
       case when i.kind <> 't' then 3 when i.speaker is null then 2 else 1 end as class
     from unnest(p_items) i
     left join words w on w.item = i.item_no
     left join words b on b.item = i.previous_item
     left join cosines c on c.item = i.item_no
     left join followers f on f.item = i.item_no
-    left join unnest(v_sessions) with ordinality s(id, nth) on s.id = i.session_id
+    left join unnest(v_around.sessions) with ordinality s(id, nth) on s.id = i.session_id
     -- a number apart from the last is another conversation
     left join cosines a on a.item = coalesce(f.next, i.item_no + 1)
   ), grouped as (
@@ -147,42 +140,37 @@ begin
       case when m.kind = 't' then m.before else coalesce(lag(m.words) over together, 0) end as words_before,
       case when m.kind = 't' then m.after else coalesce(lead(m.vector) over together, 0) end as vector_after,
       count(*) over together - row_number() over together as later,
-      coalesce(m.speaker = any (v_speakers), false)::integer as by_speaker, (m.created_at <@ any (v_times))::integer as
-        in_time
+      coalesce(m.speaker = any (v_around.speakers), false)::integer as by_speaker,
+      (m.created_at <@ any (v_around.times))::integer as in_time, 0.45 * m.words + 0.55 * m.vector as matches
     from matched m
     window together as (partition by m.kind, m.session_id, m.day order by m.item_no rows between unbounded preceding
       and unbounded following)
   ), summed as (
     select g.*, w.further, w.words_before * g.words_before + w.vector_after * g.vector_after as around,
-      w.constant + w.words * g.words + w.vector * g.vector + w.words_before * g.words_before + w.vector_after
-        * g.vector_after
-        + w.session * g.session_best + w.both * g.words * g.vector + w.words_rank * g.words_rank + w.vector_rank
-          * g.vector_rank + w.cover * g.cover
+      w.constant + w.words * g.words + w.vector * g.vector + w.words_before * g.words_before
+        + w.vector_after * g.vector_after + w.session * g.session_best + w.both * g.words * g.vector
+        + w.words_rank * g.words_rank + w.vector_rank * g.vector_rank + w.cover * g.cover
         + w.user * coalesce(g.role = 'user' and g.speaker is null, false)::integer + w.speaker * g.by_speaker
         + w.question * g.is_question::integer + w.after_question * g.after_question::integer + w.date * g.in_time
-        + w.length * ln(greatest(g.token_count, 4)::float8 / 30) + w.age * g.days / v_days + w.fresh
-          * exp(- least(50, g.days / 7))
+        + w.length * ln(greatest(g.token_count, 4)::float8 / 30) + w.age * g.days / v_days
+        + w.fresh * exp(- least(50, g.days / 7))
         -- The further back a session, the less a match says where people go on with what they left; what came last of a
         -- day tells how it ended.
-        + w.match_back * g.back * (0.45 * g.words + 0.55 * g.vector) + w.last / (1 + g.later) as sum
-    from grouped g join unnest(v_weights) with ordinality w on w.ordinality = g.class
-  ), stepped as (
-    -- Each further chunk of a text goes down a step, so that one long answer does not fill the block.
-    select s.*, s.sum + s.further * least(3, row_number() over (partition by s.ref_id order by s.sum desc, s.item_no)
-      - 1) as z from summed s
+        + w.match_back * g.back * g.matches + w.last / (1 + g.later) as sum
+    from grouped g join unnest(_memoir.rank_weights(p_config -> 'rank_weights', cardinality(p_question.terms),
+      p_question.unread)) with ordinality w on w.ordinality = g.class
   ), totalled as (
-    select s.*, (100000 / (1 + exp(- greatest(-50, least(50, s.z))))
+    -- Each further chunk of a text goes down a step, so that one long answer does not fill the block.
+    select s.*, (100000 / (1 + exp(- greatest(-50, least(50, s.sum + s.further * least(3,
+        row_number() over (partition by s.ref_id order by s.sum desc, s.item_no) - 1)))))
       * case when s.project = 'global' or p_project is null then f_global when s.project = p_project then f_same
         else f_other end)::integer as total
-    from stepped s
+    from summed s
   )
   select array_agg((s.item_no, s.kind, s.ref_id, s.session_id, s.turn_index, s.chunk, s.span_start, s.span_length,
-    s.token_count, s.role,
-    s.created_at, s.recorded_at, s.project, (s.total::float8 / 100000)::real, s.words, s.cosine, s.around::real,
-      s.session_best::real,
-    array[(s.words_before * 1000)::smallint, (s.vector_after * 1000)::smallint, (s.cover * 1000)::smallint,
-      (s.by_speaker * 1000)::smallint,
-      (s.in_time * 1000)::smallint, (s.back * (0.45 * s.words + 0.55 * s.vector) * 1000)::smallint,
-        (1000 / (1 + s.later))::smallint], s.telling)::_memoir.ranked_item)
+    s.token_count, s.role, s.created_at, s.recorded_at, s.project, (s.total::float8 / 100000)::real, s.words, s.cosine,
+    s.around::real, s.session_best::real, array[s.words_before * 1000, s.vector_after * 1000, s.cover * 1000,
+      s.by_speaker * 1000, s.in_time * 1000, s.back * s.matches * 1000, 1000 / (1 + s.later)]::smallint[],
+    s.telling)::_memoir.ranked_item)
   from (select * from totalled order by total desc, item_no limit p_limit) s);
 end $$;
