@@ -76,6 +76,7 @@ SHAPES: dict[str, tuple[int, dict[str, str]]] = {
             "stem": "?" + ANY,
         },
     ),
+    "look_alikes": (1, {"letter": "[0-9a-z]", "look_alikes": ANY}),
     "ranking": (
         2,
         {

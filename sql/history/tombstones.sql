@@ -9,52 +9,10 @@
 -- Letters of other scripts that look like a Latin letter or a digit become it, as the Unicode skeleton has it (UTS #39,
 -- single characters; a test compares with its data). Expects lower case.
 create or replace function _memoir.look_alikes(p_text text)
-returns text language plpgsql immutable strict parallel safe as $$
-begin
-  return translate(p_text,
-      'ƨϩᒿꙅꛯꝛ'
-      || 'ȝɜʒзӡⳍꝫ𑣊𖼻𝈆'
-      || 'ꮞ𑣏'
-      || '𑣛'
-      || 'бⳓꮾ𑣕'
-      || '𐓺𑣆𝈒'
-      || 'ȣ𐌚'
-      || 'ⳋꝯ𑣌𑣖'
-      || 'ɑαаᗅ⍺ꓮꭺ𐊠𖽀'
-      || 'ƅβвьᏼᑲᖯᗷꓐꞵꮟ𐊂𐊡𐌁'
-      || 'сᴄⲥꓚꮯ𐊢𐌂𐐽𐔜𑣲🝌'
-      || 'ԁᑯᗞᗪꓒꓓꭰꮷ'
-      || 'εеҽ℮⋿ⴹꓰꬲꭼ𐊆𑣎'
-      || 'ϝքᖴẝꓝꞙꬵ𐊇𐊥𐔥𑣂𝈓'
-      || 'ƍɡԍցᏻᶃꓖꮐ'
-      || 'ηнһհᕼⲏꓧꮋꮒ𐋏'
-      || 'ʝϳјᒍꓙꭻ'
-      || 'κкᛕⲕꓗꮶ𐔘'
-      || 'ıǀɩɪιіӏᒪᛁ∣⍳⏽│ⲓⳑⵏꓡꓲꙇꭵꮮ𐊊𐌉𐌠𐑃𐔦𑣃𑣒𖼖𖼨𝈪'
-      || 'μϻмᗰᛖⲙꓟꮇ𐊰𐌑'
-      || 'ոռⲛꓠ𐔓'
-      || 'οσоօଠഠဝჿዐᴏᴑⲟⵔ〇ꓳꬽ𐊒𐊫𐐬𐓪𐔖𑣈𑣗ς'
-      || 'ρрᑭ⍴ⲣꓑꮲ𐊕'
-      || 'ԛգզⵕ'
-      || 'ʀгᖇᴦⲅꓣꭇꭈꭱꮁꮢ𐓜𖼵𝈖'
-      || 'ƽѕտꓢꜱꮥꮪ𐊖𐑈𑣁𖼺'
-      || 'τт⊤⟙ⲧꓔꭲ𐊗𐊱𐌕𖼊🝨'
-      || 'ʋυսሀᑌᴜ∪⋃ꓴꞟꭎꭒ𐓶𑣘𖽂'
-      || 'νѵᐯᴠ∨⋁ⴸꓦꛟꮩ𐔝𑜆𑣀𖼈𝈍'
-      || 'ɯѡԝաᴡꓪꮃꮤ𑜊𑜎𑜏𑣯'
-      || '×χхᕁᕽ᙭᙮ᚷ╳⤫⤬⨯ⲭⵝꓫꭓ𐊐𐊴𐌗𐌢𐔧𑣬'
-      || 'ɣʏγуүყᶌỿⲩꓬꭚꭹꮍ𐊲𑣜𖽃'
-      || 'ζᴢꓜꮓ𐋵𑣄𑣉',
-      repeat('2', 6) || repeat('3', 10) || repeat('4', 2) || repeat('5', 1) || repeat('6', 4) || repeat('7', 3)
-        || repeat('8', 2) || repeat('9', 4)
-      || repeat('a', 9) || repeat('b', 14) || repeat('c', 11) || repeat('d', 8) || repeat('e', 11) || repeat('f', 12)
-        || repeat('g', 8) || repeat('h', 10)
-      || repeat('j', 6) || repeat('k', 7) || repeat('l', 31) || repeat('m', 10) || repeat('n', 5) || repeat('o', 24)
-        || repeat('p', 8) || repeat('q', 4)
-      || repeat('r', 14) || repeat('s', 11) || repeat('t', 12) || repeat('u', 15) || repeat('v', 15) || repeat('w', 12)
-        || repeat('x', 22) || repeat('y', 16)
-      || repeat('z', 7));
-end $$;
+returns text language sql immutable strict parallel safe as $$
+  select translate(p_text, string_agg(look_alikes, '' order by nth), string_agg(repeat(letter, length(look_alikes)), ''
+    order by nth)) from _memoir.data_look_alikes()
+$$;
 
 -- Returns what is left of a text to make a tombstone's key of: letters, digits and symbols in their plainest form,
 -- without spaces. Digits count by their value; marks inside numbers ("5.50", "-5") stay.

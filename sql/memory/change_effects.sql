@@ -1,6 +1,18 @@
 -- Effects of changes (changes.sql finds them): spans marked or taken out, memories that give way, requests to forget;
 -- undo_change, forget_about.
 
+-- Takes a request to forget out of recall, with the change that it asked for; p_start null: its whole turn. Under the
+-- user's lock.
+create or replace function _memoir.exclude_request(p_turn _memoir.conversation_history, p_start integer,
+  p_length integer, p_change uuid)
+returns void language plpgsql as $$
+begin
+  perform _memoir.exclude_units(p_turn.user_id, array[(p_turn.message_id, p_turn.session_id, p_turn.turn_index,
+    p_turn.recorded_at, p_turn.created_at, p_turn.role, coalesce(p_start, 1), case when p_start is null
+      then length(p_turn.content) else p_length end, null, null, false)::_memoir.said_unit], false, p_change, p_turn,
+    'asked to forget', memoir.now());
+end $$;
+
 -- A request to forget is carried out as the package read it: the spans and memories that it means. The request's own
 -- words go with them. Under the user's lock. Returns counts.
 create or replace function _memoir.carry_out(p_turn _memoir.conversation_history, p_request jsonb, p_result jsonb,
@@ -8,14 +20,11 @@ create or replace function _memoir.carry_out(p_turn _memoir.conversation_history
 returns jsonb language plpgsql as $$
 declare
   v_done jsonb := _memoir.forget_meant(p_turn, p_result, false, p_by);
-  v_is_whole boolean := coalesce((p_result ->> 'is_whole')::boolean, false);
 begin
   if v_done ->> 'outcome' is distinct from 'forgotten' then return jsonb_build_object('unclear', 1); end if;
-  perform _memoir.exclude_units(p_turn.user_id, array[(p_turn.message_id, p_turn.session_id, p_turn.turn_index,
-    p_turn.recorded_at, p_turn.created_at, p_turn.role, case when v_is_whole then 1
-    else (p_request ->> 'span_start')::integer end, case when v_is_whole then length(p_turn.content)
-    else (p_request ->> 'span_length')::integer end, null, null, false)::_memoir.said_unit], false,
-    (v_done ->> 'change_id')::uuid, p_turn, 'asked to forget', memoir.now());
+  perform _memoir.exclude_request(p_turn, case when (p_result ->> 'is_whole')::boolean is not true
+    then (p_request ->> 'span_start')::integer end, (p_request ->> 'span_length')::integer,
+    (v_done ->> 'change_id')::uuid);
   return jsonb_build_object('forgotten', 1);
 end $$;
 
@@ -199,22 +208,6 @@ begin
   end if;
   perform _memoir.exclude_units(v_user, p_units, true, v_change, v_turn, 'changed in conversation', v_now);
   return v_change;
-end $$;
-
--- Takes a request to forget out of recall, with the change that it asked for.
-create or replace function _memoir.exclude_request(p_caller _memoir.caller, p_session _memoir.sessions, p_cited integer,
-  p_start integer, p_length integer, p_change uuid)
-returns void language plpgsql as $$
-declare
-  v_turn _memoir.conversation_history := _memoir.turn_at(p_session, p_cited);
-  -- Where normal form moves what follows, the whole turn.
-  v_is_exact boolean := v_turn.content is nfkc normalized;
-begin
-  perform from _memoir.user_counters where user_id = p_caller.user_id for update;
-  perform _memoir.exclude_units(p_caller.user_id, array[(v_turn.message_id, v_turn.session_id, v_turn.turn_index,
-    v_turn.recorded_at, v_turn.created_at, v_turn.role, case when v_is_exact then p_start else 1 end, case
-    when v_is_exact then p_length else length(v_turn.content) end, null, null, false)::_memoir.said_unit], false,
-      p_change, v_turn, 'asked to forget', memoir.now());
 end $$;
 
 -- Forgets what a request means, as the package read it: spans, what repeats their values, and the memories made of them

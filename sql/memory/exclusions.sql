@@ -79,8 +79,6 @@ begin
   perform _memoir.undo_summaries(p_user_id, array_agg(u.session_id), array_agg(u.turn_index), p_at)
     from unnest(p_units) u;
   perform _memoir.drop_recalled(p_user_id, v_refs::text[]);
-  -- Lines of steps may name it; they are made anew.
-  update _memoir.session_windows set lines = null where user_id = p_user_id and lines <> '{}';
 end $$;
 
 -- Which of these memories were made of what is in doubt, and where what was said since stands.

@@ -348,8 +348,6 @@ begin
   invalidated_summaries := cardinality(v_summaries);
   perform _memoir.release_echoes(p_user_id, v_refs);
   perform _memoir.drop_recalled(p_user_id, (p_ids || v_derived || v_refs || v_summaries)::text[]);
-  -- Lines of steps may name it; they are made anew.
-  update _memoir.session_windows set lines = null where user_id = p_user_id and lines <> '{}';
 end $$;
 
 -- Makes the items of a memory and returns the number of the first, null when it has no words at all.

@@ -116,7 +116,6 @@ begin
     perform _memoir.release_echoes(v_user, array(select distinct t.ref_id from _memoir.search_items t
       where t.user_id = v_user and t.kind = 't' and t.recorded_at >= v_from and t.recorded_at < v_to));
     perform _memoir.drop_recalled(v_user, null);
-    update _memoir.session_windows set lines = null where user_id = v_user and lines <> '{}';
     update _memoir.user_counters set has_archive = true where user_id = v_user and not has_archive;
   end loop;
   return case when v_done > 0 then v_done else -cardinality(v_users) end;

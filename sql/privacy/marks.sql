@@ -131,19 +131,7 @@ begin
       perform _memoir.reindex_after(v_user, v_items);
     end if;
     v_sharing := _memoir.sharing(v_user, p_turn.session_id, p_turn.turn_index);
-    with taken_out as (
-      update _memoir.compactions set undone_at = memoir.now()
-      where user_id = v_user and session_id = any (v_sharing) and p_turn.turn_index between from_turn and to_turn
-        and undone_at is null returning compaction_id),
-    emptied as (
-      update _memoir.sessions set summary_text = null, summary_through = null
-      where user_id = v_user and session_id = any (v_sharing) and p_turn.turn_index <= summary_through
-      returning session_id)
-    select array(select compaction_id from taken_out union select session_id from emptied) into undone;
-    perform _memoir.refresh_summary(v_user, p_turn.session_id) where undone <> '{}';
-    update _memoir.search_items set dead = true where user_id = v_user and ref_id = any (undone || memories)
-      and kind = 's' and not dead;
-    perform _memoir.refresh_summary(v_user, s) from unnest(v_sharing) s;
+    undone := _memoir.undo_summaries(v_user, array[p_turn.session_id], array[p_turn.turn_index], memoir.now());
     perform _memoir.leave_profile(v_user, memories) where memories <> '{}';
     -- Which calls carried it on, nobody can say: all of its sessions, and all since it was there.
     update _memoir.api_calls set sensitivity = p_to
@@ -151,7 +139,6 @@ begin
       and sensitivity < p_to;
   end if;
   perform _memoir.drop_recalled(v_user, null);
-  update _memoir.session_windows set lines = null where user_id = v_user and lines <> '{}';
   insert into _memoir.audit_log (login, action, user_id, detail)
   values (p_by, 'mark_turn', v_user, jsonb_build_object('session_id', p_turn.session_id, 'turn',
     p_turn.turn_index, 'from', p_was, 'to', p_to));

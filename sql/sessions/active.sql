@@ -1,12 +1,13 @@
 -- Recalls that are kept beside the turns for a while: the recall of an open exchange, passages that a question found.
 -- All of it goes with what it shows.
 
--- p_items: ids of what leaves recall; null: everything may have changed.
+-- p_items: ids of what leaves recall; null: everything may have changed. Lines of steps may name it, and are made anew.
 create or replace function _memoir.drop_recalled(p_user_id uuid, p_items text[])
 returns void language plpgsql as $$
 begin
   delete from _memoir.kept_recalls where user_id = p_user_id and (p_items is null or items ?| p_items);
   delete from _memoir.query_answers where user_id = p_user_id and (p_items is null or items ?| p_items);
+  update _memoir.session_windows set lines = null where user_id = p_user_id and lines <> '{}';
 end $$;
 
 -- Active parts of a session: which compactions are live, which exchanges stay beside them, the summary

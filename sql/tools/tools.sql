@@ -363,7 +363,7 @@ returns text language plpgsql as $$
 declare
   v_said text := p_arguments ->> 'said'; v_about text := coalesce(p_arguments ->> 'about', v_said); v_done jsonb;
   v_is_turn boolean := p_unit.message_id is not null;
-  v_memory _memoir.memory_store; v_found record;
+  v_memory _memoir.memory_store; v_found record; v_turn _memoir.conversation_history;
 begin
   select * into v_memory from _memoir.memory_store m
   where m.user_id = p_caller.user_id and m.memory_id = p_id and _memoir.may_see(p_caller, m);
@@ -395,8 +395,11 @@ begin
   end if;
   -- The request names it once more.
   if v_done ->> 'outcome' = 'forgotten' and v_found.turn_index is not null then
-    perform _memoir.exclude_request(p_caller, p_session, v_found.turn_index, v_found.span_start, v_found.span_length,
-      (v_done ->> 'change_id')::uuid);
+    perform from _memoir.user_counters where user_id = p_caller.user_id for update;
+    v_turn := _memoir.turn_at(p_session, v_found.turn_index);
+    -- Where normal form moves what follows, the whole turn.
+    perform _memoir.exclude_request(v_turn, case when v_turn.content is nfkc normalized then v_found.span_start end,
+      v_found.span_length, (v_done ->> 'change_id')::uuid);
   end if;
   return case v_done ->> 'outcome' when 'forgotten' then 'Forgotten.'
     when 'unclear' then 'Not forgotten: it is not clear what is meant. Search for it, and forget it by id.'
