@@ -3,8 +3,8 @@
 -- State (tables) is made once, by migrations/. Everything below is code: replaced on every install, in one
 -- transaction. Data is neither: tables (settings, built-in models, jobs, learnt weights) are in sql/data, rules and
 -- word lists by language in plpython/pg_memoir_language/data; each has a README.md. The build makes functions
--- data_*(), list_*(), lists_*() and pattern_*() of them, ahead of all code. An area is a folder; it calls only itself and
--- areas above it (scripts/check_layers.py). Conventions: schema memoir is the API, _memoir is internal; `p_`
+-- data_*(), list_*(), lists_*() and pattern_*() of them, ahead of all code. An area is a folder; it calls only itself
+-- and areas above it (scripts/check_layers.py). Conventions: schema memoir is the API, _memoir is internal; `p_`
 -- arguments, `v_` locals; every public function authorises its caller first (base/identity.sql) and raises the
 -- SQLSTATEs listed in base/errors.sql.
 
