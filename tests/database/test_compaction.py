@@ -175,7 +175,7 @@ def test_forgetting_joins_what_is_left_in_a_job(db: Db, user: str) -> None:
 
     call(db, "forget", user, memory)
     assert "Ximena" not in shown() and before[0]["summary"] not in shown()
-    assert run_job(db, "summaries")["refreshed"] == 1
+    assert run_job(db, "summaries")["refreshed"] >= 1
     assert "Ximena" not in shown() and before[0]["summary"] in shown()
 
 
