@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent / "data"
+# What a text is in that is in a language without rules.
+NO_LANGUAGE = "simple"
 # The words of a rule's `kind`, in their order.
 STATEMENT_KIND = ("type", "category", "importance")
 EXTRACTION_KIND = ("type", "provenance", "category", "importance", "utility")
@@ -43,7 +45,10 @@ def languages() -> tuple[str, ...]:
 
 @cache
 def load(language: str) -> LanguageData:
-    """Read the data of one language. Raises ValueError, naming the file, for what has not the documented form."""
+    """Read the data of one language, none for `simple`. Raises ValueError, naming the file, for what has not the
+    documented form."""
+    if language == NO_LANGUAGE:
+        return LanguageData(language, {}, (), ())
     path = FOLDER / f"{language}.toml"
     try:
         table = tomllib.loads(path.read_text("utf-8"))

@@ -103,9 +103,14 @@ def text_language(text: str) -> int:
 
 
 def spoken_language(text: str) -> str:
-    """Return the language with rules that a text is read in: English where it says too little or is in another."""
+    """Return the language that a text is read in: English where it says too little, `simple`, which has no rules,
+    where it is in a language without any."""
     number = text_language(text)
-    return languages()[number - 1].name if 1 <= number <= WITH_RULES else "english"
+    if number > WITH_RULES:
+        return data.NO_LANGUAGE
+    if number == 0:
+        return "english" if script(text) == "latin" else data.NO_LANGUAGE
+    return languages()[number - 1].name
 
 
 def _letters(text: str, language: Language) -> int:

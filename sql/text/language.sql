@@ -82,15 +82,15 @@ begin
   return v_found;
 end $$;
 
--- One of the languages that rules are written for, as PostgreSQL names its text-search configuration; English where a
--- text says too little, or is in another.
+-- The language that the package reads a text in, as PostgreSQL names its text-search configuration: one that rules are
+-- written for, English where a text says too little, simple where it is in another.
 create or replace function _memoir.spoken_language(p_text text)
 returns text language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
   v_language smallint := _memoir.text_language(p_text);
 begin
-  return (select name from _memoir.data_languages()
-    where number::integer = case when v_language between 1 and 6 then v_language else 1 end);
+  return case when v_language > 6 then 'simple' else (select name from _memoir.data_languages()
+    where number::integer = greatest(v_language, 1)) end;
 end $$;
 
 -- The language of a configuration, 0: of none of the list.
