@@ -388,9 +388,14 @@ declare
   v_breadth _memoir.breadth := _memoir.breadth(v_facts ->> 'shape', (v_facts ->> 'of_speaker')::boolean);
   v_question _memoir.question; v_waiting integer[] := '{}'; v_candidates _memoir.candidate[]; v_strength real;
   v_below real := v.config ->> 'weak_below'; v_weak boolean; v_block _memoir.recall_block;
+  v_standing uuid[] := coalesce(v.left_out, '{}');
 begin
-  -- Standing statements are in every prompt.
-  v_pins.pinned := v_pins.pinned || coalesce(v.left_out, '{}');
+  -- Standing statements are in every prompt, wishes for a project in those of its sessions.
+  if (v.session).project <> 'global' and v.as_of is null then
+    v_standing := v_standing || array(select m.memory_id
+      from _memoir.profile_memories(v.user_id, (v.session).project) m where m.heading <> 'Facts' or m.is_health limit 20);
+  end if;
+  v_pins.pinned := v_pins.pinned || v_standing;
   if v.left_out <> '{}' then
     v.warnings := v.warnings || format('%s standing statements have no room in the profile (profile_tokens) and lead '
       'the recall', cardinality(v.left_out));
@@ -417,7 +422,7 @@ begin
     (v.config ->> 'frequent_memories')::integer, v_pins, v_waiting);
   v_strength := _memoir.strength(v.config, v_candidates);
   v_candidates := _memoir.own_words_first(v.user_id, v_candidates, v_question.model_id);
-  v_candidates := _memoir.without_known(v.user_id, v_candidates, v.profile, v.left_out, v.said, v_scope.clearance);
+  v_candidates := _memoir.without_known(v.user_id, v_candidates, v.profile, v_standing, v.said, v_scope.clearance);
   if v_breadth.shape is not null then
     v_candidates := _memoir.spread(v_candidates, v_breadth);
   -- Scores fall evenly where twenty or more share the worth: the best may have it all, or all the same.

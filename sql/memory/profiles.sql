@@ -3,9 +3,9 @@
 -- corrected, superseded or made secret leaves it in the same transaction: no version that holds it stays, and until the
 -- job has made the next one, whoever reads the profile gets it as it is then.
 
--- Returns what belongs in it, the weightiest first: validated, global in scope and project, tiers 3 and 4, in force,
+-- Returns what belongs in it, the weightiest first: validated, global in scope, of the project, tiers 3 and 4, in force,
 -- open to every clearance.
-create or replace function _memoir.profile_memories(p_user_id uuid)
+create or replace function _memoir.profile_memories(p_user_id uuid, p_project text default 'global')
 returns table (memory_id uuid, heading text, content text, until timestamptz, is_health boolean)
   language plpgsql stable as $$
 declare
@@ -17,7 +17,7 @@ begin
     _memoir.one_line(m.content), m.valid_to, (m.category = 'health') is true
   from _memoir.memory_store m
   where m.user_id = p_user_id and m.scope = 'global' and m.tier in (3, 4) and m.state = 'active'
-    and m.validated_at is not null and m.project = 'global'
+    and m.validated_at is not null and m.project = p_project
     and m.sensitivity = 'normal' and (m.type in ('instruction', 'preference', 'fact', 'profile') or m.tier = 4)
     and (m.valid_from is null or m.valid_from <= v_now) and (m.valid_to is null or m.valid_to > v_now)
     and (m.expires_at is null or m.expires_at > v_now)
