@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import cache
 
 from . import data
@@ -16,7 +17,7 @@ from .lists import find_remainder
 from .patterns import Pattern, compile_pattern
 from .stated import Statement
 from .text import APOSTROPHES, first_group, has_phrase, has_words, pad, search
-from .values import SOFT_KINDS, Content, Value, stem
+from .values import SOFT_KINDS, Content, Value, read_content, stem
 
 SHORT = 160
 RECENT = 6
@@ -44,12 +45,14 @@ def find_form(unit: Statement, statement: Statement, message: str, turns_before:
         form
         for form in (
             _updates(unit, statement),
+            _slip(unit, statement, message, turns_before),
             _slot(unit, statement),
             _name_over(unit, statement, message, turns_before),
             _value(unit, statement, message),
             _end(unit, statement, message),
             _opposite(unit, statement),
             _answer(unit, statement.said if statement.asked else message, turns_before),
+            _matter(unit, statement),
         )
         if form
     ]
@@ -86,6 +89,28 @@ def _updates(unit: Statement, statement: Statement) -> Form | None:
     return Form("update", 1.0, _differing(unit.content, statement.content)) if stems else None
 
 
+def _slip(unit: Statement, statement: Statement, message: str, turns_before: int | None) -> Form | None:
+    """A name that was misspelt in the last exchange: "sorry, typo up there, it is Ellerby Court"."""
+    slips = choices(unit.language, "slips")
+    if turns_before is None or turns_before > ADJACENT or not slips or not search(rf"\m(?:{slips})\M", message.lower()):
+        return None
+    word = compile_pattern("[[:alpha:]'-]{4,}")
+    said, meant = word.findall(unit.said), word.findall(statement.said)
+    known = {one.lower() for one in said}
+    for new in meant:
+        for old in said:
+            if new[0] == old[0] and new.lower() not in known and _is_slip(old.lower(), new.lower()):
+                return Form("corrected", 1.0, (old,))
+    return None
+
+
+def _is_slip(old: str, new: str) -> bool:
+    """Return whether two words differ by a letter or two, and not by an ending alone."""
+    if old == new or abs(len(old) - len(new)) > 1 or stem(old, "english") == stem(new, "english"):
+        return False
+    return SequenceMatcher(None, old, new, autojunk=False).ratio() >= 0.8
+
+
 def _slot(unit: Statement, statement: Statement) -> Form | None:
     """Another value of a slot that holds one at a time, said of oneself in the present."""
     mine, theirs = statement.rule, unit.rule
@@ -120,11 +145,16 @@ def values_over(message: str, language: str, is_short: bool) -> list[str]:
 def _name_over(unit: Statement, statement: Statement, message: str, turns_before: int | None) -> Form | None:
     """The old value is named as over."""
     for old in values_over(message, unit.language, len(message) <= SHORT):
-        if not has_words(unit.said, old):
+        named = {value.key for value in read_content(old, unit.language).values}
+        held = [value.raw for value in unit.content.values if value.key in named]
+        if not has_words(unit.said, old) and not held:
             continue
         # "It's the 14th that we fly, not the 12th": of the same matter alone, with another value of the kind.
-        if _covers(unit.content, statement.content)[0] >= 0.99 and _has_another(unit, statement, old):
-            return Form("corrected", 1.0, (old,))
+        told = statement.content.stems
+        if told and told <= unit.content.stems | _around(unit) and _has_another(unit, statement, old):
+            return Form("corrected", 1.0, (held[0] if held else old,))
+        if not has_words(unit.said, old):
+            continue
         # "Wait, not beige, sand!" said of the last exchange: nothing is named but both values.
         others = {value.key for value in statement.content.values} | statement.content.stems
         if turns_before is not None and turns_before <= ADJACENT and len(others) == 2:
@@ -136,10 +166,19 @@ def _name_over(unit: Statement, statement: Statement, message: str, turns_before
     return None
 
 
+def _around(unit: Statement) -> frozenset[str]:
+    """Return the stems of the sentence in which a clause stands: "it's for my class, I teach them on Tuesdays"."""
+    return read_content(unit.sentence, unit.language).stems
+
+
 def _has_another(unit: Statement, statement: Statement, old: str) -> bool:
     """Return whether a statement has another value of the kind that an old one is of."""
-    kinds = {value.kind for value in unit.content.values if has_words(value.raw, old)}
-    return any(value.kind in kinds and not has_words(value.raw, old) for value in statement.content.values)
+    keys = {value.key for value in read_content(old, unit.language).values}
+    kinds = {value.kind for value in unit.content.values if has_words(value.raw, old) or value.key in keys}
+    return any(
+        value.kind in kinds and not has_words(value.raw, old) and value.key not in keys
+        for value in statement.content.values
+    )
 
 
 def _value(unit: Statement, statement: Statement, message: str) -> Form | None:
@@ -247,11 +286,19 @@ def _answer(unit: Statement, message: str, turns_before: int | None) -> Form | N
         choices(unit.language, "answer_cues"), message.lower(), False
     ):
         return None
-    from .values import read_content
-
     content = read_content(message, unit.language)
     olds = _differing(unit.content, content)
     return Form("answer", 0.8, olds) if olds and len(content.stems - unit.content.stems) <= 1 else None
+
+
+def _matter(unit: Statement, statement: Statement) -> Form | None:
+    """The same matter, by a word that is no name: a form so weak that the judge must be next to sure."""
+    mine, theirs = statement.content, unit.content
+    named = {stem(word, unit.language) for name in mine.names | theirs.names for word in name.split()}
+    if not (mine.stems & theirs.stems) - named:
+        return None
+    olds = _differing(theirs, mine)
+    return Form("another value", 0.45, olds) if olds else Form("matter", 0.4)
 
 
 def _differing(old: Content, new: Content) -> tuple[str, ...]:

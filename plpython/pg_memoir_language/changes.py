@@ -42,7 +42,8 @@ MOST_UNITS = 10
 # slot, and the opposite liking of the same thing, leave little room for doubt.
 BESIDE = {
     "corrected": 0.02, "liking": 0.05, "update": 0.2, "slot": 0.2, "answer": 0.33, "permitted": 0.5, "name": 0.5,
-    "named": 0.6, "ended": 0.7, "cue": 0.9, "same subject": 0.8, "value": 0.85, "denied": 0.88,
+    "named": 0.6, "ended": 0.7, "cue": 0.9, "same subject": 0.8, "value": 0.85, "denied": 0.88, "another value": 0.9,
+    "matter": 0.95,
 }  # fmt: skip
 ALONE = 0.75
 # The same words about one item of a list leave less room for doubt.
@@ -56,7 +57,9 @@ MARGIN = 0.2
 # The chance from which on a sentence counts as a statement.
 STATES = 0.1
 # Forms that don't say which item of a list they change.
-LOOSE = frozenset({"cue", "value", "same subject", "name"})
+LOOSE = frozenset({"cue", "value", "same subject", "name", "another value", "matter"})
+# From here on the item that a message names is meant, in whatever form.
+NAMED_ITEM = 0.95
 # Forms that end an item of a list and leave the rest.
 ENDING = frozenset({"ended", "denied", "permitted", "named", "liking"})
 
@@ -138,7 +141,7 @@ class Candidate:
         if chance is None:
             return "likely" if form and form.is_strong else None
         if form and form.name in LOOSE and find_remainder(self.unit.said, self.statement.said, self.unit.language):
-            return "likely" if chance >= ALONE else None
+            return "certain" if chance >= NAMED_ITEM and not form.is_barred else "likely" if chance >= ALONE else None
         if form and not form.is_barred and chance >= self._needed(form):
             return "certain"
         return "likely" if chance >= ALONE and not (form and form.is_barred) else None
@@ -258,7 +261,8 @@ def _with_context(
 def _strength(candidate: Candidate) -> tuple[float, ...]:
     form = candidate.form
     shared = len(candidate.unit.content.stems & candidate.statement.content.stems)
-    return (form.strength if form else 0.0, shared)
+    # A clause about somebody else says nothing against the one beside it.
+    return (0.0 if form is None else 0.1 if form.is_barred else form.strength, shared)
 
 
 def _chosen(found: Sequence[Candidate], earlier: Sequence[Earlier], message: Message, window: Window) -> list[Change]:
@@ -294,7 +298,7 @@ def _is_one_matter(one: Candidate, other: Candidate) -> bool:
 def _change(candidate: Candidate, grade: str, earlier: Sequence[Earlier], message: Message, window: Window) -> Change:
     unit, form = candidate.unit, candidate.form
     rest: Remainder | None = None
-    if form and grade == "certain" and form.name in ENDING:
+    if form and grade == "certain" and form.name in ENDING | LOOSE:
         rest = find_remainder(unit.said, candidate.statement.said, unit.language)
     start, length = unit.start, unit.length
     # Beside what is likely over stands all that was judged.

@@ -35,7 +35,9 @@ def _patterns() -> dict[str, Pattern[str]]:
     stamp = r"(?:\[[^\]\n]{4,40}\] ?|\d{1,2}[:.]\d\d(?:[:.]\d\d)? ?(?:[-–—] ?)?|<)"
     return {
         # "[12/03/2026, 18:04] Tom: ", "Tom: ", "Speaker 2: ".
-        "label": compile_pattern(rf"^\s*({stamp})?({name}|[[:upper:]][[:alpha:]]+ \d)>? ?(?:\([^)\n]*\))?: ?(?=\S)"),
+        "label": compile_pattern(
+            rf"^\s*({stamp})?({name}|[[:upper:]][[:alpha:]]+ \d)>? ?(?:\([^)\n]*\))?:(?: (?=\S)|(?=[^\s\d]))"
+        ),
         "salutation": compile_pattern(rf"^\s*(?:{salutations})\M[^.?\n]{{0,40}}[,!:]?\s*$", True),
         "addressed": compile_pattern(rf"^\s*(?:(?i:{salutations}))\M.* ?{name}\M"),
         "sign": compile_pattern(rf"^\s*(?:{signs})\M[^.?\n]{{0,30}}[,!.]?\s*$", True),

@@ -12,13 +12,13 @@ from .statements import match_statement, without_month_of_may, without_reasons
 from .text import Sentence, asks, own_sentences, plain, search, split_clauses
 from .values import Content, read_content
 
-LONGEST_SENTENCE, MOST_SENTENCES = 400, 12
+LONGEST_SENTENCE, LONGEST_BEFORE, MOST_SENTENCES = 400, 160, 12
 
 
 @dataclass(frozen=True)
 class Statement:
     """A clause that states something, as rules read it: of an earlier text, or of a message. `asked`: the question that
-    a short message answers."""
+    a short message answers; `before`: the sentence before, where the clause begins with a pronoun."""
 
     start: int
     length: int
@@ -26,6 +26,7 @@ class Statement:
     language: str
     sentence: str
     asked: str = ""
+    before: str = ""
 
     @cached_property
     def plain(self) -> str:
@@ -34,9 +35,11 @@ class Statement:
     @cached_property
     def content(self) -> Content:
         content = read_content(self.said, self.language)
-        if not self.asked:
-            return content
-        return replace(content, stems=content.stems | read_content(self.asked, self.language).stems)
+        stems = content.stems
+        for text in (self.asked, self.before):
+            if text:
+                stems |= read_content(text, self.language).stems
+        return replace(content, stems=stems)
 
     @cached_property
     def rule(self) -> dict[str, Any] | None:
@@ -51,12 +54,14 @@ def states(text: str, language: str, most: int = MOST_SENTENCES, is_earlier: boo
 
     `is_earlier`: what was said before may have stood behind "I think" or "wish me luck"; the judge reads it.
     """
-    found = []
+    found: list[Statement] = []
+    before = ""
     for sentence in own_sentences(text)[:most]:
         # "[image: a photo of a dog]" is nobody's word.
         if sentence.length > LONGEST_SENTENCE or sentence.said.startswith("["):
             continue
-        said = sentence.said
+        said, leads = sentence.said, before
+        before = said if len(said) <= LONGEST_BEFORE else ""
         if asks(said, language):
             # "We have two cats, how many boxes do we need?"
             asked = compile_pattern(rf",(?= (?:{choices(language, 'question_openings') or '(?!)'})\M)", True).search(
@@ -69,17 +74,20 @@ def states(text: str, language: str, most: int = MOST_SENTENCES, is_earlier: boo
                 said = said[: clauses[-1][0] - 1]
             else:
                 continue
-        found += _clauses(Sentence(sentence.start, len(said), said), language, is_earlier)
+        found += _clauses(Sentence(sentence.start, len(said), said), language, is_earlier, leads)
     return found
 
 
-def _clauses(sentence: Sentence, language: str, is_earlier: bool) -> list[Statement]:
+def _clauses(sentence: Sentence, language: str, is_earlier: bool, before: str) -> list[Statement]:
     found = []
+    pronouns = choices(language, "leading_pronouns")
     for start, length, said, inherits in split_clauses(sentence.said, language):
         form = f"I {said}" if inherits and language == "english" else said
         supposed = (
             choices(language, "conditions") if is_earlier else choices(language, "supposed", "sarcasm", "conditions")
         )
         if search("[[:alpha:]]{2}", said) and not search(supposed, without_month_of_may(plain(said, language))):
-            found.append(Statement(sentence.start + start - 1, length, form, language, sentence.said))
+            leads = before if pronouns and search(rf"^(?:{pronouns})\M", said.lower()) else ""
+            found.append(Statement(sentence.start + start - 1, length, form, language, sentence.said, before=leads))
+            before = said
     return found
