@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Protocol
 
 from . import data
 from .data import choices
+from .free_requests import find_free_requests
 from .memories import Extracted, Rule, Turn, word_memory
 from .patterns import Pattern, compile_pattern
 from .requests import LONGEST_TEXT as LONGEST_ASKING
@@ -25,9 +27,22 @@ from .text import (
     replace_first,
     search,
 )
+from .wishes import find_wishes
 
+# The language that a judge reads.
+JUDGED = "english"
 # Of a long text its beginning and its end count.
 FIRST_SENTENCES = LAST_SENTENCES = 200
+
+
+class Judge(Protocol):
+    """A learnt model that reads sentences."""
+
+    def wishes(self, texts: Sequence[str]) -> Sequence[float]:
+        """Return the chance that a sentence is a lasting instruction to the assistant, for each."""
+
+    def asks(self, texts: Sequence[str]) -> Sequence[float]:
+        """Return the chance that a sentence asks to forget something, for each."""
 
 
 @dataclass(frozen=True)
@@ -162,24 +177,40 @@ class Reading:
     requests: list[Request]
 
 
-def read_turns(turns: Sequence[Turn]) -> Reading:
+def read_turns(turns: Sequence[Turn], judge: Judge | None = None) -> Reading:
     """Return what rules find in turns, which count from 1: what persons say of themselves, clause by clause; of
-    the rest sentences worth keeping; of tools errors, identifiers and totals. A request to forget is no memory."""
+    the rest sentences worth keeping; of tools errors, identifiers and totals. A request to forget is no memory.
+
+    `judge`: finds lasting wishes and requests in English that no rule knows.
+    """
     languages = [turn.language for turn in turns]
     clauses, requests = [], []
     for number, turn in enumerate(turns, 1):
         if turn.role == "user":
-            said = read_clauses(turn.text, turn.language, number)
-            clauses += said if turn.name is None else []
+            parts = read_clauses(turn.text, turn.language, number)
+            clauses += parts if turn.name is None else []
             if len(turn.text) <= LONGEST_ASKING:
-                requests += find_requests(said, turn.language)
+                requests += find_requests(parts, turn.language)
+    if judge:
+        read = [
+            c
+            for c in clauses
+            if languages[c.text_no - 1] == JUDGED and len(turns[c.text_no - 1].text) <= LONGEST_ASKING
+        ]
+        requests += find_free_requests(read, requests, JUDGED, judge.asks)
     asked = [(r.text_no, r.span_start, r.span_start + r.span_length) for r in requests]
     clauses = [
         clause
         for clause in clauses
         if not any(no == clause.text_no and start < clause.end and clause.span_start < end for no, start, end in asked)
     ]
-    found = find_statements(clauses, languages, [turn.said_at for turn in turns])
+    said = [turn.said_at for turn in turns]
+    found = find_statements(clauses, languages, said)
+    if judge:
+        read = [clause for clause in clauses if languages[clause.text_no - 1] == JUDGED]
+        wishes = find_wishes(read, found, said, JUDGED, judge.wishes)
+        # A wish is one, whatever its clauses say besides.
+        found = [one for one in found if not any(_overlap(one, wish) for wish in wishes)] + wishes
     for language in sorted(set(languages)):
         more = []
         for number, turn in enumerate(turns, 1):
@@ -193,6 +224,14 @@ def read_turns(turns: Sequence[Turn]) -> Reading:
         if turn.role == "tool" and extraction_rules(turn.language):
             found += extract_tool_result(turn, number)
     return Reading(found, requests)
+
+
+def _overlap(one: Extracted, other: Extracted) -> bool:
+    return (
+        one.text_no == other.text_no
+        and one.span_start < other.span_start + other.span_length
+        and other.span_start < one.span_start + one.span_length
+    )
 
 
 def without_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:

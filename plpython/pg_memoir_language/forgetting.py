@@ -13,6 +13,7 @@ from typing import Protocol
 
 from . import data
 from .data import choices
+from .free_requests import Judge, Likeness, find_meant
 from .languages import spoken_language
 from .patterns import compile_pattern
 from .requests import find_requests
@@ -123,6 +124,22 @@ def find_forgotten(
         # The turn says the value itself.
         return replace(targets, is_whole=True)
     return targets
+
+
+def find_by_meaning(
+    text: str, earlier: Sequence[tuple[str, bool]], language: str, judge: Judge, likeness: Likeness
+) -> Targets:
+    """Return what a message that asks in free words means among earlier texts (with whether the user said them)."""
+    meant = find_meant(text, earlier, judge, likeness, language)
+    if not meant.spans:
+        return Targets("unclear" if meant.is_unclear else "nothing")
+    said = [read_content(earlier[of][0][start - 1 : start - 1 + length], language) for of, start, length in meant.spans]
+    values = [raw for content in said for raw in _repetitions(content)]
+    # "Wipe him, name and all."
+    if search(choices(language, "whole_persons"), text.lower()):
+        values += [name for content in said for name in sorted(content.names)]
+    spans = [*meant.spans, *find_mentions(values, frozenset(), [text for text, _ in earlier], language)]
+    return Targets("clear", tuple(dict.fromkeys(spans)), values=tuple(dict.fromkeys(values)))
 
 
 def find_targets(

@@ -21,7 +21,8 @@ IT = "^(?:it|that|this|them|those|him|her)(?: please)?$"
 
 @dataclass(frozen=True)
 class Request:
-    """A clause that asks to forget something, and what it names; `is_all`: all about it; `said`: in plain form."""
+    """A clause that asks to forget something, and what it names; `is_all`: all about it; `said`: in plain form;
+    `is_free`: in free words, which are all that it names."""
 
     text_no: int
     span_start: int
@@ -30,6 +31,7 @@ class Request:
     is_all: bool
     language: str
     said: str
+    is_free: bool = False
 
 
 @cache

@@ -230,11 +230,11 @@ def find_statements(clauses: Sequence[Clause], languages: Sequence[str], said: S
                 continue
             taken.append((row.text_no, row.span_start, row.end))
             said_now = (myself if row.inherits else "") + row.said
-            found.append(_state(row, said_now, rule, said[row.text_no - 1], language))
+            found.append(state_clause(row, said_now, rule, said[row.text_no - 1], language))
         # What somebody asks to remember is remembered, whatever it is.
         for row in asked:
             if not any(no == row.text_no and start < row.end and row.span_start < end for no, start, end in taken):
-                found.append(_state(row, row.said, ASKED, said[row.text_no - 1], language))
+                found.append(state_clause(row, row.said, ASKED, said[row.text_no - 1], language))
     return found
 
 
@@ -273,7 +273,7 @@ def _without_frames(rows: Sequence[Clause], language: str) -> tuple[list[Clause]
     return [*others, *contents], contents
 
 
-def _state(row: Clause, said: str, rule: Rule, said_at: datetime, language: str) -> Extracted:
+def state_clause(row: Clause, said: str, rule: Rule, said_at: datetime, language: str) -> Extracted:
     """Return a statement as what a rule found."""
     kind = rule["type"]
     words = without_reasons(without_preamble(said, language), language) if language == "english" else said

@@ -31,6 +31,8 @@ SENTENCES = ("fact", "preference", "instruction", "one-off", "others", "forget",
 RELATIONS = ("unrelated", "adds", "same", "replaced", "ended", "partly ended")
 FIRST_OVER = RELATIONS.index("replaced")
 STATING = tuple(SENTENCES.index(name) for name in ("fact", "preference", "instruction", "one-off", "others"))
+WISH, FORGET = SENTENCES.index("instruction"), SENTENCES.index("forget")
+TELLING = tuple(SENTENCES.index(name) for name in ("fact", "preference", "instruction", "others"))
 LONGEST = 128
 CLS, SEP = 101, 102
 _BATCH_TOKENS = 1024
@@ -88,6 +90,21 @@ class Judge:
     def states(self, texts: Sequence[str]) -> list[float]:
         """Return the chance that a sentence states something that could hold."""
         chances: list[float] = self.sentences(texts)[:, list(STATING)].sum(1).tolist()
+        return chances
+
+    def wishes(self, texts: Sequence[str]) -> list[float]:
+        """Return the chance that a sentence is a lasting instruction to the assistant."""
+        chances: list[float] = self.sentences(texts)[:, WISH].tolist()
+        return chances
+
+    def asks(self, texts: Sequence[str]) -> list[float]:
+        """Return the chance that a sentence asks to forget something."""
+        chances: list[float] = self.sentences(texts)[:, FORGET].tolist()
+        return chances
+
+    def tells(self, texts: Sequence[str]) -> list[float]:
+        """Return the chance that a sentence tells something and asks for nothing."""
+        chances: list[float] = self.sentences(texts)[:, list(TELLING)].sum(1).tolist()
         return chances
 
     def targets(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:

@@ -35,6 +35,7 @@ Json = dict[str, Any]
 
 LEARNT_LANGUAGES = frozenset({"english"})
 _judges: list[Any] = []
+_encoders: list[Any] = []
 
 
 def judge(language: str) -> Any:
@@ -52,6 +53,26 @@ def judge(language: str) -> Any:
     return _judges[0]
 
 
+def encoder() -> Any:
+    """Return the encoder of this process, None where its model is missing. The first call loads it."""
+    if not _encoders:
+        try:
+            from .models import DEFAULT_MODEL
+            from .runtimes import load
+
+            _encoders.append(load(DEFAULT_MODEL))
+        except (ImportError, OSError, RuntimeError, ValueError) as error:
+            logging.getLogger("pg_memoir.judge").warning("without an encoder requests mean what they name: %s", error)
+            _encoders.append(None)
+    return _encoders[0]
+
+
+def _likeness(text: str, others: Sequence[str]) -> list[float]:
+    vectors = encoder().embed([text, *others])
+    cosines: list[float] = (vectors[1:] @ vectors[0]).tolist()
+    return cosines
+
+
 def read_turns(given: str) -> Json:
     """{"turns": [{"text", "role", "name", "said_at", "utc_offset", "tool"}, …]} → {"languages": […], "found":
     [Extracted, …], "requests": [Request, …], "stating": [turn, …]}. Turns count from 1. Requests to forget
@@ -67,7 +88,7 @@ def read_turns(given: str) -> Json:
         )
         for turn in json.loads(given)["turns"]
     ]
-    read = extraction.read_turns(turns)
+    read = extraction.read_turns(turns, _Learnt())
     asking = {request.text_no for request in read.requests}
     return {
         "languages": [turn.language for turn in turns],
@@ -79,6 +100,18 @@ def read_turns(given: str) -> Json:
             if turn.role == "user" and number not in asking and changes.may_change(turn.text, turn.language)
         ],
     }
+
+
+class _Learnt:
+    """The judge of English sentences, loaded with the first one."""
+
+    def wishes(self, texts: Sequence[str]) -> Sequence[float]:
+        told = judge(extraction.JUDGED)
+        return told.wishes(texts) if told else [0.0] * len(texts)
+
+    def asks(self, texts: Sequence[str]) -> Sequence[float]:
+        told = judge(extraction.JUDGED)
+        return told.asks(texts) if told else [0.0] * len(texts)
 
 
 def _said_at(turn: Json) -> datetime:
@@ -144,10 +177,15 @@ def _read_request(request: Json) -> Json:
     earlier, known = request["earlier"] or [], request["memories"] or []
     said = [(one["text"], one["role"] == "user") for one in earlier]
     remembered = [forgetting.Remembered(one["content"], one["slot"], one["slot_value"]) for one in known]
-    targets = forgetting.find_forgotten(
-        request["names"], request["said"], request["is_all"], request["language"], request["text"], said, remembered,
-        judge(request["language"]),
-    )  # fmt: skip
+    told = judge(request["language"])
+    targets = forgetting.Targets("nothing")
+    if not request.get("is_free"):
+        targets = forgetting.find_forgotten(
+            request["names"], request["said"], request["is_all"], request["language"], request["text"], said,
+            remembered, told,
+        )  # fmt: skip
+    if targets.outcome == "nothing" and told and encoder():
+        targets = forgetting.find_by_meaning(request["text"], said, request["language"], told, _likeness)
     return {
         "no": request["no"],
         "outcome": targets.outcome,

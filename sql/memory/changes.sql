@@ -111,10 +111,11 @@ create or replace function _memoir.asking_context(p_turn _memoir.conversation_hi
 returns jsonb language plpgsql stable as $$
 declare
   v_user uuid := p_turn.user_id; v_names text := p_request ->> 'names'; v_locators _memoir.item_locator[];
-  v_near record := _memoir.near_text(v_user, left(v_names, 1000), p_config);
+  v_said text := concat_ws(' ', v_names, left(p_turn.content, 1000));
+  v_near record := _memoir.near_text(v_user, v_said, p_config);
 begin
-  v_locators := _memoir.items_before(p_turn, _memoir.query_terms((p_request ->> 'language')::regconfig, concat_ws(' ',
-    v_names, left(p_turn.content, 1000))), '{user,assistant}', 0, coalesce(v_near.items, '{}'));
+  v_locators := _memoir.items_before(p_turn, _memoir.query_terms((p_request ->> 'language')::regconfig, v_said),
+    '{user,assistant}', 0, coalesce(v_near.items, '{}'));
   if p_projects is not null or p_clearance <> 'secret' then
     v_locators := array(select l from unnest(v_locators) l join _memoir.search_items i on i.user_id = v_user
       and i.item_no = l.item_no and i.sensitivity <= p_clearance and (p_projects is null

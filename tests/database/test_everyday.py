@@ -149,3 +149,16 @@ def test_forget_about_has_a_preview(db: Db, user: str) -> None:
     assert changes(db, user) == []
     assert call(db, "forget_about", user, "my bike lock")["outcome"] == "forgotten"
     assert call(db, "forget_about", user, "my unicycle")["outcome"] == "nothing"
+
+
+def test_request_in_free_words_forgets_what_is_nearest(db: Db, user: str) -> None:
+    request = "Kindly erase the combination for the dome that I gave you, it shouldn't be written anywhere. The wifi can stay."
+    talk(db, user, ["The padlock on the dome opens with 7390.", "The wifi up there is called Cassini."], request)
+    shown = compile_text(db, user, "How do I get into the dome, and on the wifi?")
+    assert "7390" not in shown and "Cassini" in shown
+    assert not any("7390" in content or "erase" in content for content in memories(db, user))
+    (change,) = changes(db, user)
+    call(db, "undo_change", user, change)
+    assert "7390" in compile_text(db, user, "How do I get into the dome?")
+    talk(db, user, "Never mind the moths in the harmonium, I want every last one of them gone.")
+    assert len(changes(db, user)) <= 1

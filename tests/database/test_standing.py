@@ -52,3 +52,26 @@ def test_two_values_of_one_matter_become_one(db: Db, user: str) -> None:
     call(db, "remember", user, "Lives in Bergen.")
     call(db, "remember", user, "Lives in Oslo.")
     assert memories(db, user) == ["Lives in Oslo."]
+
+
+def test_wishes_for_a_project_are_in_its_sessions(db: Db, user: str) -> None:
+    for session, project in (("s0", "falcon"), ("asks", "falcon"), ("elsewhere", "heron")):
+        call(db, "open_session", user, session, project=project)
+    talk(db, user, "For the Falcon project, always write commit messages in French.")
+    for session, stands in (("asks", True), ("elsewhere", False)):
+        shown = str(call(db, "compile_context", user, session, "What is the tallest mountain?"))
+        assert ("commit messages in French" in shown) == stands
+    rows = table(db, "explain_context", user, "asks", "What is the tallest mountain?", columns="arms, included")
+    assert any("standing" in arms for arms, included in rows if included)
+
+
+def test_learnt_wish_is_in_the_profile(db: Db, user: str) -> None:
+    talk(
+        db,
+        user,
+        "If I ask for a recipe, make it for three people",
+        "When I visit my aunt, she always bakes a plum cake",
+    )
+    db.execute("call memoir.run_job('profiles')")
+    profile = call(db, "profile", user)["content"]
+    assert "three people" in profile and "plum cake" not in profile.split("Facts")[0]

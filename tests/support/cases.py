@@ -27,6 +27,6 @@ def turn(text: str, role: str = "user", name: str | None = None, tool: str | Non
     return Turn(text, role, name, MONDAY, spoken_language(text), tool)
 
 
-def extract(text: str, **named: Any) -> list[Extracted]:
+def extract(text: str, judge: Any = None, **named: Any) -> list[Extracted]:
     """The memories of one turn."""
-    return read_turns([turn(text, **named)]).found
+    return read_turns([turn(text, **named)], judge).found

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cases import extract, read_cases
 from pg_memoir_language.memories import Extracted
+from pg_memoir_server.reading import judge as shipped_judge
 
 
 def wrong_field(case: dict[str, Any], got: Extracted) -> str | None:
@@ -34,8 +35,8 @@ def test_statements_become_memories() -> None:
 
 
 def test_standing_statements_are_told_from_others() -> None:
-    cases = read_cases("standing")
-    stands = {case["text"]: any(one.standing or one.slot for one in extract(case["text"])) for case in cases}
+    cases, judge = read_cases("standing"), shipped_judge("english")
+    stands = {case["text"]: any(one.standing or one.slot for one in extract(case["text"], judge)) for case in cases}
     assert len(cases) > 90 and [case for case in cases if stands[case["text"]] != case["standing"]] == []
 
 

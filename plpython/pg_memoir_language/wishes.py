@@ -1,0 +1,60 @@
+"""Lasting wishes that no rule knows: "If I ask for a recipe, make it for three people".
+
+The judge knows a lasting instruction from a task and from a fact. It may be less sure of a sentence that says how far it
+holds ("always", "when I", "any").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from .data import choices
+from .memories import Extracted, Rule
+from .statements import state_clause
+from .text import Clause, search
+
+# The chance that a sentence is a lasting instruction to the assistant, for each.
+Judge = Callable[[Sequence[str]], Sequence[float]]
+LEARNT: Rule = {
+    "name": "learnt wish",
+    "type": "instruction",
+    "category": "instruction",
+    "importance": "important",
+    "standing": True,
+}
+LONGEST = 200
+MOST = 20
+# The chance from which on a sentence that says how far it holds is one, and any other.
+SCOPED, ALONE = 0.93, 0.97
+
+
+def find_wishes(
+    clauses: Sequence[Clause], found: Sequence[Extracted], said: Sequence[datetime], language: str, judge: Judge
+) -> list[Extracted]:
+    """Return the lasting wishes among whole sentences of which rules made no instruction.
+
+    `clauses`: of persons without a name, in one language; `found`: what rules made of them; `said`: by text.
+    """
+    scopes, passing = choices(language, "wish_scopes"), choices(language, "passing_wishes")
+    if scopes is None:
+        return []
+    taken = [
+        (one.text_no, one.span_start, one.span_start + one.span_length) for one in found if one.type == "instruction"
+    ]
+    rows = [
+        row
+        for row in clauses
+        if row.clause_no == 0
+        and not row.asks
+        and row.span_length <= LONGEST
+        and not (passing and search(passing, row.plain))
+        and not any(no == row.text_no and start < row.end and row.span_start < end for no, start, end in taken)
+    ][:MOST]
+    chances = judge([row.said for row in rows]) if rows else []
+    return [
+        replace(state_clause(row, row.said, LEARNT, said[row.text_no - 1], language), standing=True)
+        for row, chance in zip(rows, chances, strict=True)
+        if chance >= (SCOPED if search(scopes, row.plain) else ALONE)
+    ]

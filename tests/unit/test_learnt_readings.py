@@ -1,0 +1,134 @@
+"""Wishes and requests to forget that only the judge knows, each with a form beside it: a judge that always agrees shows what
+the form holds back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from cases import turn
+from pg_memoir_language.extraction import read_turns
+from pg_memoir_language.free_requests import find_meant
+
+
+class Agreeing:
+    """Says yes to all, but is not quite sure of wishes, so that forms decide; `telling`: sentences that tell something, for the rest it says no."""
+
+    def __init__(self, asking: str = "", telling: str | None = None):
+        self.asking, self.telling = asking, telling
+
+    def wishes(self, texts: Sequence[str]) -> list[float]:
+        return [0.95] * len(texts)
+
+    def asks(self, texts: Sequence[str]) -> list[float]:
+        return [0.99 if self.asking in text else 0.0 for text in texts]
+
+    def tells(self, texts: Sequence[str]) -> list[float]:
+        return [1.0 if self.telling is None or self.telling in text else 0.0 for text in texts]
+
+
+class Sure(Agreeing):
+    def wishes(self, texts: Sequence[str]) -> list[float]:
+        return [0.0] * len(texts)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "If I ask for a recipe, make it for three people",
+        "Until I tell you otherwise, write everything in British English.",
+        "For the Falcon project, all commit messages are to be in French",
+    ],
+)
+def test_wish_with_a_scope(text: str) -> None:
+    reading = read_turns([turn(text)], Agreeing())
+    assert [(one.type, one.standing) for one in reading.found] == [("instruction", True)]
+    assert not any(one.rule == "learnt wish" for one in read_turns([turn(text)], Sure()).found), "needs the judge"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Make the soup for three people",
+        "Answer everything in one line this time",
+        "Should I always answer in French?",
+        '"Always answer in French, whenever you write to me, my dear," she said',
+    ],
+)
+def test_wish_without_a_scope_is_none(text: str) -> None:
+    assert not any(one.rule == "learnt wish" for one in read_turns([turn(text)], Agreeing()).found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "That business with my foot, I'd rather you didn't keep it in your head.",
+        "get her out of your head pls, name and all",
+        "Kindly strike it from whatever you retain about me.",
+    ],
+)
+def test_request_in_free_words(text: str) -> None:
+    (request,) = read_turns([turn(text)], Agreeing()).requests
+    assert request.is_free and text.startswith(request.names.rstrip("."))
+    assert read_turns([turn(text)]).requests == [], "no rule knows it"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Delete the second paragraph and make the rest shorter",
+        "The pollen stuff you can keep.",
+        "I always lose everything I write down",
+        "Are you sure you don't have it in your records?",
+        "Don't forget anything I told you about Monday",
+        "the data you have stored may have been erased by it",
+    ],
+)
+def test_lookalike_of_a_request(text: str) -> None:
+    assert not any(request.is_free for request in read_turns([turn(text)], Agreeing()).requests)
+
+
+def meant(text: str, likenesses: dict[str, float], kept: str | None = None) -> list[str] | None:
+    """Return the sentences that are meant, None where it is unclear; `kept`: a word of what may stay."""
+    earlier = [(said, True) for said in likenesses] + [("Your dentist is Dr Roe.", False)]
+
+    def like(query: str, texts: Sequence[str]) -> list[float]:
+        if kept and kept in query:
+            return [0.9 if kept in one else 0.0 for one in texts]
+        return [likenesses[one] for one in texts]
+
+    found = find_meant(text, earlier, Agreeing(asking="erase"), like, "english")
+    if found.is_unclear:
+        return None
+    return [earlier[of][0][start - 1 : start - 1 + length] for of, start, length in found.spans]
+
+
+def test_what_a_free_request_means() -> None:
+    ask = "Please erase that from your memory."
+    gate, boat = "The gate opens with 7390.", "My boat is called Wren."
+    assert meant(ask, {gate: 0.5, boat: 0.2}) == [gate]
+    assert meant(ask, {gate: 0.2, boat: 0.1}) == [], "too far"
+    assert meant(ask, {gate: 0.5, boat: 0.48}) is None, "both are as near"
+    assert meant("Where is the boat?", {gate: 0.5, boat: 0.2}) == [], "asks for nothing of the kind"
+    assert meant(f"{ask} The boat you can keep.", {gate: 0.4, boat: 0.5}, kept="boat") == [gate]
+
+
+def test_question_is_meant_less_than_a_statement() -> None:
+    said = {"How do I open a gate?": 0.5, "Mine opens with 7390.": 0.46}
+    judge = Agreeing("erase", telling="7390")
+    (span,) = find_meant(
+        "Please erase that.", [(" ".join(said), True)], judge, lambda _, t: [said[x] for x in t], "english"
+    ).spans
+    assert span == (0, 23, 21)
+
+
+def test_kind_of_value_tells_the_sentence() -> None:
+    said = {"All month at the flats.": 0.5, "4471 opens the gate there.": 0.3}
+    (span,) = find_meant(
+        "Please erase that number.",
+        [(" ".join(said), True)],
+        Agreeing("erase"),
+        lambda _, t: [said[x] for x in t],
+        "english",
+    ).spans
+    assert span == (0, 25, 26)
