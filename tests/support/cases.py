@@ -19,7 +19,7 @@ MONDAY = datetime(2023, 5, 8, 9, tzinfo=UTC)
 def read_cases(name: str) -> list[dict[str, Any]]:
     """The rows of tests/cases/<name>.jsonl."""
     path = Path(__file__).parents[1] / "cases" / f"{name}.jsonl"
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return [json.loads(line) for line in path.read_text("utf-8").rstrip("\n").split("\n")]
 
 
 def turn(text: str, role: str = "user", name: str | None = None, tool: str | None = None) -> Turn:

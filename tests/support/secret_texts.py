@@ -1,4 +1,4 @@
-"""Templates of texts with secrets: tests/cases/secrets.jsonl measures recall and false alarms on them.
+"""Templates of texts with secrets: tests/cases/secrets.jsonl has them.
 
 Every value is invented. What has an issuer's shape is put together here, from its parts, so that no file holds a token that
 looks real: `<prefix|alphabet|length>` stands for the prefix and that many letters of an alphabet, always the same ones.

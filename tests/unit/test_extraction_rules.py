@@ -31,46 +31,29 @@ def test_statements_become_memories() -> None:
         else:
             wrong += [(case["text"], field) for one in found[:1] if (field := wrong_field(case, one))]
             wrong += [(case["text"], "nothing is found")] * (not found)
-    assert len(cases) > 130 and wrong == []
+    assert len(cases) > 110 and wrong == []
 
 
 def test_standing_statements_are_told_from_others() -> None:
     cases, judge = read_cases("standing"), shipped_judge("english")
     stands = {case["text"]: any(one.standing or one.slot for one in extract(case["text"], judge)) for case in cases}
-    assert len(cases) > 90 and [case for case in cases if stands[case["text"]] != case["standing"]] == []
+    assert len(cases) > 75 and [case for case in cases if stands[case["text"]] != case["standing"]] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "spans"),
-    [
-        (
-            "Hi! I live in Ulm. How are you? I love Bach. 🎉 I’m allergic to nuts.",
-            ["I live in Ulm.", "I love Bach.", "I’m allergic to nuts."],
-        ),
-        (
-            "Ünïcödé 😀. My name is Zoë.\n\n- I love tea.\n- I hate rain!",
-            ["My name is Zoë.", "I love tea.", "I hate rain!"],
-        ),
-        ("Dr. No is out. I met Dr. Who on 3 May. Ok", ["I met Dr. Who on 3 May."]),
-        ("```\nI live in Rome\n``` I live in Ulm.", ["I live in Ulm."]),
-        ("  \t I live in Ulm.  ", ["I live in Ulm."]),
-    ],
-)
-def test_spans_are_the_sentences_as_written(text: str, spans: list[str]) -> None:
-    found = sorted(extract(text), key=lambda one: one.span_start)
-    # Statements are read without the full stop.
-    assert [text[one.span_start - 1 : one.span_start - 1 + one.span_length].rstrip(".!") for one in found] == [
-        span.rstrip(".!") for span in spans
-    ]
+@pytest.mark.parametrize("case", read_cases("spans"))
+def test_spans_are_the_sentences_as_written(case: dict[str, Any]) -> None:
+    """But for the full stop, without which statements are read."""
+    text, found = case["text"], sorted(extract(case["text"]), key=lambda one: one.span_start)
+    spans = [text[one.span_start - 1 : one.span_start - 1 + one.span_length].rstrip(".!") for one in found]
+    assert spans == [span.rstrip(".!") for span in case["spans"]]
 
 
 def test_named_speaker_has_slots_of_their_own() -> None:
     (found,) = extract("I live in Ulm.", name="Mel")
     assert (found.content, found.slot) == ("Mel lives in Ulm.", "mel: home city")
     for role in ("user", "assistant"):
-        assert extract("I love Bach, and my wife loves him too.", name="Mel", role=role)[0].content.startswith(
-            "Mel loves"
-        )
+        first = extract("I love Bach, and my wife loves him too.", name="Mel", role=role)[0]
+        assert first.content.startswith("Mel loves")
 
 
 def test_language_without_rules_yields_nothing() -> None:

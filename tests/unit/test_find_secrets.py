@@ -1,4 +1,4 @@
-"""Secrets in texts, by the package alone: each kind and its near misses, held-out lists, redaction, and how time grows."""
+"""Secrets in texts, by the package alone: each kind and its near misses, cases, redaction, and how time grows."""
 
 from __future__ import annotations
 
@@ -17,44 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 CARD = "4111 1111 1111 1111"
 
-# Kind, a text that holds one, and a text that nearly does.
-KINDS = [
-    ("private key", "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk", "-----BEGIN PUBLIC KEY-----"),
-    ("access key", "aws says AKIAIOSFODNN7EXAMPLE", "aws says AKIAIOSFODNN7"),
-    ("access key", "ghp_16C7e42F292c6912E7710c838347Ae178B4a", "ghp_16C7e42F292c"),
-    ("access key", "sk_live_" + "4eC39HqLyjWDarjtT1zdp7dc", "sk_live_4eC39"),
-    ("model key", "key sk-proj-abcDEF1234567890abcDEF12", "sk-learning-something-new-today"),
-    ("web token", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N", "eyJhbGciOiJIUzI1NiJ9"),
-    ("authorization", "Authorization: Bearer abcdef1234567890abcdef12", "the bearer of the-very-best-of-all-good-news"),
-    ("connection string", "postgres://bob:hunter22@db.example.com/x", "postgres://bob:${PASSWORD}@db.example.com/x"),
-    ("password", "password=hunter2x", "password: reset it"),
-    ("password", "My password is Tr0ub4dor&3", "the password is wrong"),
-    ("token", 'API_KEY: "a8f5f167f44f4964e6c9"', 'api_key = os.environ["KEY1"]'),
-    ("password", "Das Passwort ist geheim42x", "Das Passwort ist falsch"),
-    ("token", "token=9f86d081884c7d659a2feaa0c55ad015", "token: of our appreciation"),
-    ("PIN", "my pin is 4711", "The gate code is 4711."),
-    ("card number", CARD, "4111 1111 1111 1112"),
-    ("card number", "378282246310005", "378282246310006"),
-    ("card number", "４１１１ １１１１ １１１１ １１１１", "order 1234567890123456"),
-    ("IBAN", "DE89 3704 0044 0532 0130 00 is mine", "DE89 3704 0044 0532 0130 01"),
-    ("IBAN", "gb29nwbk60161331926819", "GB28NWBK60161331926819"),
-    ("US social security number", "123-45-6789", "555-123-4567"),
-    ("UK national insurance number", "AB 12 34 56 C", "GB 12 34 56 C"),
-    ("ES id", "12345678Z", "12345678A"),
-    ("IT id", "RSSMRA85T10A562S", "RSSMRA85T10A562T"),
-    ("FR id", "2 95 10 99 126 111 93", "2 95 10 99 126 111 94"),
-    ("FR id", "2 85 05 2A 068 123 26", "2 85 05 2A 068 123 27"),
-    ("BR id", "111.444.777-35", "111.444.777-36"),
-    ("IN id", "2341 2341 2346", "2341 2341 2347"),
-    ("CN id", "11010519491231002X", "110105194912310021"),
-    ("CH id", "756.9217.0769.85", "756.9217.0769.84"),
-    ("SE id", "811218-9876", "811218-9875"),
-    ("KR id", "900101-1234567", "901301-1234567"),
-    ("NL id", "BSN 111222333", "BSN 111222334"),
-    ("DE id", "Steuer-ID 86095742719", "Steuer-ID 86095742718"),
-    ("PL id", "PESEL 44051401359", "PESEL 44051401358"),
-    ("CA id", "SIN 046 454 286", "SIN 046 454 287"),
-]
+# Of each kind a text that holds one, and a text that nearly does.
+KINDS = [(case["kind"], fill(case["text"]), case["near"]) for case in read_cases("secret_kinds")]
 
 
 @pytest.mark.parametrize("kind, text, near", KINDS, ids=[f"{k} {n}" for n, (k, _, _) in enumerate(KINDS)])
@@ -67,20 +31,14 @@ def test_each_kind_and_its_near_miss(kind: str, text: str, near: str) -> None:
     assert redact(near) == near
 
 
-@pytest.mark.acceptance
-@pytest.mark.parametrize("number", range(1, 7))
-def test_recall_and_false_alarms(number: int) -> None:
-    """Recall of at least nine in ten and at most three false alarms in a hundred, in texts that no rule was made of."""
-    cases = [case for case in read_cases("secrets") if case["set"] == number]
+def test_cases() -> None:
+    """Each secret is found and taken out, and no other text raises an alarm. Rules were not made of these texts."""
+    cases = read_cases("secrets")
     secret, plain = ([fill(case["text"]) for case in cases if case["secret"] is kind] for kind in (True, False))
-    missed = [text for text in secret if secret_kinds(text) == []]
-    false = [text for text in plain if secret_kinds(text) != []]
-    assert len(secret) > 40 and len(missed) <= 0.1 * len(secret), missed
-    assert len(plain) > 40 and len(false) <= 0.03 * len(plain), false
-    for text in secret[::3]:
-        redacted = redact(text)
-        assert text in missed or secret_kinds(redacted) == [] and "(withheld)" in redacted, text
-    print(f"{number}: {len(secret) - len(missed)} of {len(secret)} found, {len(false)} of {len(plain)} false alarms")
+    assert len(secret) > 130 and [text for text in secret if secret_kinds(text) == []] == []
+    assert len(plain) >= 80 and [text for text in plain if secret_kinds(text) != []] == []
+    redacted = [redact(text) for text in secret]
+    assert [text for text in redacted if secret_kinds(text) != [] or "(withheld)" not in text] == []
 
 
 @pytest.mark.parametrize(
