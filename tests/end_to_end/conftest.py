@@ -51,7 +51,8 @@ def way(
 
 @pytest.fixture
 def model() -> Iterator[Any]:
-    from upstream import text, upstream
+    from answers import text
+    from upstream import upstream
 
     with upstream(lambda body: [text("Noted.")]) as running:
         yield running

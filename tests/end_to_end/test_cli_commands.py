@@ -17,7 +17,7 @@ from calls import messages
 from pg_memoir import Memoir
 from pg_memoir_cli import app as cli
 from pg_memoir_cli.commands import look
-from stubs.chat_completions import fake_vector
+from stubs import fake_vector
 
 Run = Callable[..., tuple[int, str, str]]
 COMMANDS = (

@@ -19,8 +19,7 @@ from pg_memoir_cli import worker
 from pg_memoir_cli.embedder import EmbedderUnavailable
 from pg_memoir_cli.jobs import run_jobs, send_bare
 from servers import complete, database
-from stubs import ChatCompletionsStub
-from stubs.chat_completions import fake_vector
+from stubs import ChatCompletionsStub, fake_vector
 
 WORKER = [sys.executable, "-m", "pg_memoir_cli", "worker"]
 

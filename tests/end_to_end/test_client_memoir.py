@@ -12,7 +12,7 @@ import pytest
 from client_calls import AT, GOOD, METHODS, arguments, calls, types_sent
 from pg_memoir import AsyncMemoir, Memoir, MemoirError, errors
 from pg_memoir.call import Call
-from stubs.chat_completions import fake_vector
+from stubs import fake_vector
 
 USER, MODEL = {"role": "user", "content": "Where do I live?"}, {"role": "assistant", "content": "In Oslo."}
 

@@ -21,8 +21,7 @@ from pg_memoir import Memoir
 from pg_memoir_cli import worker
 from routines import code
 from servers import PGBIN, ROOT, add_python, complete, connect, environment_of, make_cluster, running, server_folder
-from stubs import Answer, ChatCompletionsStub
-from stubs.chat_completions import fake_vector
+from stubs import Answer, ChatCompletionsStub, fake_vector
 
 # In the order in which they run without a crash. Each is killed in a batch after its work and before its commit.
 JOBS = (

@@ -20,6 +20,7 @@ from typing import Any
 import httpx
 import pytest
 import zstandard
+from answers import text
 from gateways import TOOL, Running, gateway
 from pg_memoir import Memoir
 from servers import connect
@@ -27,7 +28,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from upstream import Asked, Upstream, serving, text
+from upstream import Asked, Upstream, serving
 
 MODE = "recall"
 WRAPPED: dict[str, dict[str, str]] = tomllib.loads(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from answers import call, text
 from gateways import Messages, gateway, script
 from pg_memoir_gateway.dialect import make_comparable
-from upstream import Upstream, call, text
+from upstream import Upstream
 
 STEPS = 14
 

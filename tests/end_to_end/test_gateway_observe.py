@@ -7,11 +7,12 @@ from typing import Any
 
 import httpx
 import pytest
+from answers import call, text, thought
 from calls import table
 from gateways import CHAT_TOOL, CLAUDE, TOOL, Chat, Messages, Responses, Running, gateway, script
 from pg_memoir import Memoir
 from starlette.responses import Response
-from upstream import Upstream, call, text, thought
+from upstream import Upstream
 
 MODE = "observe"
 ODD = {

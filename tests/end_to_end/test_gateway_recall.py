@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from answers import call, text, thought
 from gateways import APIS, Chat, Messages, Responses, Running, gateway, script
 from pg_memoir import Memoir
 from starlette.responses import Response as Reply
-from upstream import Upstream, call, text, thought
+from upstream import Upstream
 
 MODE = "recall"
 each_api = pytest.mark.parametrize("api", APIS)

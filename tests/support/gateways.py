@@ -11,8 +11,9 @@ from typing import Any
 import anthropic
 import httpx
 import openai
+from answers import text
 from pg_memoir_gateway import create_app, load
-from upstream import Upstream, serving, text
+from upstream import Upstream, serving
 
 CLAUDE = {"user-agent": "claude-cli/2.1 (external, cli)"}
 SCHEMA = {"type": "object", "properties": {"path": {}}}

@@ -2,8 +2,7 @@
 
 import pytest
 from pg_memoir_cli.embedder import EmbedderUnavailable, load_embedder
-from stubs import ChatCompletionsStub
-from stubs.chat_completions import fake_vector
+from stubs import ChatCompletionsStub, fake_vector
 
 
 def test_endpoint_embedder():

@@ -20,12 +20,8 @@ ASK = [{"role": "user", "content": "Why?"}]
 
 def expected(answer: Answer, finish: str) -> tuple[str, list[ToolCall], dict]:
     usage = {
-        "model": "some-model",
-        "prompt_tokens": 11,
-        "completion_tokens": 7,
-        "finish_reason": finish,
-        "latency_ms": 120,
-    }
+        "model": "some-model", "prompt_tokens": 11, "completion_tokens": 7, "finish_reason": finish, "latency_ms": 120,
+    }  # fmt: skip
     return answer.text or "", [ToolCall(*call) for call in answer.tool_calls], usage
 
 

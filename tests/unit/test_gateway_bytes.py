@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import zstandard
+from answers import MAKERS, call, text, thought
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pg_memoir import from_anthropic, from_responses
@@ -31,7 +32,6 @@ from pg_memoir_gateway.spans import (
 )
 from pg_memoir_gateway.sse import Splitter
 from pg_memoir_gateway.talk import DIALECTS, Talk
-from upstream import MAKERS, call, text, thought
 
 FEW = settings(max_examples=50, deadline=None)
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from answers import MAKERS, call, text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pg_memoir_gateway.rounds import NO_ANSWER
 from pg_memoir_gateway.spans import apply_edits, body_of
 from pg_memoir_gateway.sse import Event, Splitter
 from pg_memoir_gateway.talk import DIALECTS
-from upstream import MAKERS, call, text
 
 OURS = "memory_query"
 MESSAGES, CHAT, RESPONSES = DIALECTS

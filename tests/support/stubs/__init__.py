@@ -1,8 +1,6 @@
 """Local HTTP servers that speak the model providers' protocols, so that tests use the real SDKs without a network."""
 
-from .chat_completions import ChatCompletionsStub
-from .messages_api import MessagesStub
-from .responses_api import ResponsesStub
+from .providers import ChatCompletionsStub, MessagesStub, ResponsesStub, fake_vector
 from .server import Answer
 
-__all__ = ["Answer", "ChatCompletionsStub", "MessagesStub", "ResponsesStub"]
+__all__ = ["Answer", "ChatCompletionsStub", "MessagesStub", "ResponsesStub", "fake_vector"]

@@ -1,10 +1,10 @@
-"""What both stubs share: a threaded server on a free local port, scripted answers, recorded requests."""
+"""What the stubs share: a threaded server on a free local port, scripted answers, recorded requests."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -79,13 +79,13 @@ class StubServer:
                 except OSError:
                     self.close_connection = True  # whoever asked has given up
 
-            def _stream(self, events: Iterable[str]) -> None:
+            def _stream(self, stream: bytes) -> None:
                 self.send_response(200)
                 self.send_header("content-type", "text/event-stream")
                 self.send_header("connection", "close")
                 self.end_headers()
-                for event in events:
-                    self.wfile.write(event.encode())
+                for event in stream.removesuffix(b"\n\n").split(b"\n\n"):
+                    self.wfile.write(event + b"\n\n")
                     self.wfile.flush()
                 self.close_connection = True
 
@@ -116,13 +116,8 @@ class StubServer:
         """The answer that this thread's request got."""
         return getattr(self._local, "answer", None)
 
-    def handle(self, path: str, body: dict[str, Any]) -> dict[str, Any] | Iterator[str] | Answer:
+    def handle(self, path: str, body: dict[str, Any]) -> dict[str, Any] | bytes | Answer:
         raise NotImplementedError
 
     def error_body(self, kind: str, message: str) -> dict[str, Any]:
         raise NotImplementedError
-
-
-def pieces(text: str, size: int = 5) -> list[str]:
-    """Cuts a text as a stream would."""
-    return [text[at : at + size] for at in range(0, len(text), size)] or [""]
