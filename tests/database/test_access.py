@@ -10,8 +10,9 @@ import psycopg
 import pytest
 from calls import ANSWER, CALL, USER, Db, call, one, persist, remembered, store
 from catalog import PRIVILEGES, contents, differences, privileges
+from internals import count_all_rows, note_audit, own_rows, sql_name
 from psycopg.types.json import Jsonb
-from refusals import IMAGE, check_refusal, refusal, rows
+from refusals import IMAGE, check_refusal, refusal
 from routines import NO_RIGHT, World, code, world_of
 from servers import ROOT, unique
 
@@ -157,14 +158,13 @@ def test_history_is_append_only(world: World) -> None:
     persist(db, "tom", unique("s"), "Hello", "Hi")
     call(db, "set_clock", None)
     part = one(db, "select memoir.part_of('tom')")
-    parent = "_memoir.conversation_history"
+    parent = sql_name("conversation_history")
     tables = [parent, f"{parent}_p{part}", f"{parent}_p{part}_y2033m03"]
     before = contents(db)["conversation_history"]
     for key in SHORT:
         with world.login(key) as login:
             for change in CHANGES[:4]:
                 assert code(lambda: login.execute(change.format(parent))) == NO_RIGHT, (key, change)
-    audit = "insert into _memoir.audit_log (action) values ('{}')"
     for role in ("memoir_owner", "postgres"):
         db.execute(f"set role {role}")
         for table in tables:
@@ -172,15 +172,15 @@ def test_history_is_append_only(world: World) -> None:
                 if not change.startswith("merge") or db.info.server_version >= 150000:
                     assert code(lambda: db.execute(change.format(table))) == "PM024", (role, change, table)
             # An audit row opens the way for a delete, nothing else, and only in its own transaction.
-            db.execute(audit.format("erase"))
+            note_audit(db, "erase")
             assert code(lambda: db.execute(f"delete from {table}")) == "PM024"
             with db.transaction(force_rollback=True):
                 with db.transaction(force_rollback=True):
-                    db.execute(audit.format("erase"))
+                    note_audit(db, "erase")
                 assert in_savepoint(db, f"delete from {table}") == "PM024"
-                db.execute(audit.format("note"))
+                note_audit(db, "note")
                 assert in_savepoint(db, f"delete from {table}") == "PM024"
-                db.execute(audit.format("erase"))
+                note_audit(db, "erase")
                 assert in_savepoint(db, CHANGES[0].format(table)) == "PM024"
                 assert in_savepoint(db, f"truncate {table}") == "PM024"
                 assert db.execute(f"delete from {table}").rowcount > 0
@@ -191,18 +191,20 @@ def test_history_is_append_only(world: World) -> None:
 @pytest.mark.acceptance
 def test_no_function_changes_history(world: World) -> None:
     """An admin calls every function but those that erase. Afterwards all turns are there, word for word."""
-    turns = """select message_id, md5(h::text) from _memoir.conversation_history h join _memoir.users u using (user_id)
-        where u.external_id = 'vera'"""
+
+    def read_turns() -> dict[Any, str]:
+        return dict(own_rows(world.db, "vera", "conversation_history", "message_id, md5(t::text)"))
+
     without = set("fail enable_jobs disable_jobs ensure_embedder embed_backlog run_in_python learn_weights".split())
     with world.login("admin") as admin:
         routines = [r for r in world.of_role("admin") if not r.name.startswith("erase_") and r.name not in without]
         prepared = [(routine, world.values(routine, admin, "vera")) for routine in routines]
-        before = dict(world.db.execute(turns).fetchall())
+        before = read_turns()
         assert len(before) >= 2 * len(prepared)
         # Marked secret, a turn takes the calls that may carry it out of the admin's sight: after those are read.
         for routine, values in sorted(prepared, key=lambda pair: pair[0].name == "mark_turn"):
             routine.call(admin, values)
-        assert before.items() <= dict(world.db.execute(turns).fetchall()).items()
+        assert before.items() <= read_turns().items()
 
 
 # Refusals -------------------------------------------------------------------------------------------------------------
@@ -284,7 +286,7 @@ UNPAIRED: list[tuple[str, Any]] = [
 
 def test_messages_are_refused_by_field_and_value(db: Db, user: str) -> None:
     """Behind good messages the path says where, and the good ones are not stored either."""
-    before = rows(db)
+    before = count_all_rows(db)
     for state, table in (("PM010", MALFORMED), ("PM011", UNPAIRED)):
         for says, sent in table:
             error = refusal(db, "persist_turn", user=user, session="s", messages=sent)
@@ -295,10 +297,13 @@ def test_messages_are_refused_by_field_and_value(db: Db, user: str) -> None:
     ):
         error = refusal(db, "append_messages", user=user, session="s", messages=[USER, ANSWER, USER, sent])
         assert error.sqlstate == "PM010" and f"messages{where}" in str(error), error
-    assert rows(db) == before
+    assert count_all_rows(db) == before
 
 
 UNKNOWN = "00000000-0000-0000-0000-000000000001"
+OF = {"type": "object", "properties": {"of": {"type": "string", "description": "which one"}}}
+LOG = {"name": "kiln_log", "description": "Reads the kiln log.", "parameters": OF}
+TOOLS = [{"type": "function", "function": LOG}] * 2
 NEW = {"session": "new"}
 BRANCH = {"session": "open", "new_session": "new"}
 HEADER = {"kind": "header", "format": "pg_memoir.export"}
@@ -337,7 +342,55 @@ REFUSED: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
             ("top_p", ["1.01", "NaN"], "top_p must be from 0 to 1, not"),
         ],
     ),
-    "close_session": ({}, [("session", ["nobody"], 'PM003 unknown session "nobody"')]),
+    **{
+        function: (more, [("session", ["nobody"], 'PM003 unknown session "nobody"')])
+        for function, more in {
+            "close_session": {},
+            "history": {},
+            "compact_session": {},
+            "set_working_memory": {"key": "k", "content": "x"},
+        }.items()
+    },
+    "context": (
+        {"session": "open", "query": "Well?"},
+        [
+            ("format", ["xml"], 'format must be openai or anthropic, not "xml"'),
+            ("budget", [0], "budgets must be positive, not 0"),
+            ("budget", [5], "PM020 the newest message needs a budget of 9 tokens, the budget is 5"),
+            ("memory_budget", [-1], "budgets must be positive, not -1"),
+            ("task", ["play"], 'must be continuation, knowledge, new_session or tool_heavy, not "play"'),
+            ("tools", [{"a": 1}], "tools must be a list of tool definitions, not"),
+            ("tools", [TOOLS], "PM020 the newest message needs a budget of", {"budget": 60}),
+            ("query", [None], 'PM022 session "open" has nothing to continue: its newest message is the assistant'),
+            ("session", ["none"], 'PM022 session "none" has nothing to continue: it has no turns', {"query": None}),
+            ("session", [""], "session must be a text of 1 to 500 characters"),
+            ("query_parts", [{"a": 1}], "query_parts must be a list of content parts, not", {"query": None}),
+            ("query_parts", [[]], "PM010 query.content must not be an empty list", {"query": None}),
+            ("query_parts", [[{"type": "smell"}]], 'PM010 query.content[0].type "smell" can\'t be', {"query": None}),
+            ("query_embedding", [[1, 2]], "PM030 embedding has 2 dimensions, model"),
+            ("query_embedding", [[0] * 384], "embedding is zero in all dimensions, to half precision"),
+            ("after_turn", ["x", "01234567:1"], 'is no mark of session "open"'),
+        ],
+    ),
+    "recall": (
+        {"query": "x"},
+        [
+            ("query", [""], "query must not be empty"),
+            ("limit", [0], "limit must be from 1 to 1000, not 0"),
+            ("kinds", [["smell"]], 'kinds may be memory, turn, summary, not "smell"'),
+            ("session", ["none"], 'PM003 unknown session "none"'),
+        ],
+    ),
+    "correct": ({"content": "x"}, [("memory", [UNKNOWN], "PM004 unknown memory")]),
+    "pin": ({"session": "open"}, [("memory", [UNKNOWN], "PM004 unknown memory")]),
+    "pin_turns": ({"session": "open"}, [("from_turn", [9], 'turns 9 to 9 are not in session "open", which has 2')]),
+    "mark_turn": (
+        {"session": "open", "turn": 0},
+        [
+            ("turn", [9], 'turn 9 does not exist in session "open"'),
+            ("sensitivity", ["top"], 'sensitivity must be normal, private or secret, not "top"'),
+        ],
+    ),
     "branch_session": (
         BRANCH,
         [
@@ -415,6 +468,8 @@ REFUSED: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
         [
             ("settings", [[], 5, "window_steps"], "settings must be a JSON object"),
             ("settings", [{"no_such": 1}, {"no_such": None}], "PM015 unknown setting"),
+            ("settings", [{"weak_below": 7}], "PM015 setting weak_below can't be"),
+            ("settings", [{"clock": "2031-01-01"}], "PM015 setting clock can't be overridden"),
         ],
     ),
     "import_user": (
@@ -439,14 +494,14 @@ def test_arguments_are_refused_by_name_and_value(db: Db, user: str, name: str) -
     store(db, user, "open", [USER, ANSWER])
     remembered(db, user, "A fact")
     others, table = REFUSED[name]
-    before = rows(db)
+    before = count_all_rows(db)
     for argument, values, says, *more in table:
         state, says = (says[:5], says[6:]) if says.startswith("PM0") else ("PM014", says)
         for value in values:
             given = [Jsonb(line) for line in value] if argument == "lines" else value
             error = refusal(db, name, **{"user": user} | others | dict(*more) | {argument: given})
             assert error.sqlstate == state and says in (error.diag.message_primary or ""), (argument, value, error)
-    assert rows(db) == before
+    assert count_all_rows(db) == before
 
 
 def test_sizes_and_numbers_are_bounded(db: Db, user: str, setting: Any) -> None:
@@ -483,8 +538,8 @@ def test_sizes_and_numbers_are_bounded(db: Db, user: str, setting: Any) -> None:
 
 @pytest.mark.parametrize("text", [r'"a\u0000b"', r'"\ud800"', r'"x \ud83d"'])
 def test_json_that_postgresql_cannot_store_is_refused(db: Db, user: str, text: str) -> None:
-    before = rows(db)
+    before = count_all_rows(db)
     for sent in (f'[{{"role": "user", "content": {text}}}]', f'[{{"role": "user", "content": "x", {text}: 1}}]'):
         with pytest.raises(psycopg.DataError):
             db.execute("select memoir.persist_turn(%s, 's', %s::jsonb)", [user, sent])
-    assert rows(db) == before
+    assert count_all_rows(db) == before

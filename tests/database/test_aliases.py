@@ -1,4 +1,4 @@
-"""Other names of a thing are read from texts, and a text that says one name is found by the other while it may be."""
+"""A text that says one name of a thing is found by the other while it may be. unit/test_names.py has which texts tell names."""
 
 from __future__ import annotations
 
@@ -25,48 +25,6 @@ def compile_answer(db: Db, user: str, query: str, **named: Any) -> str:
 def noise(db: Db, user: str) -> None:
     for topic in ("gardening", "taxes", "football", "cooking", "painting", "travel"):
         remember(db, user, f"Talked about {topic} with a neighbour on the stairs.")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("We run everything on Kubernetes (k8s) these days.", {("k8s", "kubernetes")}),
-        ("I moved our builds to GitHub Actions, or GHA, last week.", {("gha", "github actions")}),
-        ("GHA (GitHub Actions) is failing again.", {("gha", "github actions")}),
-        ("My sister Elizabeth, also known as Lizzy, is visiting.", {("elizabeth", "lizzy")}),
-        ("Bob aka Robert Smith called.", {("bob", "robert smith")}),
-        ("PTO is short for paid time off at my company.", {("paid time off", "pto")}),
-        ("We call the Customer Data Platform CDP for short.", {("cdp", "customer data platform")}),
-        ("Localization (l10n) is hard.", {("l10n", "localization")}),
-        ("I live in Berlin (Germany) with Tom (my brother).", set()),
-        ("I want tea or coffee. Is it A or B? I like JavaScript (JS9).", set()),
-        ("The results (see above) were good (really).", set()),
-    ],
-)
-def test_names_are_read_from_a_text(db: Db, user: str, text: str, expected: set[tuple[str, str]]) -> None:
-    persist(db, user, "s", text)
-    assert pairs(db, user) == expected
-
-
-@pytest.mark.parametrize(
-    ("content", "given", "expected"),
-    [
-        ("Kubernetes runs our cluster.", {"aliases": ["k8s"]}, {("k8s", "kubernetes")}),
-        ("Our builds run on GitHub Actions now.", {"aliases": ["GHA"]}, {("gha", "github actions")}),
-        (
-            "Her sister is called Elizabeth.",
-            {"aliases": ["Lizzy", "Beth"]},
-            {("beth", "elizabeth"), ("elizabeth", "lizzy")},
-        ),
-        ("our pods", {"aliases": ["k8s"], "slot": "x", "slot_value": "Kubernetes"}, {("k8s", "kubernetes")}),
-        ("Anna met Boris in Prague.", {"aliases": ["Bo"]}, set()),  # could be either's name
-    ],
-)
-def test_names_are_given_with_a_memory(
-    db: Db, user: str, content: str, given: dict[str, Any], expected: set[tuple[str, str]]
-) -> None:
-    remember(db, user, content, **given)
-    assert pairs(db, user) - {("beth", "lizzy")} == expected
 
 
 @pytest.mark.usefixtures("noise")
@@ -121,7 +79,8 @@ def test_a_secret_gives_no_names_away(db: Db, user: str) -> None:
 
 
 def test_a_slots_value_has_one_identity_by_all_names(db: Db, user: str) -> None:
-    remember(db, user, INES, aliases=["k8s"])
+    remember(db, user, "our pods", aliases=["k8s"], slot="x", slot_value="Kubernetes")
+    assert pairs(db, user) == {("k8s", "kubernetes")}
     first = remembered(db, user, "We run on Kubernetes.", slot="platform", slot_value="Kubernetes")
     assert remember(db, user, "We are on k8s.", slot="platform", slot_value="k8s")["superseded"] == []
     assert first in remember(db, user, "We are on Nomad.", slot="platform", slot_value="Nomad")["superseded"]

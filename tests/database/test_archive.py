@@ -8,7 +8,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import Db, call, one, raises, recalled, remember, run_job, say, set_clock, set_settings, table
+from calls import Db, call, one, raises, recalled, remember, remembered, run_job, say, set_clock, set_settings, table
+from internals import count_rows, memory_row, own_rows, set_memories, user_id
 from loops import append, code, read
 from pg_memoir import Memoir, errors
 from psycopg.types.json import Jsonb
@@ -19,24 +20,20 @@ def archive(db: Db) -> dict[str, int]:
 
 
 def expire_memory(db: Db, user: str, content: str, **more: Any) -> str:
-    named = "".join(f", {name} => %({name})s" for name in more)
-    memory = db.execute(
-        f"select memoir.remember(%(user)s, %(content)s, p_actor => 'agent'{named}) ->> 'memory_id'",
-        {"user": user, "content": content, **more},
-    ).fetchone()[0]
-    db.execute("update _memoir.memory_store set expires_at = memoir.now() where memory_id = %s", [memory])
-    db.execute("call memoir.run_job('expiry')")
-    assert one(db, "select state::text from _memoir.memory_store where memory_id = %s", memory) == "expired"
+    memory = remembered(db, user, content, actor="agent", **more)
+    set_memories(db, memory, expires_at="memoir.now()")
+    run_job(db, "expiry")
+    assert memory_row(db, memory) == ("expired",)
     return memory
 
 
 def count_turns(db: Db, user: str) -> tuple[int, int, int]:
     """Turns ever written, still there, archived."""
-    return db.execute(
-        """select (select sum(turn_count) from _memoir.session_counters where user_id = u.user_id), (select count(*) from _memoir.conversation_history where user_id = u.user_id),
-        (select coalesce(sum(turns), 0) from _memoir.archived_turns where user_id = u.user_id) from _memoir.users u where external_id = %s""",
-        [user],
-    ).fetchone()
+    written, archived = (
+        sum(turns for (turns,) in own_rows(db, user, *of))
+        for of in (("session_counters", "turn_count"), ("archived_turns", "turns"))
+    )
+    return written, len(own_rows(db, user, "conversation_history", "turn_index")), archived
 
 
 @pytest.fixture(autouse=True)
@@ -53,11 +50,8 @@ def test_a_month_goes_when_its_sessions_have_ended(db: Db, user: str) -> None:
     say(db, user, "s", "The Zebrafish project moves to Lisbon in May.", "The budget is 90000 euros.")
     set_clock(db, "2028-03-01T00:00:00Z")
     say(db, user, "s", "We start on Monday.")
-    known = one(
-        db,
-        "select memoir.remember(%s, 'Zebrafish moves to Lisbon', p_session => 's', p_provenance => 'user_stated', p_source_turns => '{0}')",
-        user,
-    )["memory_id"]
+    stated = {"session": "s", "provenance": "user_stated", "source_turns": [0]}
+    known = remembered(db, user, "Zebrafish moves to Lisbon", **stated)
     set_clock(db, "2028-03-30T23:00:00Z")  # not yet thirty days
     set_settings(db, archive_destination="drop")
     archive(db)  # empty months of the install
@@ -72,14 +66,11 @@ def test_a_month_goes_when_its_sessions_have_ended(db: Db, user: str) -> None:
     assert counts["compacted"] >= 1 and counts["months"] >= 1 and count_turns(db, user) == (6, 2, 4)
     assert [(row["turn_index"]) for (row,) in db.execute("select memoir.history(%s, 's')", [user])] == [4, 5]
     # What was drawn from it is there, the summary is found, the turns are not.
-    assert one(db, "select state from _memoir.memory_store where memory_id = %s", known) == "active"
+    assert memory_row(db, known) == ("active",)
     kinds = {kind for (kind,) in db.execute("select kind from memoir.recall(%s, 'Zebrafish Lisbon budget')", [user])}
     assert kinds == {"memory", "summary"}
     assert "90000" in str(one(db, "select memoir.compile_context(%s, 'new', 'What is the Zebrafish budget?')", user))
-    assert (
-        one(db, "select count(*) from _memoir.audit_log where action = 'archive' and (detail ->> 'turns')::integer = 4")
-        == 1
-    )
+    assert count_rows(db, "audit_log", "action = 'archive' and (detail ->> 'turns')::integer = 4") == 1
     assert archive(db) == {}
     # A clock set back finds what is left, and writes go on.
     set_clock(db, "2028-02-10T00:00:00Z")
@@ -163,11 +154,11 @@ def test_erase_reaches_what_is_archived(db: Db, user: str) -> None:
     archive(db)
     assert count_turns(db, user) == (2, 0, 2)
     month = f"archived_conversation_history_p{call(db, 'part_of', user)}_y2030m01"
-    me = one(db, "select _memoir.user_id('default', %s)", user)
+    me = user_id(db, user)
     erased = call(db, "erase_user", user)["rows"]
     assert (erased[month], erased["archived_memories"]) == (2, 1)
     for name in (month, "archived_memories"):
-        assert one(db, f"select count(*) from _memoir.{name} where user_id = %s", me) == 0
+        assert count_rows(db, name, "user_id = %s", me) == 0
 
 
 def test_client_exports_a_month_before_its_drop(db: Db, user: str) -> None:
@@ -199,7 +190,7 @@ def test_open_reader_only_delays_a_detach(memoir_dsn: str, db: Db, user: str) ->
     set_settings(db, archive_destination="drop")
     part = call(db, "part_of", user)
     with psycopg.connect(memoir_dsn, autocommit=True) as sender, psycopg.connect(memoir_dsn) as reader:
-        reader.execute("select count(*) from _memoir.conversation_history")  # stays in its transaction
+        count_rows(reader, "conversation_history")  # stays in its transaction
         assert archive(db)["locked"] >= 1 and count_turns(db, user) == (2, 2, 0)
         set_settings(db, archive_detach="concurrently")
         assert archive(db)["detaching"] >= 1
@@ -249,7 +240,7 @@ def test_expired_memories_go(db: Db, user: str) -> None:
 def test_a_client_writes_expired_memories_away(memoir_dsn: str, db: Db, user: str) -> None:
     set_clock(db, "2035-01-01T00:00:00Z")
     say(db, user, "s", "The bassoon is in Coimbra.")
-    gone = expire_memory(db, user, "Seems to have a bassoon in Coimbra.", p_session="s", p_source_turns=[0])
+    gone = expire_memory(db, user, "Seems to have a bassoon in Coimbra.", session="s", source_turns=[0])
     set_settings(db, archive_destination="client", expired_memory_days=20)
     set_clock(db, "2035-03-01T00:00:00Z")
     with Memoir(memoir_dsn) as memoir:
@@ -267,12 +258,12 @@ def test_a_client_writes_expired_memories_away(memoir_dsn: str, db: Db, user: st
         )
         assert gone not in [str(row["memory_id"]) for row in memoir.export_memories()]
         # That it was is known, and where from: an erase of its turn finds it.
-        assert one(db, "select memory is null from _memoir.archived_memories where memory_id = %s", gone)
+        assert count_rows(db, "archived_memories", "memory is null and memory_id = %s", gone) == 1
         with pytest.raises(errors.UnknownMemoryError, match="its text is no longer here"):
             memoir.forget(user, gone)
-        assert one(db, "select count(*) from _memoir.archived_memories where memory_id = %s", gone) == 1
+        assert count_rows(db, "archived_memories", "memory_id = %s", gone) == 1
         db.execute("select memoir.erase_turn(%s, 's', 0)", [user])
-        assert one(db, "select count(*) from _memoir.archived_memories where memory_id = %s", gone) == 0
+        assert count_rows(db, "archived_memories", "memory_id = %s", gone) == 0
         # The months, by the same client.
         memoir.close_session(user, "s")
         set_clock(db, "2035-04-01T00:00:00Z")

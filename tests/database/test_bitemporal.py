@@ -9,7 +9,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import Db, call, memory_row, recalled, set_clock
+from calls import Db, call, recalled, set_clock
+from internals import memory_row
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SLOTS = {"city": ("Oslo", "Ulm", "Bonn", "Voss"), "drink": ("tea", "cocoa", "milk")}

@@ -8,15 +8,7 @@ from typing import Any
 import pytest
 from calls import Db, call, persist, set_clock, table
 
-JOBS = [
-    "the foundation",
-    "the timber frame",
-    "the roof slates",
-    "the wiring",
-    "the oak floor",
-    "the paint",
-    "the stairs",
-]
+JOBS = "the foundation|the timber frame|the roof slates|the wiring|the oak floor|the paint|the stairs".split("|")
 DETAIL = (
     " I measured it twice and wrote the figures into the blue book. The merchant in town wants the order by letter,"
     " and the lorry only comes up the lane when it has not rained for a week. My brother lends me his tools for it."
@@ -36,9 +28,8 @@ def built(db: Db, user: str) -> str:
         for place, job in enumerate(JOBS):
             set_clock(db, f"2026-0{week}-03 1{place}:00:00+00")
             of = f"{job} of garden house number {week}"
-            persist(
-                db, user, f"week {week}", f"I'm working on {of} and want to plan it.{DETAIL}", f"For {of}: {ADVICE}"
-            )
+            said = f"I'm working on {of} and want to plan it.{DETAIL}"
+            persist(db, user, f"week {week}", said, f"For {of}: {ADVICE}")
     set_clock(db, None)
     db.execute("call memoir.merge_search()")
     return user

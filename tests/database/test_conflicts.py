@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from calls import Db, call, memory_row, one, persist, remember, remembered, table
+from calls import Db, call, one, persist, remember, remembered, table
+from internals import memory_row
 
 pytestmark = pytest.mark.usefixtures("little_vectors")
 

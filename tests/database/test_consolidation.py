@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from calls import Db, active, call, edges, export_rows, memory_row, recalled, remember, remembered, run_job
+from calls import Db, active, call, edges, export_rows, recalled, remember, remembered, run_job
+from internals import memory_row
 
 pytestmark = pytest.mark.usefixtures("little_vectors")
 

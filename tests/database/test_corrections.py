@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from calls import Db, call, edges, memory_row, persist, raises, remember, remembered, say, table
+from calls import Db, call, edges, persist, raises, remember, remembered, say, table
+from internals import memory_row
 from servers import connect, roles, user_of
 
 pytestmark = pytest.mark.usefixtures("little_vectors")

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from calls import Db, call, persist, raises, remembered, table, use_vectors
+from internals import clear_work, count_vectors, end_leases, work
 from servers import connect
 
 MODEL = "small"
@@ -26,7 +27,7 @@ def db(memoir_dsn: str) -> Iterator[psycopg.Connection]:
 @pytest.fixture(autouse=True)
 def nothing_waiting(db: Db) -> None:
     """What a test claims is its own."""
-    db.execute("delete from _memoir.work_items")
+    clear_work(db)
 
 
 def claim(db: Db, limit: int = 64, model: str = MODEL) -> list[tuple[Any, ...]]:
@@ -49,14 +50,6 @@ def progress(db: Db, model: str = MODEL) -> dict[str, Any]:
         return next(r for r in cursor.execute("select * from memoir.embedding_progress()") if r["model"] == model)
 
 
-def vectors_of(db: Db, user: str, model: str = MODEL) -> int:
-    return db.execute(
-        "select count(*) from _memoir.embeddings join _memoir.users u using (user_id) join _memoir.embedding_models m using (model_id) "
-        "where u.external_id = %s and m.name = %s",
-        [user, model],
-    ).fetchone()[0]
-
-
 def by_vector(db: Db, user: str, vector: list[float]) -> str | None:
     """The best match by meaning alone: the query shares no word with anything."""
     found = db.execute(
@@ -64,13 +57,6 @@ def by_vector(db: Db, user: str, vector: list[float]) -> str | None:
         [user, vector],
     ).fetchone()
     return found[0] if found and found[1] == ["vector"] else None
-
-
-def jobs(db: Db, columns: str = "state, attempts") -> list[tuple[Any, ...]]:
-    return db.execute(
-        f"select {columns} from _memoir.work_items where dedup_key = (select model_id::text from _memoir.embedding_models where name = %s)",
-        [MODEL],
-    ).fetchall()
 
 
 def test_vectors_are_claimed_and_stored(db: Db, user: str) -> None:
@@ -105,7 +91,7 @@ def test_secret_memories_are_never_claimed(db: Db, user: str) -> None:
     items = claim(db)
     assert [i[3] for i in items] == ["doc: keeps a boat"]
     store(db, [(i[0], n) for i in items for n in range(1, 10)], [BOAT] * 9)
-    assert vectors_of(db, user) == 1
+    assert count_vectors(db, user, MODEL) == 1
 
 
 def test_partial_stores_in_any_order_lose_nothing(db: Db, user: str) -> None:
@@ -152,10 +138,8 @@ def test_an_expired_lease_is_claimed_again(db: Db, user: str) -> None:
     items = claim(db)
     remembered(db, user, "avoids nuts")  # what comes in waits for the batch that is out
     assert len(items) == 1 and claim(db) == []
-    db.execute(
-        "update _memoir.work_items set leased_until = clock_timestamp() - interval '1 second' where state = 'leased'"
-    )
-    assert claim(db)[:1] == items and sorted(jobs(db)) == [("leased", 2), ("ready", 0)]
+    end_leases(db)
+    assert claim(db)[:1] == items and sorted(work(db, "embed", "state, attempts")) == [("leased", 2), ("ready", 0)]
     assert store(db, items, [BOAT]) == 1  # the late first worker
     assert store(db, items, [NUTS]) == 0 and by_vector(db, user, BOAT) == "keeps a boat"
 

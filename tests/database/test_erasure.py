@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import Db, call, one, persist, raises, recalled, remember, remembered, run_job, table
+from calls import Db, call, embed_waiting, one, persist, raises, recalled, remember, remembered, run_job, table
 from psycopg.types.json import Jsonb
 from routines import code, world_of
 from rows import plant, tables_with_users
@@ -50,14 +50,6 @@ def tables_of(db: Db, user: Any) -> list[str]:
 def states_of(db: Db, user: str) -> dict[str, str]:
     """{memory: state}."""
     return dict(table(db, "list_memories", user, states=[], columns="memory_id::text, state", limit=1000))
-
-
-def embed(db: Db) -> None:
-    claimed = db.execute("select * from memoir.claim_embeddings(1000)").fetchall()
-    db.execute(
-        "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'all-MiniLM-L6-v2')",
-        [[c[0] for c in claimed], [c[1] for c in claimed], VECTOR * len(claimed)],
-    )
 
 
 def check_list(messages: list[dict[str, Any]]) -> None:
@@ -144,13 +136,13 @@ def furnish(db: Db, user: str, mark: str) -> dict[str, Any]:
     call(db, "capture_call", user, "s", mark.encode(), events=[mark.encode()])
     call(db, "set_working_memory", user, "other", "n", "water the tomatoes")
     for words in (f"Where is the {mark}?", f"Where is the {mark} now?"):
-        embed(db)
+        embed_waiting(db, VECTOR)
         for session in ("other", "b"):
             compile_list(db, user, session, words)
         db.execute("call memoir.merge_search()")
         db.execute("call memoir.flush_statistics()")
     compile_list(db, user, "other", f"Where is the {mark}, then?")
-    embed(db)
+    embed_waiting(db, VECTOR)
     return ids
 
 
@@ -411,7 +403,7 @@ def test_the_bytes_leave_the_files(db: Db, user: str, files_with: Callable[[str]
     given = {"payload": Jsonb({"of": token, "memory": memory}), "dedup_key": memory}
     plant(db, "work_items", user_id=user_id(db, user), **given)
     db.execute("call memoir.merge_search()")
-    embed(db)
+    embed_waiting(db, VECTOR)
     compile_list(db, user, session, f"Where is {token}?")
     db.execute("analyze")
     before = files_with(token)

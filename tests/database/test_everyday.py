@@ -1,65 +1,49 @@
 """What a person says has effect: corrections, requests to forget and wishes, in scripted conversations with the database.
-Which sentences these are is read with the pure package (tests/cases); here a handful goes all the way."""
+Which sentences these are is read with the pure package; a handful, cases/everyday.jsonl, goes all the way."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import psycopg
 import pytest
 from calls import Db, call, persist, set_clock, table
+from cases import read_cases
 from talk import changes, compile_text, memories, spans, talk
 
 pytestmark = pytest.mark.usefixtures("little_vectors")
 
+
+def cases(kind: str) -> list[dict[str, Any]]:
+    return [case for case in read_cases("everyday") if case["kind"] == kind]
+
+
 KIWIS = "I'm allergic to kiwis and I take zinc tablets"
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "new", "old"),
-    [
-        ("We fly on the 12th, two bags", "it's the 14th that we fly, not the 12th", "14th", "the 12th, two"),
-        ("I'm vegan", "I'm not vegan anymore, I eat cheese again", "not vegan", "is vegan"),
-        ("I use Trello for my lists", "switched from Trello to Todoist, so much calmer", "Todoist", "uses Trello"),
-        ("Ich wohne in Jena", "Nein, ich wohne jetzt in Gera", "Gera", "Jena"),
-        ("Vivo en Teruel", "Ya no vivo en Teruel, ahora vivo en Soria", "Soria", "Teruel"),
-    ],
-)
-def test_correction_takes_effect(db: Db, user: str, before: str, after: str, new: str, old: str) -> None:
-    talk(db, user, before, after)
+@pytest.mark.parametrize("case", cases("correction"))
+def test_correction_takes_effect(db: Db, user: str, case: dict[str, str]) -> None:
+    talk(db, user, case["before"], case["after"])
+    new, old = case["new"], case["old"]
     active = memories(db, user)
     assert any(new in m for m in active) and not any(old in m for m in active if new not in m), active
     assert spans(db, user, "changed") >= 1, "the older turn is not marked"
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("My rabbit is called Flip", "My hamster is called Flop"),
-        ("I live in Vejle", "my cousin moved to Odense"),
-        ("I'm allergic to nuts", "I'm not allergic to cats"),
-        ("I'm married to Lena", "I'm not single, so no dating tips"),
-        ("my insulin pen is in the glovebox", "the car gets hot, so don't keep the insulin pen there, right?"),
-        ("Dinner with Kaja is on the 4th, dinner with Urs is on the 6th", "forget the dinner"),
-    ],
-)
-def test_another_thing_changes_nothing(db: Db, user: str, before: str, after: str) -> None:
-    talk(db, user, before)
+@pytest.mark.parametrize("case", cases("another thing"))
+def test_another_thing_changes_nothing(db: Db, user: str, case: dict[str, str]) -> None:
+    talk(db, user, case["before"])
     first = memories(db, user)
-    talk(db, user, before, after)
+    talk(db, user, case["before"], case["after"])
     assert changes(db, user) == [] and first and set(first) <= set(memories(db, user))
 
 
-@pytest.mark.parametrize(
-    ("before", "asked", "given", "new"),
-    [
-        ("my son Jory takes size 29 in shoes", "Which shoe size does Jory take?", "32 by now lol", "32"),
-        ("I take size 44 in shoes", "Which shoe size is she?", "32", None),
-        ("my son Jory takes size 29 in shoes", "How many do you need?", "3", None),
-    ],
-)
-def test_answer_is_about_the_question(db: Db, user: str, before: str, asked: str, given: str, new: str | None) -> None:
-    talk(db, user, before)
-    persist(db, user, "later", "I need new ones before winter", asked)
-    persist(db, user, "later", given, "Noted.")
+@pytest.mark.parametrize("case", cases("answer"))
+def test_answer_is_about_the_question(db: Db, user: str, case: dict[str, Any]) -> None:
+    talk(db, user, case["before"])
+    persist(db, user, "later", "I need new ones before winter", case["asked"])
+    persist(db, user, "later", case["given"], "Noted.")
+    new = case["new"]
     call(db, "extract_session", user, "later")
     assert len(table(db, "list_changes", user, columns="kind")) == (new is not None)
     assert new is None or any(new in m and "?" in m for m in memories(db, user))
@@ -102,18 +86,10 @@ def test_list_keeps_its_rest_until_undone(db: Db, user: str) -> None:
         call(db, "undo_change", user, change)
 
 
-@pytest.mark.parametrize(
-    ("said", "request_", "secret"),
-    [
-        ("I see Dr. Amsel every Friday, she's a therapist", "please erase what I told you about my therapist", "Amsel"),
-        ("my wifi key is plumtree77", "can u take my wifi key out of your memory", "plumtree77"),
-        ("my cousin Ottmar owes me money", "Can you forget everything I told you about Ottmar?", "Ottmar"),
-        ("I make 3,310 a month", "would you please erase what I said about how much I make", "3,310"),
-        ("Mein Tresorcode ist 7714", "Vergiss bitte meinen Tresorcode", "7714"),
-    ],
-)
-def test_request_to_forget_takes_effect(db: Db, user: str, said: str, request_: str, secret: str) -> None:
-    talk(db, user, [said, "On Mondays I play squash"], request_)
+@pytest.mark.parametrize("case", cases("forget"))
+def test_request_to_forget_takes_effect(db: Db, user: str, case: dict[str, str]) -> None:
+    talk(db, user, [case["said"], "On Mondays I play squash"], case["request"])
+    secret = case["secret"]
     assert not any(secret in m or "orget" in m for m in memories(db, user)), memories(db, user)
     assert any("squash" in m for m in memories(db, user)), "another statement went with it"
     assert secret not in compile_text(db, user, "What did I say of it?")

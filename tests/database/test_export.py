@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import Db, call, history, one, persist, recalled, remember, remembered, set_clock, table
+from calls import Db, call, embed_waiting, history, one, persist, recalled, remember, remembered, set_clock, table
 from pg_memoir import AsyncMemoir, Memoir, MemoirError
 from pg_memoir_cli import import_conversations
 from pg_memoir_cli.__main__ import main
@@ -51,11 +51,13 @@ def restore(db: Db, user: str, lines: list[Any], batch: int = 100) -> dict[str, 
 
 def embed(db: Db) -> None:
     """Vectors that tell texts apart, and survive half precision."""
-    store_them = "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'all-MiniLM-L6-v2')"
-    while claimed := table(db, "claim_embeddings", 200, columns="user_id, item_no, text"):
-        users, items, texts = zip(*claimed)
-        vectors = [noise.uniform(-1, 1) for noise in map(random.Random, texts) for _ in range(384)]
-        db.execute(store_them, [list(users), list(items), vectors])
+
+    def vector(text: str) -> list[float]:
+        noise = random.Random(text)
+        return [noise.uniform(-1, 1) for _ in range(384)]
+
+    while embed_waiting(db, vector, limit=200):
+        pass
 
 
 # What calls of the API leave only after jobs.

@@ -14,7 +14,7 @@ def test_statements_become_sourced_memories(db: Db, user: str) -> None:
     said = "Hi! I live in Ulm. Please don't use emojis."
     done = say(db, user, said, answer)
     assert extract(db, user) == NOTHING | {"turns": 2, "stored": 2}
-    columns = ("m.content", "provenance::text", "tier", "scope::text", "m.metadata ->> 'extracted_by'")
+    columns = ("content", "provenance::text", "tier", "scope::text", "metadata ->> 'extracted_by'")
     assert memories(db, user, *columns) == [
         ("User asks: Please don't use emojis.", "instruction", 4, "global", "rules 1"),
         ("User lives in Ulm.", "user_stated", 3, "global", "rules 1"),
@@ -31,21 +31,15 @@ def test_statements_become_sourced_memories(db: Db, user: str) -> None:
 def test_words_of_agents_and_tools_stay_in_their_session(db: Db, user: str) -> None:
     result = '{"order_id": "A-1742", "total": "39.90 EUR", "note": "I live in Ulm"}'
     said = "I've booked the courier for 9 May. I love couriers. Your tracking number is ZX-881."
-    say(
-        db,
-        user,
-        "Where is it?",
-        {"role": "assistant", "content": None, "tool_calls": [CALL]},
-        {"role": "tool", "tool_call_id": CALL["id"], "content": result},
-        {"role": "assistant", "content": said},
-        {"role": "assistant", "name": "Mel", "content": "I moved to Bonn in April."},
-    )
+    asked = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+    told = {"role": "tool", "tool_call_id": CALL["id"], "content": result}
+    agents = [{"content": said}, {"name": "Mel", "content": "I moved to Bonn in April."}]
+    say(db, user, "Where is it?", asked, told, *({"role": "assistant", **agent} for agent in agents))
     say(db, user, "I live in Kiel and always pay on Monday.", session="relay", actor="agent")
     assert extract(db, user)["stored"] == 5 and extract(db, user, "relay")["stored"] == 0
-    got = sorted(memories(db, user, "m.content", "provenance::text", "tier", "scope::text", "source_tool"))
-    assert [row[1:] for row in got] == [("system_inferred", 1, "local", None)] * 3 + [
-        ("tool_output", 1, "local", "track")
-    ] * 2
+    got = sorted(memories(db, user, "content", "provenance::text", "tier", "scope::text", "source_tool"))
+    of_agents, of_tool = ("system_inferred", 1, "local", None), ("tool_output", 1, "local", "track")
+    assert [row[1:] for row in got] == [of_agents] * 3 + [of_tool] * 2
     assert [row[0].split(" on ")[0].split(" for ")[0] for row in got] == [
         "Assistant has booked the courier",
         "Assistant: Your tracking number is ZX-881.",
@@ -76,7 +70,7 @@ def test_move_supersedes_and_an_older_statement_does_not(db: Db, user: str) -> N
         say(db, user, {"role": "user", "content": f"I live in {city}."} | at, session=session)
     for session in ("one", "two", "zero"):
         extract(db, user, session)
-    home = ("m.content", "m.state::text")
+    home = ("content", "state::text")
     assert memories(db, user, *home, where="slot = 'home city'") == [
         ("User lives in Ulm.", "superseded"),
         ("User lives in Kiel.", "active"),
@@ -90,19 +84,19 @@ def test_move_supersedes_and_an_older_statement_does_not(db: Db, user: str) -> N
 def test_forgotten_is_not_extracted_again(db: Db, user: str) -> None:
     say(db, user, "I live in Ulm. I love Bach.")
     extract(db, user)
-    (memory,) = memories(db, user, "m.memory_id", where="m.content like '%%Ulm%%'")
+    (memory,) = memories(db, user, "memory_id", where="content like '%%Ulm%%'")
     call(db, "forget", user, memory)
     # The same words again; the same turn again; another turn with the value in its slot.
     say(db, user, "I live in Ulm.", "Yes, we live in Ulm with our cat.")
     assert extract_again(db, user)["refused_tombstone"] == 2
-    assert memories(db, user, where="m.state = 'active'") == ["User loves Bach."]
+    assert memories(db, user, where="state = 'active'") == ["User loves Bach."]
 
 
 def test_sensitivity_is_kept(db: Db, user: str) -> None:
     for text, level in (("I live in Ulm.", "private"), ("I love Bach.", "secret")):
         say(db, user, {"role": "user", "content": text, "sensitivity": level})
     extract(db, user)
-    assert memories(db, user, "m.content", "m.sensitivity::text") == [("User lives in Ulm.", "private")]
+    assert memories(db, user, "content", "sensitivity::text") == [("User lives in Ulm.", "private")]
 
 
 def test_extraction_can_be_switched_off_for_a_user(db: Db, user: str) -> None:
@@ -129,20 +123,15 @@ def test_dates_are_those_of_the_turn(db: Db, user: str, clock: Callable[[str], N
     say(db, user, "I flew to Oslo yesterday.")
     clock("2026-04-04T12:00:00Z")
     extract(db, user)
-    assert memories(db, user, "m.content", "m.valid_from::date", "m.metadata ->> 'event_from'") == [
+    assert memories(db, user, "content", "valid_from::date", "metadata ->> 'event_from'") == [
         ("User flew to Oslo on 3 March 2026.", date(2026, 3, 3), "2026-03-03")
     ]
-    moments = {
-        "2026-03-20T00:30:00+09:00": "+09:00",
-        "2026-03-20 00:30+0530": "+05:30",
-        "2026-03-20T23:30:00-08": "-08:00",
-        "2026-03-20T00:30:00Z": None,
-    }
-    for moment, offset in moments.items():
+    moments = ("2026-03-20T00:30:00+09:00", "2026-03-20 00:30+0530", "2026-03-20T23:30:00-08", "2026-03-20T00:30:00Z")
+    for moment, offset in zip(moments, ("+09:00", "+05:30", "-08:00", None)):
         say(db, user, {"role": "user", "content": "I flew home yesterday.", "created_at": moment}, session=moment)
         assert table(db, "history", user, moment)[0][0].get("utc_offset") == offset, moment
         extract(db, user, moment)
-    assert memories(db, user, where="m.content like '%%home%%'") == ["User flew home on 19 March 2026."]
+    assert memories(db, user, where="content like '%%home%%'") == ["User flew home on 19 March 2026."]
 
 
 def test_named_speakers_change_their_own_statements(db: Db, user: str) -> None:
@@ -151,7 +140,7 @@ def test_named_speakers_change_their_own_statements(db: Db, user: str) -> None:
         extract(db, user, session=name)
     say(db, user, {"role": "user", "name": "Mia", "content": "I don't live in Kassel any more, I moved to Bonn."})
     extract(db, user)
-    active = memories(db, user, where="m.state = 'active'")
+    active = memories(db, user, where="state = 'active'")
     assert "Ida lives in Kassel." in active and "Mia lives in Kassel." not in active
 
 
@@ -161,9 +150,8 @@ def test_named_speakers_change_their_own_statements(db: Db, user: str) -> None:
 def recall_for(db: Db, user: str, query: str) -> tuple[str, dict[str, str]]:
     """The recall of a compile in a fresh session, and why each candidate was left out."""
     content = call(db, "compile_context", user, "fresh", query)[-1]["content"]
-    return content.removesuffix(query), dict(
-        table(db, "explain_context", user, "fresh", query, columns="id::text, reason")
-    )
+    reasons = table(db, "explain_context", user, "fresh", query, columns="id::text, reason")
+    return content.removesuffix(query), dict(reasons)
 
 
 def test_turn_stands_for_what_was_extracted_from_it(db: Db, user: str) -> None:
@@ -172,8 +160,7 @@ def test_turn_stands_for_what_was_extracted_from_it(db: Db, user: str) -> None:
     before = recall_for(db, user, "Where is the minster that we live by?")
     extract(db, user)
     home, house = (
-        memories(db, user, "m.memory_id::text", where=f"m.content like '%%{word}%%'")[0]
-        for word in ("minster", "house")
+        memories(db, user, "memory_id::text", where=f"content like '%%{word}%%'")[0] for word in ("minster", "house")
     )
     # Extracting changes nothing about which turns are found; recall finds the memory where memories are asked for.
     assert recall_for(db, user, "Where is the minster that we live by?") == before and home not in before[1]

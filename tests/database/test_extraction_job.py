@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from calls import Db, call, last_run, one, remembered, run_job, set_settings, table
+from calls import Db, call, embed_waiting, remembered, run_job, set_settings, table
 from extracted import extract, extract_again, memories, say, waiting
+from internals import changed_function, last_run, own_rows
 from pg_memoir_server.llm.stretches import located
 from psycopg.types.json import Jsonb
 from servers import connect
@@ -21,11 +22,8 @@ def test_candidates_are_scored_and_people_never_rejected(db: Db, user: str) -> N
     say(db, user, "I live in Ulm.", {"role": "assistant", "content": "I've booked the table for 9 May."})
     done = extract(db, user)
     assert (done["stored"], done["not_admitted"]) == (1, 1) and memories(db, user) == ["User lives in Ulm."]
-    rejected, kept = db.execute(
-        "select a.admitted, score_total, score_type, score_novelty, score_utility, score_recency, threshold "
-        "from _memoir.admission_scores a join _memoir.users using (user_id) where external_id = %s order by 1",
-        [user],
-    ).fetchall()
+    scores = "score_total, score_type, score_novelty, score_utility, score_recency, threshold"
+    rejected, kept = own_rows(db, user, "admission_scores", f"admitted, {scores}", "true order by admitted")
     assert (rejected[0], kept[0]) == (False, True)
     for total, *parts, threshold in (rejected[1:], kept[1:]):
         assert total == pytest.approx(sum(w * part for w, part in zip((0.35, 0.25, 0.25, 0.15), parts)), abs=1e-4)
@@ -41,12 +39,10 @@ def test_novelty_is_judged_again_with_the_vector(db: Db, user: str) -> None:
     call(db, "set_user_settings", user, {"admission_threshold": 0.7})
     say(db, user, "I live in Ulm.", {"role": "assistant", "content": "I've booked the courier for 9 May at noon."})
     assert extract(db, user)["stored"] == 2
-    users, items = zip(*table(db, "claim_embeddings", 1000, "four", columns="user_id, item_no"))
-    vectors = [1.0, 0.01, 0.0, 0.0] * len(users)
-    db.execute("select memoir.store_embeddings(%s, %s, %s::real[], 'four')", [[*users], [*items], vectors])
-    states = memories(db, user, "m.state::text", "m.state_reason", where="m.session_id is not null")
+    assert embed_waiting(db, [1, 0.01, 0, 0], "four")
+    states = memories(db, user, "state::text", "state_reason", where="session_id is not null")
     assert sorted(states, key=str) == [("active", None), ("invalidated", "not admitted")]
-    assert memories(db, user, where="m.session_id is not null and m.state = 'active'") == ["User lives in Ulm."]
+    assert memories(db, user, where="session_id is not null and state = 'active'") == ["User lives in Ulm."]
 
 
 # The job --------------------------------------------------------------------------------------------------------------
@@ -72,14 +68,11 @@ def test_hanging_session_becomes_a_dead_letter(
     db: Db, memoir_dsn: str, user: str, clock: Callable[[str], None]
 ) -> None:
     """Sessions beside it are extracted meanwhile."""
-    reads = "_memoir.turns_as_read(_memoir.conversation_history[])"
-    old = one(db, "select pg_get_functiondef(%s::regprocedure)", reads)
     for session in ("a", "hangs", "z"):
         say(db, user, "I love Hang Drums." if session == "hangs" else f"I love town {session}1.", session=session)
     set_settings(db, job_unit_seconds=5, work_attempts_max=2)
     hang = "begin if exists (select from unnest(p_turns) t where t.content like '%Hang%') then perform pg_sleep(3600); end if;"
-    try:
-        db.execute(old.replace("begin", hang, 1))
+    with changed_function(db, "turns_as_read", lambda old: old.replace("begin", hang, 1)):
         for attempt in (1, 2):
             clock(f"2120-01-0{attempt}T00:00:00Z")  # waited long enough
             say(db, user, f"I hate rain in May {attempt}.", session="warm")
@@ -90,14 +83,12 @@ def test_hanging_session_becomes_a_dead_letter(
                 while run.is_alive():
                     db.execute("call memoir.run_job('flush')")  # as any job that begins meanwhile
                     run.join(0.2)
-            loved = memories(db, user, where="m.content like '%%loves%%'")
+            loved = memories(db, user, where="content like '%%loves%%'")
             assert sorted(loved) == ["User loves town a1.", "User loves town z1."]
             assert last_run(db, "extract")[0] == "errors"
         dead = [("dead", 2, "it took longer than job_unit_seconds")]
-        assert waiting(db, user, "j.state, j.attempts, j.last_error") == dead
-    finally:
-        db.execute(old)
-        db.execute("select memoir.reset_setting('job_unit_seconds'), memoir.reset_setting('work_attempts_max')")
+        assert waiting(db, user, "state, attempts, last_error") == dead
+    db.execute("select memoir.reset_setting('job_unit_seconds'), memoir.reset_setting('work_attempts_max')")
 
 
 @pytest.mark.acceptance
@@ -187,8 +178,8 @@ def test_model_claims_no_more_than_its_turns_allow(db: Db, user: str, model: Non
         candidate(0, "I never said this", "The user likes gold."),
         candidate(7, "rent", "The user pays rent elsewhere."),
     )
-    columns = ("m.content", "provenance::text", "scope::text", "tier")
-    got = {row[0]: row[1:] for row in memories(db, user, *columns, where="m.metadata ->> 'rule' = 'model'")}
+    columns = ("content", "provenance::text", "scope::text", "tier")
+    got = {row[0]: row[1:] for row in memories(db, user, *columns, where="metadata ->> 'rule' = 'model'")}
     assert got.pop("The user pays a rent of 900 euros on Mondays.") == ("user_stated", "global", 3)
     assert stored == 4 and len(got) == 3 and set(got.values()) == {("system_inferred", "local", 1)}
 
@@ -207,4 +198,4 @@ def test_model_gets_no_private_text(db: Db, user: str, model: None) -> None:
         candidate(2, "Ann feeds the fish", "Ann feeds the fish."),
     )
     assert answer(db, claimed, *found) == 1
-    assert memories(db, user, where="m.metadata ->> 'rule' = 'model'") == ["Ann feeds the fish."]
+    assert memories(db, user, where="metadata ->> 'rule' = 'model'") == ["Ann feeds the fish."]

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from calls import Db, call, export_rows, memory_row, persist, raises, recalled, remember, remembered, table
+from calls import Db, call, export_rows, persist, raises, recalled, remember, remembered, table
+from cases import read_cases
+from internals import memory_row
 
 pytestmark = pytest.mark.usefixtures("little_vectors")
 
@@ -31,31 +33,21 @@ def source_turns(db: Db, user: str, memory: str) -> list[tuple[str, int]]:
 
 # Exact duplicates -----------------------------------------------------------------------------------------------------
 
-SAME = [
-    "Prefers tea over coffee.",
-    "prefers TEA over coffee.",
-    "  Prefers\ttea \n over   coffee. ",
-    "Prefers\u00a0tea\u3000over\u2003coffee.",
-    "Pre\u200bfers t\u00adea over cof\u2060fee.\ufeff",
-    "Ｐｒｅｆｅｒｓ ｔｅａ ｏｖｅｒ ｃｏｆｆｅｅ．",
-    "Prefers tea over coﬀee.",
-    "\u202ePrefers tea over coffee.\u202c",
-    "Prefers te\u0001a over\u2028coffee.",
-    "𝐏refers tea ov\U000e0041er coffee.",
-]
+TEA = "Prefers tea over coffee."
+SAME = [case["other"] for case in read_cases("alike") if case["is_same"] == "text"]
 
 
 def test_text_in_disguise_is_a_duplicate(db: Db, user: str) -> None:
-    first = remembered(db, user, SAME[0])
+    first = remembered(db, user, TEA)
     answer = {"memory_id": first, "outcome": "duplicate", "superseded": [], "contradicts": []}
     for text in SAME:
         assert remember(db, user, text) == answer, ascii(text)
-    assert recalled(db, user, "tea") == [SAME[0]]
+    assert recalled(db, user, "tea") == [TEA]
     # Composed and decomposed letters too; other letters, other words, other projects and other users are others.
     assert remembered(db, user, "Cafe\u0301 Mu\u0308ller") == remembered(db, user, "café müller")
-    for text, named in (("Prefers tee over coffee.", {}), (SAME[0], {"project": "kiln"})):
+    for text, named in (("Prefers tee over coffee.", {}), (TEA, {"project": "kiln"})):
         assert remember(db, user, text, **named)["outcome"] == "stored"
-    assert remember(db, user + "-2", SAME[0])["outcome"] == "stored"
+    assert remember(db, user + "-2", TEA)["outcome"] == "stored"
 
 
 def test_restating_raises_authority_and_never_lowers_it(db: Db, user: str, clock: Callable[[str], None]) -> None:
@@ -128,34 +120,13 @@ def test_sources_are_recorded_where_the_turns_are(db: Db, user: str) -> None:
 
 # Near duplicates ------------------------------------------------------------------------------------------------------
 
-# Texts whose vectors are alike, and whether they say the same. More pairs that differ are in test_conflicts.py.
-ALIKE = [
-    ("Pays 5 euros.", "Pays 5.50 euros.", False),
-    ("It was -5 degrees outside.", "It was 5 degrees outside.", False),
-    ("The meeting is on Monday.", "The meeting is on Tuesday.", False),
-    ("Lives with Anna in town.", "Lives with Maria in town.", False),
-    ("He moved. Bob came.", "He moved. Tom came.", False),
-    ("Doesn’t like rain.", "Does like rain.", False),
-    ("Drinks coffee before noon.", "Drinks coffee after noon.", False),
-    ("肉は食べません。", "肉は食べます。", False),
-    ("ฉันไม่ชอบชา", "ฉันชอบชา", False),
-    ("لا أحب الشاي", "أحب الشاي", False),
-    ("Version 1.2.3 is used.", "Version 1.2.4 is used.", False),
-    ("Room ٣ is ours.", "Room ٤ is ours.", False),
-    ("Prefers tea.", "Prefers green tea.", True),
-    ("The user likes hiking in the hills.", "User likes hiking in the hills very much.", True),
-    ("Has 2 cats named Tom and Kit.", "Has 2 grey cats named Tom and Kit.", True),
-    ("Is not fond of rain.", "Is really not fond of rain.", True),
-    ("Was born on 3 March 1990 in Ulm.", "Was born on 3 March 1990 in Ulm, in a blue house.", True),
-    ("Doesn't eat meat.", "Doesn’t ever eat meat.", True),
-    ("他很喜欢喝绿茶。", "他真的很喜欢喝绿茶。", True),
-]
+# cases/alike.jsonl has texts whose vectors are alike. More pairs that differ are in test_conflicts.py.
 
 
 def test_fixed_points_keep_similar_texts_apart(db: Db, user: str) -> None:
-    for number, (short, long, is_same) in enumerate(ALIKE):
-        who = f"{user}-{number}"
-        short, long = sorted((short, long), key=len)
+    for number, case in enumerate(case for case in read_cases("alike") if case["is_same"] != "text"):
+        who, is_same = f"{user}-{number}", case["is_same"]
+        short, long = sorted((case["one"], case["other"]), key=len)
         first = remembered(db, who, long, embedding=NEAR)
         done = remember(db, who, short, embedding=CLOSE)
         assert (done["memory_id"] == first) == is_same, (short, long)

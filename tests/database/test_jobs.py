@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
-from calls import Db, call, history, last_run, one, persist, remember, run_job, set_clock
+from calls import Db, call, history, one, persist, remember, run_job, set_clock
+from internals import last_run
 from routines import code
 from servers import connect, install
 

@@ -7,22 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from calls import (
-    Db,
-    active,
-    call,
-    last_run,
-    memory_row,
-    one,
-    raises,
-    recalled,
-    remember,
-    remembered,
-    run_job,
-    say,
-    set_clock,
-    table,
-)
+from calls import Db, active, call, raises, recalled, remember, remembered, run_job, say, set_clock, table
+from internals import clear_work, derive_memory, last_run, memory_row, own_rows, set_memories, set_users, use_memories
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 Clock = Callable[..., None]
@@ -46,14 +32,12 @@ def tier(db: Db, key: str) -> int:
 
 def use(db: Db, key: str, accesses: int, relevance: float = 0.8) -> None:
     """As if the memory had been recalled that often, just now."""
-    counts = "access_count = %s, relevance_sum = %s, last_accessed_at = memoir.now()"
-    db.execute(f"update _memoir.memory_stats set {counts} where memory_id = %s", [accesses, accesses * relevance, key])
-    db.execute("select _memoir.enqueue('promote', user_id, '') from _memoir.memory_store where memory_id = %s", [key])
+    use_memories(db, [key], accesses, relevance)
 
 
 def call_a_fact(db: Db, *keys: str) -> None:
     """As an extraction with the person's words would say."""
-    db.execute("update _memoir.memory_store set provenance = 'fact' where memory_id = any (%s)", [list(keys)])
+    set_memories(db, *keys, provenance="'fact'")
 
 
 def report(db: Db, user: str, content: str, said: str = "I like plums.", **named: Any) -> str:
@@ -141,7 +125,7 @@ def test_contested_value_waits_and_supersedes_nothing(db: Db, user: str, clock: 
     call_a_fact(db, rumour)
     use(db, rumour, 5)
     assert run_job(db, "promotion")["waiting"] == 1
-    db.execute("update _memoir.memory_store set validated_at = memoir.now() where memory_id = %s", [rumour])
+    set_memories(db, rumour, validated_at="memoir.now()")
     use(db, rumour, 5)
     assert run_job(db, "promotion")["to_tier_2"] == 1
     assert active(db, user) == ["Lives in Bremen", "Lives in Kiel"]
@@ -195,10 +179,9 @@ def test_demotion_has_settings_and_locks_no_others(db: Db, user: str, clock: Clo
     run_job(db, "demotion")
     assert (tier(db, key), tier(db, same)) == (1, 2)
     # Users with nothing to lower are not even locked: that would write.
-    locked = "select c.xmin::text, c.xmax::text from _memoir.user_counters c join _memoir.users u using (user_id) where u.external_id = %s"
-    before = db.execute(locked, [other]).fetchone()
+    before = own_rows(db, other, "user_counters", "xmin::text, xmax::text")
     run_job(db, "demotion")
-    assert db.execute(locked, [other]).fetchone() == before
+    assert own_rows(db, other, "user_counters", "xmin::text, xmax::text") == before
 
 
 def test_pin_keeps_a_memory_as_long_as_it_lasts(db: Db, user: str, clock: Clock) -> None:
@@ -264,11 +247,7 @@ def test_derived_memories_go_with_their_source(db: Db, user: str, how: str, stat
     derived = remembered(db, user, "Has a pilot's licence for airships")
     second = remembered(db, user, "Is an airship pilot by trade")
     for item, origin in ((derived, source), (second, derived)):
-        db.execute(
-            """insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id)
-            select user_id, 'memory', memory_id, 'memory', %s from _memoir.memory_store where memory_id = %s""",
-            [origin, item],
-        )
+        derive_memory(db, item, origin)
     call(db, how, user, source)
     assert dict(table(db, "list_memories", user, states=[state], columns="memory_id::text, reason")).items() >= {
         (key, "its source was withdrawn") for key in (derived, second)
@@ -282,11 +261,10 @@ def test_one_broken_user_does_not_stop_the_others(db: Db, user: str, clock: Cloc
     call_a_fact(db, *keys)
     for key in keys:
         use(db, key, 5)
-    broken = '{"promotion_accesses_1": "broken"}'
-    db.execute("update _memoir.users set settings = %s where external_id = %s", [broken, names[0]])
+    set_users(db, names[0], settings="""'{"promotion_accesses_1": "broken"}'""")
     db.execute("call memoir.run_job('promotion')")
     assert last_run(db, "promotion")[1]["failed"] == 1 and [tier(db, key) for key in keys] == [1, 2]
-    db.execute("delete from _memoir.work_items where kind = 'promote'")
+    clear_work(db, "promote")
 
 
 # Profile --------------------------------------------------------------------------------------------------------------
@@ -358,9 +336,8 @@ def test_withdrawn_memory_leaves_the_profile_at_once(db: Db, user: str, how: str
         remember(db, user, "Lives in Trier", sensitivity="secret", **home)
     assert "Trier" not in system(db, user) and "Plays chess" in system(db, user)
     # No version keeps it, and its successor is there before the job has built the next one.
-    own = "from _memoir.profiles p join _memoir.users u using (user_id) where u.external_id = %s"
-    assert not one(db, f"select count(*) {own} and p.content like '%%Trier%%'", user)
+    assert "Trier" not in str(own_rows(db, user, "profiles", "content"))
     assert ("Koblenz" in system(db, user)) == (how == "supersede")
     before = call(db, "profile", user)
     assert profile(db, user)["content"] == before["content"]
-    assert one(db, f"select count(*) {own} and p.version = u.profile_version", user) == 1
+    assert call(db, "profile", user)["version"] in [version for (version,) in own_rows(db, user, "profiles", "version")]

@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from calls import Db, call, clear_work, has_python, last_run, one, persist, raises, set_settings, table
-from pipeline import costs, waiting
+from calls import Db, call, one, persist, raises, set_settings, table
+from internals import clear_work, has_python, last_run, work
+from pipeline import costs
 from routines import code
 from servers import connect
 from stubs import Answer, ChatCompletionsStub
@@ -44,7 +45,7 @@ def compact_long_session(db: Db, user: str) -> int:
         )
         persist(db, user, "s", said, f"Week {n} is noted, harbour {n} as well. " * 4)
     call(db, "compact_session", user, "s", 400)
-    return len(waiting(db, "summarise"))
+    return len(work(db, "summarise"))
 
 
 def run_model(db: Db) -> tuple[Any, ...]:
@@ -80,7 +81,7 @@ def test_summary_by_a_model(db: Db, memoir_dsn: str, user: str) -> None:
     assert asked >= 1 and held == [0, 0] * asked, "nothing is held while the model is at it"
     assert len(stub.requests) == asked and "harbour" in stub.requests[0]["messages"][1]["content"]
     paid = {"calls": asked, "stored": asked, "tokens": 1100 * asked, "cost": 21000 * asked}
-    assert (outcome, counts) == ("done", paid) and waiting(db, "summarise") == []
+    assert (outcome, counts) == ("done", paid) and work(db, "summarise") == []
     made = [summary for _, summary, name in list_makers(db, user) if name == "gpt-4o-mini summarise.v1"]
     assert len(made) >= asked and all(summary.endswith(SUMMARY) for summary in made)
     assert SUMMARY in call(db, "compile_context", user, "s", "Where did we sail?")[0]["content"]
@@ -104,7 +105,7 @@ def test_failed_calls(db: Db, user: str, answer: Answer, state: str, error: str)
         use(db, stub, timeout=1)
         asked = compact_long_session(db, user)
         outcome, counts, _ = run_model(db)
-    rows = waiting(db, "summarise")
+    rows = work(db, "summarise")
     assert [row[0] for row in rows] == [state] * asked and all(error in row[2] for row in rows)
     if answer.headers:
         call(db, "set_clock", datetime.now(UTC) + timedelta(minutes=14))
@@ -125,7 +126,7 @@ def test_summary_of_what_was_forgotten_meanwhile(db: Db, memoir_dsn: str, user: 
         use(db, stub)
         assert compact_long_session(db, user)
         run_model(db)
-    assert waiting(db, "summarise") == [] and not any(
+    assert work(db, "summarise") == [] and not any(
         first == 0 and "gpt" in name for first, _, name in list_makers(db, user)
     )
 
@@ -136,7 +137,7 @@ def test_cost_cap_ends_a_run(db: Db, user: str) -> None:
         for n in range(6):
             asked = compact_long_session(db, f"{user}-{n}")
         outcome, counts, _ = run_model(db)
-    assert outcome == "cost cap" and counts["calls"] == 4 < asked == 4 + len(waiting(db, "summarise"))
+    assert outcome == "cost cap" and counts["calls"] == 4 < asked == 4 + len(work(db, "summarise"))
 
 
 def test_cancel_gives_everything_back(db: Db, memoir_dsn: str, user: str) -> None:
@@ -153,7 +154,7 @@ def test_cancel_gives_everything_back(db: Db, memoir_dsn: str, user: str) -> Non
         db.execute("select pg_cancel_backend(%s)", [other.info.backend_pid])
         run.join(30)
     assert result == ["57014"] and last_run(db, "model")[0] == "cancelled"
-    assert [row[:2] for row in waiting(db, "summarise")] == [("ready", 0)] * asked
+    assert [row[:2] for row in work(db, "summarise")] == [("ready", 0)] * asked
 
 
 def test_without_a_key_the_work_waits(db: Db, user: str) -> None:
@@ -163,4 +164,4 @@ def test_without_a_key_the_work_waits(db: Db, user: str) -> None:
         with raises("PM051"):
             run_model(db)
         assert last_run(db, "model")[0] == "failed" and "no API key" in last_run(db, "model")[2]
-        assert {row[:2] for row in waiting(db, "summarise")} == {("ready", 0)} and stub.requests == []
+        assert {row[:2] for row in work(db, "summarise")} == {("ready", 0)} and stub.requests == []

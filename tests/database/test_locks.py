@@ -7,21 +7,16 @@ from dataclasses import dataclass
 
 import psycopg
 import pytest
+from internals import last_run, user_id
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, all_routines, code, values_for
 from servers import ARTIFACT, apply, complete, connect, database, roles, unique, user_of
 
 PROMPT = "You are the assistant of a shop that many tenants run."
 MODES = (
-    "access share",
-    "row share",
-    "row exclusive",
-    "share update exclusive",
-    "share",
-    "share row exclusive",
-    "exclusive",
+    "access share", "row share", "row exclusive", "share update exclusive", "share", "share row exclusive", "exclusive",
     "access exclusive",
-)
+)  # fmt: skip
 
 
 @dataclass
@@ -85,9 +80,10 @@ def hold_all_that_can_be(world: World, ann: psycopg.Connection) -> int:
     names = [
         name
         for (name,) in world.db.execute("""
-        select user_id::text from _memoir.users union select session_id::text from _memoir.sessions
+        select memoir.session_info(u.user_name, s.session) ->> 'session_id' from memoir.list_users(p_limit => 1000) u,
+          memoir.list_sessions(u.user_name, p_limit => 1000) s
         union select job from memoir.list_jobs() union select 'memoir.install'""")
-    ]
+    ] + [str(user_id(world.db, user)) for user in ("ann", "bob")]
     for key in (1835888489, 1835888490):
         ann.execute("select pg_advisory_lock(%s, hashtext(n)) from unnest(%s::text[]) n", [key, names])
     ann.execute(
@@ -127,9 +123,7 @@ def test_another_tenant_and_all_jobs_go_on(world: World) -> None:
             "select job from memoir.list_jobs() where job not in ('embed', 'model')"
         ).fetchall():
             jobs.execute("call memoir.run_job(%s)", [job])
-            outcome, error = world.db.execute(
-                "select outcome, error from _memoir.job_runs where job = %s order by run_id desc limit 1", [job]
-            ).fetchone()
+            outcome, _, error = last_run(world.db, job)
             # Leaves that somebody has rows locked in are written anew with the next run.
             assert (outcome, error) == ("done", None) or job == "erase" and "lock timeout" in error, job
         ann.execute("rollback")

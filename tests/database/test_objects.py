@@ -7,18 +7,12 @@ from typing import Any
 import psycopg
 import pytest
 from agents import Agent
-from calls import Db, call, persist, raises, run_job, set_clock, table, use_vectors
+from calls import Db, call, embed_waiting, persist, raises, run_job, set_clock, table, use_vectors
 from psycopg.types.json import Jsonb
 
 TYPES = [
-    "file_context",
-    "tool_result",
-    "error_context",
-    "code_context",
-    "plan",
-    "external_reference",
-    "design_decision",
-]
+    "file_context", "tool_result", "error_context", "code_context", "plan", "external_reference", "design_decision",
+]  # fmt: skip
 CODE = "\n".join(f"def total_{n}(a: int) -> int:\n    return a + {n}" for n in range(120))
 PROSE = " ".join(f"It was the year {n} and the harbour was quiet, as everybody knows." for n in range(60))
 LOG = "\n".join(f"tests/test_{n}.py::test_it PASSED" for n in range(120))
@@ -175,11 +169,12 @@ def test_phases_end_where_the_subject_changes(db: Db, user: str, agent: Agent) -
     agent.append({"role": "assistant", "content": "Hello."})
     for n, about in enumerate(["the boat"] * 5 + ["the taxes"] * 5 + ["the bees"] * 2):
         persist(db, user, "s", f"Question {n} about {about}.", PROSE)
-    claimed = table(db, "claim_embeddings", 1000, "little", columns="user_id, item_no, text")
-    for owner, item, text in claimed:
-        near = [vector for about, vector in vectors.items() if about in text.splitlines()[-1]]
-        store = "select memoir.store_embeddings(%s::uuid[], %s::integer[], %s::real[])"
-        db.execute(store, [[owner], [item], [float(x) for x in (near or [[0.9, 0.1, 0, 0]])[0]]])
+
+    def near(text: str) -> list[float]:
+        found = [vector for about, vector in vectors.items() if about in text.splitlines()[-1]]
+        return [*found, [0.9, 0.1, 0, 0]][0]
+
+    embed_waiting(db, near, "little")
     set_clock(db, "2099-01-01T00:00:00Z")
     run_job(db, "phases")
     set_clock(db, None)

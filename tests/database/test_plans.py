@@ -39,16 +39,9 @@ CALLS = {
 MEASURED = ["compile", "compile in a long session", "explain", "recall"]
 ALONE: dict[str, tuple[int, int]] = {}  # what they cost before there was anybody else
 ARMS = {
-    "search_postings",
-    "search_tail",
-    "embeddings",
-    "search_items",
-    "conversation_history",
-    "memory_store",
-    "memory_stats",
-    "sessions",
-    "user_counters",
-}
+    "search_postings", "search_tail", "embeddings", "search_items", "conversation_history", "memory_store",
+    "memory_stats", "sessions", "user_counters",
+}  # fmt: skip
 
 
 def sentence(n: int) -> str:

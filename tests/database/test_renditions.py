@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from agents import Agent
-from calls import Db, call, one, recalled, run_job
+from calls import Db, call, recalled, run_job
+from internals import keep_forms, large_passages, own_rows, read_forms
 
 WORDS = "handler worker queue payment order customer cache shard replica leader index request".split()
 
@@ -41,24 +42,15 @@ TEXTS = {
 }
 
 
-def forms(db: Db, user: str, *fidelities: int) -> list[dict[str, Any]]:
-    """Of the user's newest object, at each fidelity."""
-    query = """select to_jsonb(f) from _memoir.users u
-        cross join lateral (select * from _memoir.memory_store s where s.user_id = u.user_id and s.is_object
-          order by s.recorded_at desc, s.memory_id limit 1) m
-        cross join lateral _memoir.object_forms(m.user_id, array_fill(m.memory_id, array[cardinality(%s::smallint[])]), %s::smallint[]) f
-        where u.external_id = %s"""
-    return [form for (form,) in db.execute(query, [list(fidelities), list(fidelities), user])]
-
-
 def body(db: Db, user: str, fidelity: int) -> str:
-    return str(forms(db, user, fidelity)[0]["content"])
+    """The form of the user's newest object."""
+    return str(read_forms(db, user, fidelity)[0]["content"])
 
 
 @pytest.mark.parametrize("kind", TEXTS)
 def test_forms_have_their_size_and_tell_their_losses(db: Db, user: str, kind: str) -> None:
     sent = Agent(db, user).calls("Bash", {"command": f"show {kind}"}, TEXTS[kind])
-    detailed, compact, stub = forms(db, user, 1, 2, 3)
+    detailed, compact, stub = read_forms(db, user, 1, 2, 3)
     assert detailed["token_count"] < 0.36 * sent["tokens"] + 120 and stub["token_count"] < 200
     assert compact["token_count"] < 0.06 * sent["tokens"] + 220
     for form in (detailed, compact, stub):
@@ -108,20 +100,18 @@ def test_forgotten_text_stands_in_no_form(db: Db, user: str) -> None:
     assert "4711" in body(db, user, 1)
     named = {"session": "s", "source_turns": [2], "actor": "tool"}
     call(db, "forget", user, call(db, "remember", user, "The gate code is 4711.", **named)["memory_id"])
-    assert all("4711" not in form["content"] for form in forms(db, user, 1, 2, 3))
+    assert all("4711" not in form["content"] for form in read_forms(db, user, 1, 2, 3))
 
 
 def test_stored_forms_stay_until_the_next_moment(db: Db, user: str) -> None:
     agent = Agent(db, user)
     agent.calls("Read", {"file_path": "/w/pay.py"}, TEXTS["code"])
-    keep = """select _memoir.keep_forms(m.user_id, array[m.memory_id], '{3}') from _memoir.users u
-        join _memoir.memory_store m using (user_id) where is_object and u.external_id = %s"""
-    [tokens] = one(db, keep, user)
-    [before] = forms(db, user, 3)
+    [tokens] = keep_forms(db, user, 3)
+    [before] = read_forms(db, user, 3)
     assert before["token_count"] == tokens
     agent.calls("Edit", {"file_path": "/w/pay.py"}, "ok")
-    assert forms(db, user, 3) == [before]
-    one(db, keep, user)
+    assert read_forms(db, user, 3) == [before]
+    keep_forms(db, user, 3)
     assert "edited since" in body(db, user, 3)
 
 
@@ -130,9 +120,7 @@ def test_stored_forms_stay_until_the_next_moment(db: Db, user: str) -> None:
 
 def passages(db: Db, user: str, question: str) -> list[tuple[Any, ...]]:
     """From the large outputs of the user's session."""
-    query = """select p.first_line, p.last_line, p.body from _memoir.sessions s join _memoir.users u using (user_id),
-        _memoir.large_passages(s.user_id, s.session_id, %s, 3, 'normal') p where u.external_id = %s"""
-    return db.execute(query, [question, user]).fetchall()
+    return large_passages(db, user, call(db, "session_info", user, "s")["session_id"], question)
 
 
 PLANTED = [
@@ -177,8 +165,7 @@ def test_large_outputs_make_few_things_to_embed(db: Db, user: str, outputs: int,
     for n in range(outputs):
         agent.calls("Bash", {"command": f"cat {n}.log"}, log(lines, {n: f"part {n}"}))
     run_job(db, "scan", 3600)
-    counted = "select count(*) from _memoir.search_items join _memoir.users using (user_id) where embeddable and external_id = %s"
-    assert outputs <= one(db, counted, user) < most
+    assert outputs <= len(own_rows(db, user, "search_items", "item_no", "embeddable")) < most
 
 
 def test_middle_of_a_large_output_is_indexed(db: Db, user: str) -> None:
@@ -195,4 +182,4 @@ def test_secret_in_the_middle_of_a_large_output_is_found(db: Db, user: str) -> N
     assert Agent(db, user).calls("Bash", {"command": "cat all.log"}, text)["warnings"] == []
     run_job(db, "scan")
     assert "Tr0ub4dor" not in str(call(db, "compile_context", user, "s", "Which password connects to the store?"))
-    assert forms(db, user, 1, 3) == []
+    assert read_forms(db, user, 1, 3) == []

@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from calls import CALL, Db, active, call, persist, recalled, remember, remembered, run_job, table
-
-# What is forgotten, in which other words it must not come back, and what says something else.
-CASES = {
-    "I live in Lindau.": (
-        "Note that I live in Lindau|User: I live in Lindau.|He lives in Lindau.|They lived in Lindau|Home city: Lindau"
-        "|My home town is Lindau.|Hometown \u2014 Lindau|FYI: the user is based in Lindau!|Lindau is where I live"
-        "|Please remember that my residence is in Lindau.|It was mentioned that she resides in Lindau"
-        "|As noted, the user's home town is Lindau, near the lake.|L\u0456ndau is the home town",
-        "I live in Bregenz.|My sister lives in Lindau.|I don't live in Lindau.|I work in Lindau.|Lindau has a harbour."
-        "|I used to live in Lindau until 2019.|My home town is Bregenz.|I no longer live in Lindau.",
-    ),
-    "My employer is Quellwerk.": (
-        "I work at Quellwerk|Reminder: the user is employed at Quellwerk|Company: Quellwerk",
-        "I work at Steinwerk|My brother works at Quellwerk|I want to work at Quellwerk",
-    ),
-    "I prefer tea over coffee.": ("Noted: he preferred tea over coffee.", "I prefer coffee over tea.|I drink tea."),
-    "My dentist is Dr. Halvorsen.": (
-        "Dentist: Dr Halvorsen|Dr. Halvorsen is her dentist",
-        "My dentist is Dr. Okafor|My lawyer is Dr. Halvorsen|My daughter's dentist is Dr. Halvorsen",
-    ),
-    "My locker number is 4417.": (
-        "Note: locker number 4417|The number of the locker is 4417.|your locker number is 4417",
-        "My locker number is 4418.|My badge number is 4417.",
-    ),
-}
+from cases import read_cases
 
 
-@pytest.mark.parametrize("said", CASES)
-def test_no_other_wording_gets_past(db: Db, user: str, said: str) -> None:
-    again, other = (texts.split("|") for texts in CASES[said])
-    call(db, "forget", user, remembered(db, user, said))
-    passed = [text for text in again if remember(db, user, text, actor="agent")["outcome"] != "refused_tombstone"]
-    refused = [text for text in other if remember(db, user, text)["outcome"] == "refused_tombstone"]
-    assert (passed, refused) == ([], []), f"after {said}"
+@pytest.mark.parametrize("case", read_cases("restated"), ids=lambda case: case["said"])
+def test_no_other_wording_gets_past(db: Db, user: str, case: dict[str, Any]) -> None:
+    """A forgotten statement does not come back in other words, another statement is stored."""
+    call(db, "forget", user, remembered(db, user, case["said"]))
+    again = {text: remember(db, user, text, actor="agent")["outcome"] for text in case["again"]}
+    assert set(again.values()) == {"refused_tombstone"}, again
+    other = {text: remember(db, user, text)["outcome"] for text in case["other"]}
+    assert "refused_tombstone" not in other.values(), other
 
 
 def test_slot_decides_where_words_differ(db: Db, user: str) -> None:
@@ -94,9 +73,8 @@ def test_restatement_by_a_model_is_not_recalled(db: Db, user: str, role: str) ->
     said = "I looked it up. So your home town is Lindau, isn't it? Trains leave at noon."
     called = {"role": "assistant", "content": None, "tool_calls": [CALL]}
     result = {"role": "tool", "tool_call_id": CALL["id"], "content": said}
-    persist(
-        db, user, "two", "When do trains leave?", *([said] if role == "assistant" else [called, result, "At noon."])
-    )
+    answer = [said] if role == "assistant" else [called, result, "At noon."]
+    persist(db, user, "two", "When do trains leave?", *answer)
     assert "home town is Lindau" not in turns(db, user)
     # What the person says stays where it was said; nothing is extracted from either.
     persist(db, user, "three", "My home town is Lindau, by the way.", "Noted.")
@@ -106,11 +84,9 @@ def test_restatement_by_a_model_is_not_recalled(db: Db, user: str, role: str) ->
 
 
 def test_restated_before_it_was_forgotten(db: Db, user: str) -> None:
-    persist(db, user, "one", "I live in Lindau.", "Noted: the user's home town is Lindau.")
-    persist(
-        db, user, "one", "Which trains are there?", "The sun is out. Since you live in Lindau, take the lake train."
-    )
-    persist(db, user, "one", "Thanks.", "Lindau has a fine harbour and a lion.")
+    advice = "The sun is out. Since you live in Lindau, take the lake train."
+    said = ("I live in Lindau.", "Noted: the user's home town is Lindau.", "Which trains are there?", advice)
+    persist(db, user, "one", *said, "Thanks.", "Lindau has a fine harbour and a lion.")
     call(db, "extract_session", user, "one")
     call(db, "summarize_session", user, "one")
     forget_home(db, user)

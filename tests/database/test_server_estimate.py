@@ -11,6 +11,7 @@ import struct
 
 import psycopg
 import pytest
+from internals import has_python, run_internal
 from pg_memoir_server import tokens
 from servers import ROOT
 
@@ -91,14 +92,12 @@ def test_ends(db):
 
 
 def test_counting_is_exact_with_plpython(db):
-    if not db.execute("select to_regprocedure('_memoir.py_count_tokens(text[],text)') is not null").fetchone()[0]:
+    if not has_python(db):
         pytest.skip("PL/Python is not installed: this server counts by the estimate")
     texts = [text for _, text in SAMPLES] + ["", "<|endoftext|>"]
     for name in tokens.ENCODINGS:
-        assert db.execute("select _memoir.tokenizer_used(%s)", [name]).fetchone()[0] == name
-        assert db.execute("select _memoir.count_tokens(%s::text[], %s)", [texts, name]).fetchone()[0] == tokens.count(
-            texts, name
-        )
+        assert run_internal(db, "tokenizer_used", name) == name
+        assert run_internal(db, "count_tokens", texts, name) == tokens.count(texts, name)
 
 
 # Images ---------------------------------------------------------------------------------------------------------------
@@ -139,7 +138,7 @@ FORMATS = [
 
 def image_tokens(db, part: dict, provider: str) -> int:
     rule = {"openai": "tiles:1", "anthropic": "area:1568:1600"}.get(provider, provider)
-    return db.execute("select _memoir.image_tokens(%s::jsonb, %s)", [json.dumps(part), rule]).fetchone()[0]
+    return run_internal(db, "image_tokens", json.dumps(part), rule)
 
 
 def as_part(data: bytes, **more) -> dict:
@@ -152,7 +151,7 @@ def as_part(data: bytes, **more) -> dict:
 @pytest.mark.parametrize("size", [(1, 1), (640, 480), (4000, 3000), (16383, 20)])
 def test_sizes_are_read_from_the_header(db, size):
     for make in FORMATS:
-        assert db.execute("select _memoir.image_size(%s)", [make(*size)]).fetchone()[0] == list(size)
+        assert run_internal(db, "image_size", make(*size)) == list(size)
 
 
 # Figures of the providers' own examples where they give any: docs/explain/tokens.md. Size None: an image by its address.

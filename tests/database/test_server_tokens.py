@@ -68,14 +68,9 @@ def test_counts_agree_with_tiktoken(name):
     reference = tiktoken.Encoding(name, pat_str=PATTERNS[name], mergeable_ranks=ranks, special_tokens={})
     dice = random.Random(7)
     planes = [
-        (1, 0x7F),
-        (0x80, 0x24F),
-        (0x370, 0x6FF),
-        (0x900, 0xE7F),
-        (0x3000, 0xD7A3),
-        (0x1F000, 0x1FAFF),
+        (1, 0x7F), (0x80, 0x24F), (0x370, 0x6FF), (0x900, 0xE7F), (0x3000, 0xD7A3), (0x1F000, 0x1FAFF),
         (0x20000, 0x2A6DF),
-    ]
+    ]  # fmt: skip
     noise = ["".join(chr(dice.randint(*dice.choice(planes))) for _ in range(dice.randint(1, 60))) for _ in range(1500)]
     mixed = ["".join(dice.choice(VARIED[:22]) for _ in range(4)) for _ in range(300)]
     texts = VARIED + noise + mixed

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from calls import ANSWER, CALL, USER, Db, call, history, messages, persist, raises, remember, store, table
-from refusals import check_refusal, rows
+from internals import count_all_rows
+from refusals import check_refusal
 
 
 def open_session(db: Db, user: str, session: str = "s", **named: Any) -> dict[str, Any]:
@@ -162,11 +163,11 @@ def contents(db: Db, user: str, session: str) -> list[tuple[int, str]]:
 def test_branches_share_turns_by_reference(db: Db, user: str) -> None:
     store(db, user, "a", messages("a0", "a1", "a2", "a3"))
     call(db, "branch_session", user, "a", "b", 2)
-    turns = rows(db)["conversation_history"]
+    turns = count_all_rows(db)["conversation_history"]
     assert contents(db, user, "b") == [(0, "a0"), (1, "a1")]
     assert store(db, user, "b", messages("b2", "b3"))["from_turn"] == 2
     store(db, user, "a", messages("a4", "a5"))
-    assert rows(db)["conversation_history"] == turns + 4
+    assert count_all_rows(db)["conversation_history"] == turns + 4
     # From a branch, behind its own start, before it, at it, and at nothing.
     for name, at, want in (
         ("c", 4, ["a0", "a1", "b2", "b3"]),

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from calls import Db, call, history, one, persist, raises, recalled, remember, table, use_vectors
+from calls import Db, call, embed_waiting, history, persist, raises, recalled, remember, table, use_vectors
+from internals import own_rows
 from psycopg.rows import dict_row
 from servers import connect
 
@@ -33,11 +34,7 @@ def sync(db: Db, user: str, dry_run: bool = True) -> dict[str, Any]:
 
 def embed_batch(db: Db, limit: int = 64) -> list[str]:
     """One batch of the queue; the texts that were embedded."""
-    found = table(db, "claim_embeddings", limit, "little", columns="user_id, item_no, text")
-    users, items, texts = ([row[n] for row in found] for n in range(3))
-    store = "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'little')"
-    db.execute(store, [users, items, [1.0, 0.0, 0.0, 0.0] * len(items)])
-    return texts
+    return embed_waiting(db, [1, 0, 0, 0], "little", limit)
 
 
 def test_a_dry_run_counts_and_writes_nothing(db: Db, user: str, clock: Any) -> None:
@@ -63,12 +60,10 @@ def test_each_batch_of_a_sync_leaves_a_row(db: Db, user: str) -> None:
     assert asked["queued"] and (asked["texts"], asked["cursor"], asked["last_batch_at"]) == (3, 0, None)
     for _ in range(2):
         embed_batch(db, 2)
-    audit = """select array_agg(detail order by audit_id) from _memoir.audit_log a join _memoir.users u using (user_id)
-        where action = 'sync_batch' and external_id = %s"""
     now = sync(db, user)
     persist(db, user, "s", "A fourth.")  # what comes by itself is not a sync's
     embed_batch(db)
-    rows = one(db, audit, user)
+    rows = [row for (row,) in own_rows(db, user, "audit_log", "detail", "action = 'sync_batch' order by audit_id")]
     assert [row["texts"] for row in rows] == [2, 1] and len({row["sync"] for row in rows}) == 1
     assert rows[-1]["cursor"] == now["cursor"] == now["items"] and now["texts"] == 0 and now["last_batch_at"]
     assert not sync(db, user, dry_run=False)["queued"]

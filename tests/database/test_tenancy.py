@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import Db, call, one, persist, read_turns, recalled, remember, remembered, store, table
+from calls import Db, call, embed_waiting, one, persist, read_turns, recalled, remember, remembered, store, table
 from catalog import describe, differences
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, NO_RIGHT, PERSONS, Routine, World, code, world_of
@@ -157,11 +157,7 @@ def test_nothing_of_one_user_names_another(world: World) -> None:
             call(app, "compile_context", user, "u", "What is my cat called?")
         remember(app, user, f"The twin is {user}")
     read_turns(jobs)
-    claimed = table(jobs, "claim_embeddings", 1000, columns="user_id, item_no")
-    jobs.execute(
-        "select memoir.store_embeddings(%s::uuid[], %s::integer[], %s::real[])",
-        [[user for user, _ in claimed], [item for _, item in claimed], [0.1] * (384 * len(claimed))],
-    )
+    embed_waiting(jobs, [0.1] * 384)
     world.db.execute("select memoir.set_setting('tail_items_max', '16')")
     for (job,) in world.db.execute("select job from _memoir.job_list() where not in_python and job <> 'embedder'"):
         jobs.execute("call memoir.run_job(%s)", [job])

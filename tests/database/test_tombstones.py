@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from calls import Db, call, one, recalled, remember, remembered, run_job, table, use_vectors
 from confusable_homoglyphs.confusables import confusables_data
+from internals import run_internal
 from servers import connect
 
 VALUE = "The gate code is Kestrel 4711, paid in bronze by Maxim Jorvik-Quilp (5.50)"
@@ -23,7 +24,7 @@ def db(memoir_dsn: str) -> Iterator[Db]:
 
 def key(db: Db, text: str) -> str:
     """What two texts have in common that are the same to a tombstone."""
-    return str(one(db, "select _memoir.tombstone_text(%s)", text))
+    return str(run_internal(db, "tombstone_text", text))
 
 
 def find_alike(letter: str) -> list[str]:
@@ -75,7 +76,7 @@ def test_different_values_stay_different(db: Db, one: str, other: str) -> None:
 
 @pytest.mark.parametrize("text", ["Νίκος Παπάς", "Мария из Киева", "Straße in İzmir", "Åland Été"])
 def test_case_is_folded_in_other_scripts(db: Db, text: str) -> None:
-    assert one(db, "select _memoir.tombstone_text(%s) = _memoir.tombstone_text(upper(%s))", text, text)
+    assert key(db, text) == key(db, one(db, "select upper(%s)", text))
 
 
 def test_look_alikes_agree_with_unicode(db: Db) -> None:

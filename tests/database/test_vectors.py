@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
+from internals import nearest_items, user_id
 
 DIMENSION = 384
 WANTED = 100
@@ -29,13 +31,11 @@ def filled(memoir_dsn: str) -> Iterator[psycopg.Connection]:
             db.execute('select persist_turn(%s, \'s\', \'[{"role": "user", "content": "Hello"}]\')', [user])
             db.execute(
                 f"""insert into embeddings (user_id, item_no, model_id, embedding)
-                    select _memoir.user_id('default', %s), i.item, m.model_id, {ABOUT} from generate_series(1, %s) i(item)
+                    select %s, i.item, m.model_id, {ABOUT} from generate_series(1, %s) i(item)
                     join embedding_models m on m.status = 'active' {JOINS.replace("%", "%%")} order by i.item""",
-                [user, items],
+                [user_id(db, user), items],
             )
-            db.execute(
-                "update user_counters set items = %s where user_id = _memoir.user_id('default', %s)", [items, user]
-            )
+            db.execute("update user_counters set items = %s where user_id = %s", [items, user_id(db, user)])
         for _ in range(20):  # again if somebody's snapshot held it up
             db.execute("vacuum analyze embeddings")
             if db.execute(
@@ -45,25 +45,10 @@ def filled(memoir_dsn: str) -> Iterator[psycopg.Connection]:
         yield db
 
 
-NEAREST = """
-select (_memoir.vector_scores(c.user_id, c, config || jsonb_build_object('exact_vectors_max', %(exact)s::integer), %(vector)s::halfvec,
-          (select model_id from embedding_models where status = 'active'), %(items)s::integer[], %(hidden)s::integer[], %(wanted)s)).items
-from user_counters c, settings_merged where c.user_id = _memoir.user_id('default', %(user)s)"""
-
-
 def nearest(
-    db: psycopg.Connection,
-    user: str,
-    vector: str,
-    exact: int,
-    items: list[int] | None = None,
-    hidden: list[int] | None = None,
+    db: psycopg.Connection, user: str, vector: str, exact: int, items: list[int] | None = None, hidden: Any = ()
 ) -> list[int]:
-    found = db.execute(
-        NEAREST,
-        {"user": user, "exact": exact, "vector": vector, "items": items, "hidden": hidden or [], "wanted": WANTED},
-    ).fetchone()
-    return list(found[0])
+    return nearest_items(db, user, vector, exact, items, list(hidden), WANTED)
 
 
 def queries(db: psycopg.Connection, count: int) -> list[str]:
@@ -89,8 +74,8 @@ def test_signs_find_what_comparing_all_finds(filled: psycopg.Connection, user: s
 def test_what_matched_by_words_is_compared_whatever_its_signs(filled: psycopg.Connection) -> None:
     [vector] = queries(filled, 1)
     ranked = filled.execute(
-        "select array_agg(item_no order by embedding <=> %s::halfvec desc) from embeddings where user_id = _memoir.user_id('default', 'large')",
-        [vector],
+        "select array_agg(item_no order by embedding <=> %s::halfvec desc) from embeddings where user_id = %s",
+        [vector, user_id(filled, "large")],
     ).fetchone()[0]
     far = sorted(ranked[:5])
     for exact in (0, 1_000_000):

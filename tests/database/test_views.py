@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from calls import Db, call, persist, remember, remembered, run_job, set_clock, table
+from internals import add_runs, clear_runs, clear_work, move_runs
 from routines import World, world_of
+from rows import plant
 from servers import ROOT
 
 VIEWS = """select relname from pg_class where relnamespace = 'memoir'::regnamespace and relkind = 'v'
@@ -60,35 +63,31 @@ def test_health_names_what_is_wrong(db: Db, admin: Db) -> None:
     def problems() -> dict[str, str]:
         return {problem: severity for severity, problem, _ in table(admin, "health_problems")}
 
-    run = """insert into _memoir.job_runs (job, started_at, finished_at, outcome, error)
-        select j, now(), now(), %s, %s from unnest(%s::text[]) j"""
-    db.execute(run, ["done", None, [job for (job,) in table(db, "list_jobs", columns="job")]])
+    add_runs(db, [job for (job,) in table(db, "list_jobs", columns="job")])
     assert problems() == {} and view(admin, "health", "status, why") == ("green", "all is well")
 
-    db.execute(run, ["failed", "disk", ["merge"]])
+    add_runs(db, ["merge"], "failed", "disk")
     assert problems() == {"job merge failed: disk": "yellow"}
-    db.execute(run, ["failed", "disk", ["merge"] * 2])
+    add_runs(db, ["merge"] * 2, "failed", "disk")
     assert problems()["job merge has failed 3 times in a row"] == "red" and view(admin, "health", "status") == ("red",)
-    db.execute("delete from _memoir.job_runs where error = 'disk'")
+    clear_runs(db, "disk")
 
     # What is due half a year from now is not late, whatever the time of day is.
     db.execute("select memoir.set_schedule('sweep', to_char(now() + interval '6 months', '\"0 0 1 \"FMMM\" *\"'))")
-    late = "update _memoir.job_runs set started_at = now() - %s::interval where job in ('flush', 'sweep')"
-    db.execute(late, ["20 minutes"])
+    move_runs(db, ["flush", "sweep"], "20 minutes")
     [(problem, severity)] = problems().items()
     assert re.match(r"job flush has not run for 00:20:", problem) and severity == "red"
-    db.execute(late, ["0"])
+    move_runs(db, ["flush", "sweep"], "0")
     call(db, "set_schedule", "sweep", "default")
 
-    db.execute(
-        "insert into _memoir.work_items (kind, user_id, state, run_after, created_at) values "
-        "('judge', gen_random_uuid(), 'dead', now(), now()), ('judge', gen_random_uuid(), 'ready', now() - interval '2 h', now())"
-    )
+    now = call(db, "now")
+    for state, due in (("dead", now), ("ready", now - timedelta(hours=2))):
+        plant(db, "work_items", kind="judge", state=state, run_after=due)
     found = problems()
     assert found.pop("1 dead letters of kind judge") == "yellow"
     [(problem, severity)] = found.items()
     assert problem.startswith("1 work items of kind judge wait, the oldest for 02:00:0") and severity == "yellow"
-    db.execute("delete from _memoir.work_items where kind = 'judge'")
+    clear_work(db, "judge")
 
     set_clock(db, "2029-05-06T00:00:00Z")
     found = problems()

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import ANSWER, Db, call, messages, table
+from calls import ANSWER, Db, call, embed_waiting, messages, table
 from loops import append, code, compiled, read, same_beginning, shown_calls, step, text_of, unpaired
 
 
@@ -165,11 +165,7 @@ def test_change_of_goal_is_a_moment_under_pressure(db: Db, user: str, little_vec
     for turn, question in enumerate(asked):
         read_parts(db, user, range(5 * turn, 5 * turn + 5), 6_000)
         append(db, user, asks("Done.", question))
-        waiting = table(db, "claim_embeddings", 1000, "little", columns="user_id, item_no, text")
-        vectors = [next((v for q, v in asked.items() if q in text), [1, 0, 0, 0]) for _, _, text in waiting]
-        store = "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'little')"
-        numbers = [float(x) for vector in vectors for x in vector]
-        db.execute(store, [[row[0] for row in waiting], [row[1] for row in waiting], numbers])
+        embed_waiting(db, lambda text: next((v for q, v in asked.items() if q in text), [1, 0, 0, 0]), "little")
         before = pressure(db, user)["moments"]
         compiled(db, user)
         last = pressure(db, user)

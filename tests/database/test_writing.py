@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 from calls import ANSWER, USER, Db, call, history, persist, remember, store, table
-from refusals import EXCHANGE, IMAGE, as_sent, check_refusal, rows
+from internals import count_all_rows
+from refusals import EXCHANGE, IMAGE, as_sent, check_refusal
 
 
 def test_history_is_what_was_sent(db: Db, user: str) -> None:
@@ -64,13 +65,13 @@ def test_a_retry_returns_the_first_result(db: Db, user: str) -> None:
     turn = {"user": user, "session": "s", "messages": [USER, ANSWER], "usage": {"prompt_tokens": 5}, "key": "k1"}
     again = {"p_key": "k1", "p_usage": {"prompt_tokens": 5}}
     first = store(db, user, "s", [USER, ANSWER], **again)
-    before = rows(db)
+    before = count_all_rows(db)
     assert store(db, user, "s", [USER, ANSWER], **again) == first
     says = 'key "k1" was used with another request'
     for other in ({"messages": [USER]}, {"session": "t"}, {"usage": {"prompt_tokens": 6}}, {"actor": "agent"}):
         check_refusal(db, "persist_turn", "PM006", says, **(turn | other))
     check_refusal(db, "append_messages", "PM006", "k1", **turn)
-    assert rows(db) == before
+    assert count_all_rows(db) == before
     memory = {"user": user, "content": "Likes tea.", "key": "m1"}
     stored = remember(db, user, "Likes tea.", key="m1")
     assert remember(db, user, "Likes tea.", key="m1") == stored and stored["outcome"] == "stored"

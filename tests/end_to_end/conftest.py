@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from calls import Db, call, clear_work, has_python, use_vectors
+from calls import Db, call, use_vectors
+from internals import clear_work, has_python
 from pg_memoir import Memoir
 from pg_memoir_cli import worker
 from pipeline import WAYS, Way

@@ -22,6 +22,7 @@ import pytest
 import zstandard
 from answers import text
 from gateways import TOOL, Running, gateway
+from internals import lock_tables
 from pg_memoir import Memoir
 from servers import connect
 from starlette.applications import Starlette
@@ -228,7 +229,7 @@ def test_killed_gateway_loses_no_answer(
     headers = {"x-api-key": "SECRETKEY", "x-session-id": "s", "content-type": "application/json"}
     with process(memoir_dsn, model.url, user, tmp_path) as (first, url), connect(memoir_dsn) as blocker:
         blocker.autocommit = False
-        blocker.execute("lock table _memoir.sessions in access exclusive mode")
+        lock_tables(blocker, "sessions")
         httpx.post(url + "/v1/messages", content=body("I moved to Visby.", stream=stream), headers=headers, timeout=60)
         first.send_signal(signal.SIGKILL)
         first.wait()
@@ -246,7 +247,7 @@ def test_metrics_of_a_database_that_is_away(memoir_dsn: str, model: Upstream, us
     """A call that hangs is left behind: the request goes on after database_ms."""
     with gateway(memoir_dsn, model, user, database_ms=200) as running, connect(memoir_dsn) as blocker:
         blocker.autocommit = False
-        blocker.execute("lock table _memoir.sessions, _memoir.users in access exclusive mode")
+        lock_tables(blocker, "sessions", "users")
         answer = running.post("/v1/messages", body("Hello there."))
         assert answer.headers["x-pg-memoir"] == "bypassed"
         assert running.counts.of("bypasses", reason="TimeoutError") == 1

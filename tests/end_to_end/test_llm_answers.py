@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from calls import Db, call, persist, remember, run_job
+from internals import make_work_due, work
 from pg_memoir import Memoir
 from pipeline import (
     BOAT,
@@ -24,12 +25,10 @@ from pipeline import (
     ask,
     costs,
     deploy,
-    make_due,
     meanwhile,
-    read_forms,
+    renew_forms,
     says,
     use,
-    waiting,
 )
 from psycopg.types.json import Jsonb
 
@@ -48,12 +47,12 @@ def test_model_renders_what_rules_cut(db: Db, user: str, way: Way) -> None:
         model()
     [request] = stub.requests
     assert "web-7.example.org" in json.dumps(request) and (TOKENS, COST, COST) in costs(db, user)
-    forms = read_forms(db, user)
+    forms = renew_forms(db, user)
     assert [made_by for made_by, _ in forms] == ["priced render.v1"] * 2
     assert SHORT["detailed"] in forms[0][1] and SHORT["compact"] in forms[1][1]
     assert all("Left out: " in text and "memory_query(" in text for _, text in forms)
     # And it is not asked for again.
-    assert read_forms(db, user) == forms and waiting(db, "render") == []
+    assert renew_forms(db, user) == forms and work(db, "render") == []
 
 
 GONE = {
@@ -72,7 +71,7 @@ def test_form_of_what_is_gone_is_not_stored(db: Db, user: str, memoir_dsn: str, 
         deploy(db, user)
         model()
         assert len(stub.requests) == 1
-    assert all(SHORT["compact"] not in text for _, text in read_forms(db, user))
+    assert all(SHORT["compact"] not in text for _, text in renew_forms(db, user))
 
 
 # Questions to memory_query --------------------------------------------------------------------------------------------
@@ -94,7 +93,7 @@ def test_passages_come_at_once_and_an_answer_later(db: Db, user: str, way: Way) 
         assert WHERE in json.dumps(request) and "boat Brisa in Harstad" in json.dumps(request)
         done = {"state": "answered", "text": "In Harstad.", "tokens": 4, "made_by": "priced answer.v1"}
         assert answer_of(db, user, asked) == asked["answer"] | done
-        assert waiting(db, "answer") == [] and (TOKENS, COST, COST) in costs(db, user)
+        assert work(db, "answer") == [] and (TOKENS, COST, COST) in costs(db, user)
         again = ask(db, user)
         model()
         assert answer_of(db, user, again)["state"] == "unanswered"
@@ -127,10 +126,10 @@ def test_text_that_can_not_stand_is_refused(
         made = deploy(db, user) if kind == "render" else ask(db, user)
         for _ in range(2):
             model()
-            assert problem in waiting(db, kind)[0][2]
-            make_due(db)
-    assert [state for state, _, _ in waiting(db, kind)] == ["dead"]
-    assert read_forms(db, user) == made if kind == "render" else answer_of(db, user, made)["state"] == "failed"
+            assert problem in work(db, kind)[0][2]
+            make_work_due(db)
+    assert [state for state, _, _ in work(db, kind)] == ["dead"]
+    assert renew_forms(db, user) == made if kind == "render" else answer_of(db, user, made)["state"] == "failed"
 
 
 @outside
@@ -150,7 +149,7 @@ def test_answer_goes_with_what_it_was_made_of(
         if when == "waiting":
             db.execute(statement, [user])
         model()
-        assert len(stub.requests) == (when != "waiting") and waiting(db, "answer") == []
+        assert len(stub.requests) == (when != "waiting") and work(db, "answer") == []
     if when == "answered":
         assert answer_of(db, user, asked)["text"] == "In Harstad."
         db.execute(statement, [user])

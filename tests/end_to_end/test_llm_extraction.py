@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from calls import Db, call, one, persist, recalled, remember, run_job, table
+from calls import Db, call, export_rows, history, one, persist, recalled, remember, run_job, table
+from internals import make_work_due, work
 from pipeline import (
     BOAT,
     COST,
@@ -22,11 +23,9 @@ from pipeline import (
     contents,
     costs,
     extract,
-    make_due,
     read_request,
     says,
     use,
-    waiting,
 )
 from stubs import Answer
 
@@ -57,26 +56,24 @@ def test_candidates_become_memories(db: Db, user: str, way: Way) -> None:
         persist(db, user, "s", f"{BOAT}. I live in Bergen.", "You want a bigger boat.", said, "Noted.")
         call(db, "mark_turn", user, "s", 2, "private")
         run_job(db, "extract")
-        assert [row[0] for row in waiting(db, "extract")] == ["ready"] and stub.requests == []
+        assert [row[0] for row in work(db, "extract")] == ["ready"] and stub.requests == []
         model()
     [request] = stub.requests
     assert request["model"] == "priced" and "Harstad" in json.dumps(request) and "drawer" not in json.dumps(request)
-    assert waiting(db, "extract") == []
-    columns = "m.content, m.provenance::text, m.scope::text, m.tier, m.valid_from::date::text"
-    made = active_rows(db, user, f"{columns}, m.metadata ->> 'extracted_by'")
+    assert work(db, "extract") == []
+    columns = "content, provenance::text, scope::text, tier, valid_from::date::text"
+    made = active_rows(db, user, f"{columns}, metadata ->> 'extracted_by'")
     # What rules made of turns that the model has read is gone; the private one it has not.
     assert all("drawer" in row[0] for row in made if row[5] == "rules 1")
     (boat, wish) = [row[:5] for row in made if row[5] == "priced extract.v2"]
     assert boat == (KEPT, "user_stated", "global", 3, "2020-05-01")
     assert wish[:4] == ("The user wants a bigger boat.", "system_inferred", "local", 1)
-    sources = db.execute(
-        "select t.turn_index, substr(t.content, s.span_start, s.span_length) from _memoir.memory_store m "
-        "join _memoir.memory_sources s on s.user_id = m.user_id and s.item_id = m.memory_id and s.source_kind = 'turn' "
-        "join _memoir.conversation_history t on t.user_id = m.user_id and t.message_id = s.source_id "
-        "join _memoir.users u on u.user_id = m.user_id where external_id = %s and m.metadata ->> 'rule' = 'model' order by 1",
-        [user],
-    ).fetchall()
-    assert sources == [(0, BOAT), (1, "You want a bigger boat")]
+    by_model = {key for key, rule in active_rows(db, user, "memory_id::text, metadata ->> 'rule'") if rule == "model"}
+    said = [turn["content"] for turn in history(db, user, "s")]
+    sources = [row for row in export_rows(db, user, "memory_sources") if row["item_id"] in by_model]
+    spans = [(row["turn_index"], row["span_start"] - 1, row["span_length"]) for row in sources]
+    quoted = {turn: said[turn][start : start + length] for turn, start, length in spans}
+    assert quoted == {0: BOAT, 1: "You want a bigger boat"}
     assert costs(db, user) == [(TOKENS, COST, COST), (TOKENS, COST, COST), (0, 0, 0)]
     assert KEPT in recalled(db, user, "Where is the boat Brisa?")
 
@@ -99,7 +96,7 @@ def test_bad_answers_and_busy_servers(db: Db, user: str, way: Way, name: str) ->
         use(db, provider, stub.url)
         extract(db, user, f"{BOAT}.")
         model()
-        rows = waiting(db, "extract")
+        rows = work(db, "extract")
         assert [row[0] for row in rows] == [state for state, _ in left] and len(stub.requests) == requests
         assert all(error in row[2] for row, (_, error) in zip(rows, left)), rows
     assert costs(db, user) == [(paid * TOKENS, paid * COST, paid * COST)] * 2
@@ -109,17 +106,14 @@ def test_bad_answers_and_busy_servers(db: Db, user: str, way: Way, name: str) ->
             model()
             assert stub.requests == []  # not before the server's Retry-After; a dead letter not at all
             if name == "later":
-                assert one(
-                    db,
-                    "select min(run_after) > now() + interval '14 min' from _memoir.work_items where kind = 'extract'",
-                )
-                make_due(db)
+                assert work(db, "extract", "run_after > now() + interval '14 min'") == [(True,)]
+                make_work_due(db)
             else:
                 assert one(
                     db, "select bool_and(memoir.retry_work(work_id)) from memoir.dead_letters where kind = 'extract'"
                 )
             model()
-    assert waiting(db, "extract") == [] and active_rows(db, user, "m.metadata ->> 'extracted_by'") == [
+    assert work(db, "extract") == [] and active_rows(db, user, "metadata ->> 'extracted_by'") == [
         ("priced extract.v2",)
     ]
 
@@ -131,15 +125,15 @@ def test_provider_that_is_down_takes_nothing_with_it(db: Db, user: str, way: Way
     use(db, provider, gone, retries=0)
     extract(db, user, f"{BOAT}. I am allergic to peanuts.", "Noted.")
     model()
-    [(state, attempts, error)] = waiting(db, "extract")
+    [(state, attempts, error)] = work(db, "extract")
     assert (state, attempts) == ("ready", 1) and "no answer" in error and costs(db, user) == [(0, 0, 0)] * 2
     assert "User is allergic to peanuts." in contents(db, user)
     call(db, "compile_context", user, "fresh", "What am I allergic to?")
     with STUBS[provider](GOOD) as stub:
         use(db, provider, stub.url)
-        make_due(db)
+        make_work_due(db)
         model()
-    assert waiting(db, "extract") == [] and contents(db, user) == {KEPT}
+    assert work(db, "extract") == [] and contents(db, user) == {KEPT}
 
 
 @outside
@@ -176,7 +170,7 @@ def test_model_reads_in_the_place_of_rules(db: Db, user: str, way: Way) -> None:
         extract(db, user, said, "Noted.")
         assert "User lives in Bergen." in contents(db, user)  # rules alone end nothing here
         model()
-        assert len(stub.requests) == 1 and waiting(db, "extract") == []
+        assert len(stub.requests) == 1 and work(db, "extract") == []
     assert contents(db, user) == {"User is allergic to nuts.", "User lives in Oslo.", dentist}
     changes = table(db, "list_changes", user, columns="change_id, kind")
     assert {kind for _, kind in changes} == {"changed", "forgotten"}
@@ -205,7 +199,7 @@ def test_quoted_words_are_whose_they_are(db: Db, user: str, way: Way) -> None:
         use(db, provider, stub.url)
         extract(db, user, *[text for said in [*own, pasted] for text in (said, "Noted.")])
         model()
-    made = dict(active_rows(db, user, "m.content, m.provenance::text || ' ' || m.scope::text || ' ' || m.tier"))
+    made = dict(active_rows(db, user, "content, provenance::text || ' ' || scope::text || ' ' || tier"))
     assert {made.get(content) for content in own.values()} == {"user_stated global 3"}
     others = ("User lives in Trondheim.", "User owns 4711 yachts in Monaco.")
     assert {made.get(content) for content in others} == {"system_inferred local 1"}
@@ -227,4 +221,4 @@ def test_stretch_that_is_too_long_for_an_answer(db: Db, user: str, way: Way) -> 
             [0, 1],
             [2, 3],
         ]
-    assert waiting(db, "extract") == [] and contents(db, user) == {KEPT, "User's hat is at Ida's."}
+    assert work(db, "extract") == [] and contents(db, user) == {KEPT, "User's hat is at Ida's."}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from calls import Db, call, persist, recalled, remember, remembered, run_job, set_settings, table
+from internals import make_work_due, work
 from pipeline import (
     BOAT,
     COST,
@@ -28,11 +29,9 @@ from pipeline import (
     deploy,
     hikes,
     history,
-    make_due,
     meanwhile,
     says,
     use,
-    waiting,
 )
 from stubs import Answer
 
@@ -60,7 +59,7 @@ def test_model_judges_what_rules_leave_open(db: Db, user: str, way: Way) -> None
         model()
         third = remembered(db, user, "Owns a red bicycle.", embedding=close)
         model()
-    assert "train" in json.dumps(stub.requests[0]) and len(stub.requests) == 3 and waiting(db, "judge") == []
+    assert "train" in json.dumps(stub.requests[0]) and len(stub.requests) == 3 and work(db, "judge") == []
     # Of equal authority what was said later stands; an agent's guess does not take the person's word away.
     second = second["memory_id"]
     columns = "memory_id::text, other_id::text, judge, verdict, decision, winner_id::text"
@@ -70,7 +69,7 @@ def test_model_judges_what_rules_leave_open(db: Db, user: str, way: Way) -> None
         (third, second, "priced judge.v1", "compatible", "none", None),
     } <= set(table(db, "list_judgements", user, columns=columns))
     assert history(db, user)["Takes the train to work."][:3] == ("superseded", "priced judge.v1", second)
-    assert {row[0] for row in active_rows(db, user, "m.memory_id::text")} == {second, guess, third}
+    assert {row[0] for row in active_rows(db, user, "memory_id::text")} == {second, guess, third}
     assert costs(db, user)[0] == (3 * TOKENS, 3 * COST, 3 * COST)
 
 
@@ -80,13 +79,11 @@ def test_model_merges_what_rules_put_together(db: Db, user: str, way: Way) -> No
         use(db, provider, stub.url)
         members = hikes(db, user)
         (by_rules,) = contents(db, user)
-        assert waiting(db, "consolidate") == [("ready", 0, None)] and all(
-            text.rstrip(".") in by_rules for text in HIKES
-        )
+        assert work(db, "consolidate") == [("ready", 0, None)] and all(text.rstrip(".") in by_rules for text in HIKES)
         model()
     [request] = stub.requests
     assert all(text in json.dumps(request) for text in HIKES) and by_rules not in json.dumps(request)
-    assert waiting(db, "consolidate") == [] and costs(db, user) == [(TOKENS, COST, COST)]
+    assert work(db, "consolidate") == [] and costs(db, user) == [(TOKENS, COST, COST)]
     was = history(db, user)
     whole = was[MERGED][3]
     assert was[MERGED] == ("active", None, None, whole, "priced consolidate.v1")
@@ -96,7 +93,7 @@ def test_model_merges_what_rules_put_together(db: Db, user: str, way: Way) -> No
     # And back: each says what it said, and they stay apart.
     assert set(call(db, "undo_consolidation", user, whole)["restored"]) == set(members)
     run_job(db, "consolidation")
-    assert contents(db, user) == set(HIKES) and waiting(db, "consolidate") == []
+    assert contents(db, user) == set(HIKES) and work(db, "consolidate") == []
 
 
 @pytest.mark.parametrize(
@@ -115,7 +112,7 @@ def test_part_that_a_model_leaves_out_stands_by_itself(
         hikes(db, user)
         model()
         run_job(db, "consolidation")
-    assert contents(db, user) == left | ({content} if content else set()) and waiting(db, "consolidate") == []
+    assert contents(db, user) == left | ({content} if content else set()) and work(db, "consolidate") == []
 
 
 def test_refused_merge_is_asked_for_once_more(db: Db, user: str, way: Way) -> None:
@@ -126,14 +123,14 @@ def test_refused_merge_is_asked_for_once_more(db: Db, user: str, way: Way) -> No
         before = history(db, user)
         for tries, state in ((1, "ready"), (2, "dead"), (2, "dead")):
             model()
-            [(found, attempts, error)] = waiting(db, "consolidate")
+            [(found, attempts, error)] = work(db, "consolidate")
             assert (found, attempts, len(stub.requests)) == (state, tries, tries) and "does not say that" in error
-            make_due(db)
+            make_work_due(db)
         # What rules made stands; the answers are paid for.
         assert history(db, user) == before and costs(db, user) == [(2 * TOKENS, 2 * COST, 2 * COST)]
         db.execute("select memoir.retry_work(work_id) from memoir.dead_letters where kind = 'consolidate'")
         model()
-        assert [row[0] for row in waiting(db, "consolidate")] == ["ready"]
+        assert [row[0] for row in work(db, "consolidate")] == ["ready"]
 
 
 @outside
@@ -154,7 +151,7 @@ def test_forgotten_part_is_not_merged(db: Db, user: str, memoir_dsn: str, way: W
         if at == "after":
             db.execute(forget, [user, members[1]])
         assert len(stub.requests) == (at != "before")
-    assert contents(db, user) == set(HIKES) - {"Hikes with Brigida."} and waiting(db, "consolidate") == []
+    assert contents(db, user) == set(HIKES) - {"Hikes with Brigida."} and work(db, "consolidate") == []
     assert {row[0] for text, row in history(db, user).items() if "Brigida" in text} == {"forgotten"}
 
 
@@ -206,21 +203,20 @@ def test_every_kind_gets_through_every_failure(db: Db, user: str, way: Way) -> N
         use(db, provider, stub.url)
         queue_every_kind(db, user)
     before, summary = history(db, user), call(db, "summarize_session", user, "s")
-    own = "from _memoir.work_items where kind = any (%s)"
     for error, (answer, state) in failures.items():
         with STUBS[provider](answer) as stub:
             use(db, provider, stub.url, timeout=1, retries=0)
             model()
         columns = "kind, state, last_error, run_after > now() + interval '14 min'"
-        rows = db.execute(f"select {columns} {own}", [kinds]).fetchall()
+        rows = [row for kind in kinds for row in work(db, kind, columns)]
         assert {(kind, found) for kind, found, *_ in rows} == {(kind, state) for kind in kinds}, (error, rows)
         assert all(error in row[2] and (row[3] or not answer.headers) for row in rows), (error, rows)
-        db.execute("update _memoir.work_items set state = 'ready', attempts = 0, run_after = now()")
+        make_work_due(db, anew=True)
     assert history(db, user) == before and call(db, "summarize_session", user, "s") == summary
     with STUBS[provider](answer_to) as stub:
         use(db, provider, stub.url)
         model()
-    assert db.execute(f"select kind, state, last_error {own}", [kinds]).fetchall() == []
+    assert [work(db, kind) for kind in kinds] == [[]] * len(kinds)
     assert history(db, user)[MERGED][0] == "active" and KEPT in contents(db, user)
     whole = call(db, "summarize_session", user, "s")
     assert whole["made_by"] == "priced summarise.v1"
@@ -239,7 +235,7 @@ def test_model_words_summaries_of_every_level(db: Db, user: str, way: Way) -> No
         call(db, "compact_session", user, "s", 0)
         call(db, "summarize_session", user, "s")
         model()
-        assert waiting(db, "summarise") == []
+        assert work(db, "summarise") == []
     rows = table(db, "list_compactions", user, "s", columns="level, made_by, counts, undone_at")
     levels = {level: made_by for level, made_by, counts, undone in rows if counts or level == 0 and undone is None}
     assert 0 in levels and max(levels) > 1 and set(levels.values()) == {"priced summarise.v1"}, rows

@@ -7,6 +7,7 @@ import threading
 
 import psycopg
 import pytest
+from internals import lease_jobs, release_job
 from pages import outputs, settled, write_output
 from servers import connect
 
@@ -45,11 +46,7 @@ def test_readme_waits_for_scheduled_jobs(embedding_dsn, monkeypatch):
     with connect(embedding_dsn) as db, connect(embedding_dsn) as schedules:
         db.execute("select memoir.erase_user('alice')")
         jobs = ["extract", "profiles", "embed"]
-        db.execute(
-            """insert into _memoir.job_leases (job, run_id, backend, leased_until)
-            select job, 0, %s, clock_timestamp() + interval '10 minutes' from unnest(%s::text[]) job""",
-            [schedules.info.backend_pid, jobs],
-        )
+        lease_jobs(db, jobs, schedules.info.backend_pid)
         waited: list[str] = []
         ending = threading.Thread(target=end_when_awaited, args=(schedules, jobs, waited))
         ending.start()
@@ -70,4 +67,4 @@ def end_when_awaited(schedules: psycopg.Connection, jobs: list[str], waited: lis
                 waited.append(job)
                 break
             schedules.execute("select pg_sleep(0.02)")
-        schedules.execute("delete from _memoir.job_leases where job = %s", [job])
+        release_job(schedules, job)

@@ -12,7 +12,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import memory_row, remembered, table
+from calls import remembered, table
+from internals import clear_work, memory_row, use_up_attempts, work
 from pg_memoir import Memoir
 from pg_memoir_cli import worker
 from pg_memoir_server.nli import NliJudge, NoSuchModel
@@ -93,7 +94,7 @@ def judged(db: psycopg.Connection, little_vectors: None) -> Iterator[None]:
     db.execute("select memoir.set_setting('judge', '\"nli\"')")
     yield
     db.execute("select memoir.reset_setting('judge')")
-    db.execute("delete from _memoir.work_items where kind = 'nli'")
+    clear_work(db, "nli")
 
 
 def test_a_worker_judges(db: psycopg.Connection, memoir_dsn: str, user: str, judged: None) -> None:
@@ -122,13 +123,11 @@ def test_a_worker_judges(db: psycopg.Connection, memoir_dsn: str, user: str, jud
     assert memory_row(db, first, "state::text, superseded_by::text") == ("superseded", second)
     assert verdicts(db, f"{user}-more") == [(fourth, third, "nli nli-tiny", "compatible", "none")]
     # What the model fails on waits, and ends as a dead letter.
-    assert db.execute("select state, attempts, last_error from _memoir.work_items where kind = 'nli'").fetchall() == [
-        ("ready", 1, "ValueError: the model can't read it")
-    ]
-    db.execute("update _memoir.work_items set attempts = 100, run_after = '2000-01-01' where kind = 'nli'")
+    assert work(db, "nli") == [("ready", 1, "ValueError: the model can't read it")]
+    use_up_attempts(db, "nli")
     with Memoir(memoir_dsn) as memoir:
         assert worker.run_judge(memoir, NliJudge("/models/nli-tiny", Watched), once=True) == 0
-    assert db.execute("select state from _memoir.work_items where kind = 'nli'").fetchall() == [("dead",)]
+    assert work(db, "nli", "state") == [("dead",)]
 
 
 @pytest.mark.acceptance
@@ -138,9 +137,7 @@ def test_the_command_judges(db: psycopg.Connection, memoir_dsn: str, user: str, 
     command = [sys.executable, "-m", "pg_memoir_cli", "worker", "--dsn", memoir_dsn, "--no-embed", "--once", "--nli"]
     wrong = subprocess.run([*command, str(tmp_path / "nothing")], capture_output=True, text=True, check=False)
     assert wrong.returncode == 1 and "there is no folder" in wrong.stderr
-    assert db.execute("select state, attempts from _memoir.work_items where kind = 'nli'").fetchall() == [
-        ("ready", 0)
-    ]  # no fault of the work
+    assert work(db, "nli", "state, attempts") == [("ready", 0)]  # no fault of the work
     tiny_model(tmp_path)
     done = subprocess.run(
         [*command, str(tmp_path)],
@@ -151,4 +148,4 @@ def test_the_command_judges(db: psycopg.Connection, memoir_dsn: str, user: str, 
     )
     assert done.returncode == 0, done.stderr
     assert [row[:3] for row in verdicts(db, user)] == [(second, first, f"nli {tmp_path.name}")]
-    assert db.execute("select count(*) from _memoir.work_items where kind = 'nli'").fetchone() == (0,)
+    assert work(db, "nli") == []

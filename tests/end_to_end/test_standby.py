@@ -10,8 +10,9 @@ from math import sin
 
 import psycopg
 import pytest
-from calls import call, messages, persist, set_clock
+from calls import call, export_rows, messages, persist, set_clock, table
 from catalog import contents
+from internals import count_rows
 from pg_memoir import Memoir
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
@@ -210,20 +211,21 @@ def test_what_a_standby_compiled_counts_on_the_primary(pair: Pair) -> None:
         assert context["arms"]["working"] is None and context["items"]
         assert "report" not in primary.execute(ask, [VECTOR]).fetchone()[0]
         control.execute("call memoir.flush_statistics()")
-        used = "select coalesce(sum(access_count), 0) from _memoir.memory_stats where memory_id = any (%s)"
-        before = control.execute(used, [context["items"]]).fetchone()[0]
+
+        def count_uses() -> int:
+            rows = export_rows(control, "alice", "memory_stats")
+            return sum(row["access_count"] for row in rows if row["memory_id"] in context["items"])
+
+        before = count_uses()
         assert primary.execute(report, [Jsonb(context["report"])]).fetchone() == (True,)
         assert primary.execute(report, [Jsonb(context["report"])]).fetchone() == (False,)
         control.execute("call memoir.flush_statistics()")
         assert primary.execute(report, [Jsonb(context["report"])]).fetchone() == (False,)
-        memories = control.execute(
-            "select count(*) from _memoir.memory_store where memory_id = any (%s)", [context["items"]]
-        ).fetchone()[0]
-        assert control.execute(used, [context["items"]]).fetchone()[0] == before + memories and memories > 0
-        kept = control.execute(
-            "select tokens, budget from _memoir.compile_ledger where compile_id = %s", [context["compile_id"]]
-        ).fetchone()
-        assert kept == (context["tokens"], context["budget"])
+        known = table(control, "list_memories", "alice", limit=1000, columns="memory_id::text")
+        memories = sum(key in context["items"] for (key,) in known)
+        assert count_uses() == before + memories and memories > 0
+        kept = table(control, "list_compiles", "alice", columns="compile_id::text, tokens, budget")
+        assert (context["compile_id"], context["tokens"], context["budget"]) in kept
         for wrong in (
             {},
             {"items": "x"},
@@ -244,5 +246,5 @@ def test_promoted_it_is_a_primary(pair: Pair) -> None:
         before = call(db, "session_info", "alice", "chat")["turns"]
         assert persist(db, "alice", "chat", "Are you there?")["turn_count"] == before + 1
         assert "Ximena" in str(db.execute(QUERIES["words"]).fetchone())
-        assert control.execute("select count(*) from _memoir.compile_buffer").fetchone() == (1,)
+        assert count_rows(control, "compile_buffer") == 1
         control.execute("call memoir.flush_statistics()")

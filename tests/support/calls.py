@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from math import sqrt
@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from internals import last_run
 from pg_memoir_server import reading
 from psycopg.types.json import Jsonb
 
@@ -118,13 +119,6 @@ def remembered(db: Db, user: str, content: str, **named: Any) -> str:
     return str(remember(db, user, content, **named)["memory_id"])
 
 
-def memory_row(db: Db, memory_id: str, columns: str = "state::text") -> tuple[Any, ...]:
-    """Columns of a memory as it lies in its table."""
-    row = db.execute(f"select {columns} from _memoir.memory_store where memory_id = %s", [memory_id]).fetchone()
-    assert row is not None, memory_id
-    return tuple(row)
-
-
 def export_rows(db: Db, user: str, kind: str) -> list[dict[str, Any]]:
     """A user's rows of a table, as an export has them."""
     return [line["row"] for (line,) in table(db, "export_user", user) if line.get("kind") == kind]
@@ -146,15 +140,8 @@ def near(cosine: float) -> list[float]:
 
 def active(db: Db, user: str) -> list[str]:
     """What is remembered of a user, and true today."""
-    return [
-        content
-        for (content,) in db.execute(
-            """
-        select content from _memoir.memory_store m join _memoir.users u using (user_id)
-        where u.external_id = %s and m.state = 'active' and (m.valid_to is null or m.valid_to > memoir.now()) order by content""",
-            [user],
-        )
-    ]
+    rows = table(db, "list_memories", user, limit=1000, columns="content, valid_to is null or valid_to > memoir.now()")
+    return sorted(content for content, is_true in rows if is_true)
 
 
 def recalled(db: Db, user: str, query: str, **named: Any) -> list[str]:
@@ -180,23 +167,16 @@ def use_vectors(db: Db, dimension: int = 4, name: str = "little", **named: Any) 
     call(db, "switch_embedding_model", name)
 
 
-def has_python(db: Db) -> bool:
-    """Whether the server has PL/Python, and so calls models itself."""
-    return bool(one(db, "select to_regprocedure('_memoir.run_in_python(text,bigint)') is not null"))
-
-
-def clear_work(db: Db) -> None:
-    """Deletes all work that waits, so that a test claims only its own."""
-    db.execute("delete from _memoir.work_items")
-
-
-def last_run(db: Db, job: str) -> tuple[Any, ...]:
-    """(outcome, counts, error) of a job's newest run."""
-    row = db.execute(
-        "select outcome, counts, error from _memoir.job_runs where job = %s order by run_id desc limit 1", [job]
-    ).fetchone()
-    assert row is not None, job
-    return tuple(row)
+def embed_waiting(
+    db: Db, vector: Sequence[float] | Callable[[str], Sequence[float]], model: str | None = None, limit: int = 1000
+) -> list[str]:
+    """Claims texts once and stores a vector for each, always the same or one made of the text; the texts."""
+    rows = table(db, "claim_embeddings", limit, model, columns="user_id, item_no, text")
+    texts = [text for _, _, text in rows]
+    numbers = [float(x) for text in texts for x in (vector(text) if callable(vector) else vector)]
+    stored = "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], %s)"
+    db.execute(stored, [[row[0] for row in rows], [row[1] for row in rows], numbers, model])
+    return texts
 
 
 def run_job(db: Db, job: str, seconds: int | None = None) -> Counter[str]:

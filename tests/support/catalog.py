@@ -107,18 +107,18 @@ PRIVILEGES = """
       select 'schema', n.nspname, false, short, case when has_schema_privilege(role, n.oid, p) then p end
       from pg_namespace n, roles, unnest('{usage,create}'::text[]) p where n.nspname in ('memoir', '_memoir', 'memoir_extensions')
       union all
-      select case c.relkind when 'S' then 'sequence' when 'v' then 'view' else 'table' end, case c.relnamespace when '_memoir'::regnamespace then '_memoir.' else '' end || c.relname, c.relispartition, short,
+      select case c.relkind when 'S' then 'sequence' when 'v' then 'view' else 'table' end, coalesce(nullif(c.relnamespace::regnamespace || '.', 'memoir.'), '') || c.relname, c.relispartition, short,
         case when case when c.relkind = 'S' then p in ('select', 'update', 'usage') and has_sequence_privilege(role, c.oid, case when p in ('select', 'update', 'usage') then p else 'usage' end)
                        when p in ('select', 'insert', 'update', 'references') then has_any_column_privilege(role, c.oid, p)
                        else p <> 'usage' and has_table_privilege(role, c.oid, case when p = 'usage' then 'select' else p end) end then p end
       from pg_class c, roles, unnest('{select,insert,update,delete,truncate,references,trigger,usage}'::text[]) p
       where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and c.relkind in ('r', 'p', 'v', 'm', 'S') and ('pg_class'::regclass, c.oid) not in (select * from ours)
       union all
-      select 'type', case t.typnamespace when '_memoir'::regnamespace then '_memoir.' else '' end || t.typname, false, short, case when has_type_privilege(role, t.oid, 'usage') then 'usage' end
+      select 'type', coalesce(nullif(t.typnamespace::regnamespace || '.', 'memoir.'), '') || t.typname, false, short, case when has_type_privilege(role, t.oid, 'usage') then 'usage' end
       from pg_type t left join pg_class c on c.oid = t.typrelid, roles
       where t.typnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and t.typcategory <> 'A' and coalesce(c.relkind, 'c') = 'c' and ('pg_type'::regclass, t.oid) not in (select * from ours)
       union all
-      select 'routine', case p.pronamespace when '_memoir'::regnamespace then '_memoir.' else '' end || p.proname, false, short, case when has_function_privilege(role, p.oid, 'execute') then 'execute' end
+      select 'routine', coalesce(nullif(p.pronamespace::regnamespace || '.', 'memoir.'), '') || p.proname, false, short, case when has_function_privilege(role, p.oid, 'execute') then 'execute' end
       from pg_proc p, roles where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and ('pg_proc'::regclass, p.oid) not in (select * from ours))
     select kind, name, is_leaf, coalesce(array_agg(short || case when privilege not in ('execute', 'usage') then ':' || privilege else '' end
       order by short, privilege) filter (where privilege is not null), '{}')

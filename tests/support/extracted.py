@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from calls import Db, call, store
+from internals import own_rows, read_again
 
 NOTHING = {"turns": 0, "left": 0, "stored": 0, "duplicate": 0, "refused_tombstone": 0, "not_admitted": 0}
 
@@ -20,21 +21,16 @@ def extract(db: Db, user: str, session: str = "s", limit: int = 1000) -> dict[st
 
 
 def memories(db: Db, user: str, *columns: str, where: str = "true") -> list[Any]:
-    rows = db.execute(
-        f"select {', '.join(columns or ('m.content',))} from _memoir.memory_store m join _memoir.users using (user_id) "
-        f"where external_id = %s and {where} order by m.recorded_at, m.content",
-        [user],
-    ).fetchall()
+    wanted = ", ".join(columns or ("content",))
+    rows = own_rows(db, user, "memory_store", wanted, f"{where} order by recorded_at, content")
     return rows if len(columns) > 1 else [row[0] for row in rows]
 
 
 def extract_again(db: Db, user: str) -> dict[str, Any]:
     """The cursor goes back, as if the same turns were new."""
-    own = "update _memoir.session_counters c set extracted_through = 0 from _memoir.users u where u.user_id = c.user_id"
-    db.execute(f"{own} and external_id = %s", [user])
+    read_again(db, user)
     return extract(db, user)
 
 
 def waiting(db: Db, user: str, columns: str = "state") -> list[tuple[Any, ...]]:
-    own = "from _memoir.work_items j join _memoir.users using (user_id) where external_id = %s and kind = 'turns'"
-    return db.execute(f"select {columns} {own}", [user]).fetchall()
+    return own_rows(db, user, "work_items", columns, "kind = 'turns'")

@@ -8,6 +8,7 @@ from typing import Any
 
 from agents import Agent
 from calls import Db, call, persist, remembered, run_job, set_settings
+from internals import keep_forms, own_rows, read_forms
 from servers import connect
 from stubs import Answer, ChatCompletionsStub, MessagesStub
 
@@ -45,32 +46,20 @@ def read_request(request: dict[str, Any]) -> dict[str, Any]:
     return dict(json.loads(text[text.index("{") : text.rindex("}") + 1]))
 
 
-def active_rows(db: Db, user: str, columns: str = "m.content") -> list[tuple[Any, ...]]:
+def active_rows(db: Db, user: str, columns: str = "content") -> list[tuple[Any, ...]]:
     """Of the user's active memories."""
-    own = (
-        "from _memoir.memory_store m join _memoir.users u using (user_id) where external_id = %s and m.state = 'active'"
-    )
-    return db.execute(f"select {columns} {own} order by content", [user]).fetchall()
+    return own_rows(db, user, "memory_store", columns, "state = 'active' order by content")
 
 
 def contents(db: Db, user: str) -> set[str]:
     return {content for (content,) in active_rows(db, user)}
 
 
-def waiting(db: Db, kind: str) -> list[tuple[Any, ...]]:
-    return db.execute("select state, attempts, last_error from _memoir.work_items where kind = %s", [kind]).fetchall()
-
-
-def make_due(db: Db) -> None:
-    """No work waits for its time."""
-    db.execute("update _memoir.work_items set run_after = now()")
-
-
 def costs(db: Db, user: str) -> list[tuple[Any, ...]]:
     """Of the user and of each session: helpers' tokens, what they cost, and all costs."""
-    of = "select c.helper_tokens, c.helper_microcents, c.cost_microcents from _memoir.{}_counters c join _memoir.users u using (user_id) where external_id = %s"
-    sessions = db.execute(of.format("session") + " order by c.helper_tokens desc", [user]).fetchall()
-    return db.execute(of.format("user"), [user]).fetchall() + sessions
+    of = "helper_tokens, helper_microcents, cost_microcents"
+    sessions = own_rows(db, user, "session_counters", of, "true order by helper_tokens desc")
+    return own_rows(db, user, "user_counters", of) + sessions
 
 
 def extract(db: Db, user: str, *said: str) -> None:
@@ -98,8 +87,7 @@ def hikes(db: Db, user: str) -> list[str]:
 def history(db: Db, user: str) -> dict[str, tuple[Any, ...]]:
     """Of all memories, by their text: state, reason, successor, id, who worded it."""
     columns = "content, state::text, state_reason, superseded_by::text, memory_id::text, metadata ->> 'by'"
-    own = "from _memoir.memory_store m join _memoir.users u using (user_id) where external_id = %s"
-    return {row[0]: row[1:] for row in db.execute(f"select {columns} {own}", [user])}
+    return {row[0]: row[1:] for row in own_rows(db, user, "memory_store", columns)}
 
 
 def meanwhile(provider: str, dsn: str, statement: str, values: list[Any], *answers: Answer) -> Any:
@@ -124,18 +112,13 @@ WHERE = "Where is the boat Brisa kept?"
 def deploy(db: Db, user: str) -> list[tuple[Any, ...]]:
     """An object whose forms were needed: by whom each was made, and what is shown now."""
     Agent(db, user).calls("Bash", {"command": "deploy"}, OUTPUT)
-    return read_forms(db, user)
+    return renew_forms(db, user)
 
 
-def read_forms(db: Db, user: str) -> list[tuple[Any, ...]]:
+def renew_forms(db: Db, user: str) -> list[tuple[Any, ...]]:
     """As at a moment of compile."""
-    return db.execute(
-        """select f.made_by, f.content from _memoir.users u join _memoir.memory_store m using (user_id),
-          lateral (select _memoir.keep_forms(m.user_id, array[m.memory_id, m.memory_id], '{1,2}')) k(kept),
-          lateral (select * from _memoir.object_forms(m.user_id, array[m.memory_id, m.memory_id], case when kept is null then null else '{1,2}'::smallint[] end)) f
-        where m.is_object and u.external_id = %s""",
-        [user],
-    ).fetchall()
+    keep_forms(db, user, 1, 2)
+    return [(form["made_by"], form["content"]) for form in read_forms(db, user, 1, 2)]
 
 
 def ask(db: Db, user: str, *more: Any) -> dict[str, Any]:

@@ -72,8 +72,8 @@ class Tokens:
     def prefetch(self, texts: Sequence[str]) -> None:
         new = list({text for text in texts if text not in self._known})
         counts = self._connection.execute(
-            "select _memoir.count_tokens(%s::text[], tokenizer) from _memoir.models where model = %s",
-            (new, self._model),
+            "select array_agg(memoir.count_tokens(t, %s) order by n) from unnest(%s::text[]) with ordinality u (t, n)",
+            (self._model, new),
         ).fetchone()[0]
         self._known.update(zip(new, counts, strict=True))
 

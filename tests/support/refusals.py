@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 from calls import CALL, call
+from internals import count_all_rows
 from psycopg.types.json import Jsonb
 
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.com/a.png", "detail": "low"}}
@@ -41,7 +42,7 @@ EXCHANGE: list[dict[str, Any]] = [
     },
 ]
 ADDED = ("utc_offset", "turn_index", "message_id", "tokens", "tokenizer", "model", "created_at")
-JSON = {"messages", "usage", "metadata", "settings", "request_headers", "response_headers"}
+JSON = {"messages", "query_parts", "tools", "usage", "metadata", "settings", "request_headers", "response_headers"}
 """Arguments that are JSON whatever is given."""
 
 
@@ -67,19 +68,9 @@ def refusal(db: psycopg.Connection, function: str, **named: Any) -> psycopg.Erro
 
 def check_refusal(db: psycopg.Connection, function: str, code: str, *fragments: str, **arguments: Any) -> None:
     """The call raises this code, its message has all fragments, and every table has as many rows as before."""
-    before = rows(db)
+    before = count_all_rows(db)
     error = refusal(db, function, **arguments)
     assert error.sqlstate == code, f"{error.sqlstate}: {error}"
     for fragment in fragments:
         assert fragment in (error.diag.message_primary or ""), error
-    assert rows(db) == before
-
-
-def rows(db: psycopg.Connection) -> dict[str, int]:
-    """Rows of every table of the product."""
-    tables = db.execute(
-        """select relname from pg_class where relnamespace = '_memoir'::regnamespace and relkind in ('r', 'p')
-        and not relispartition"""
-    ).fetchall()
-    counts = " union all ".join(f"select '{name}', (select count(*) from _memoir.{name})" for (name,) in tables)
-    return dict(db.execute(counts).fetchall())
+    assert count_all_rows(db) == before

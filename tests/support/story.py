@@ -14,6 +14,7 @@ from hashlib import shake_256
 from typing import Any
 
 import psycopg
+from calls import embed_waiting
 from psycopg.types.json import Jsonb
 
 Message = dict[str, Any]
@@ -94,14 +95,8 @@ class Story:
 
     def embed(self) -> None:
         """Stores vectors for all that waits for one, former stories' too."""
-        claim = "select user_id, item_no, text from memoir.claim_embeddings(10000, %s)"
-        while claimed := self.db.execute(claim, [MODEL]).fetchall():
-            users, items, texts = zip(*claimed, strict=True)
-            numbers = [number for text in texts for number in vector(text)]
-            self.db.execute(
-                "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], %s)",
-                [list(users), list(items), numbers, MODEL],
-            )
+        while embed_waiting(self.db, vector, MODEL, 10000):
+            pass
 
     # Writing
 

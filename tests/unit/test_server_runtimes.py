@@ -25,16 +25,8 @@ SENTENCES = [
 # Cosines of SENTENCES[i] and SENTENCES[j] by sentence-transformers 6.2 on torch 2.13, all-MiniLM-L6-v2.
 COSINES = {(0, 1): 0.7186, (0, 2): 0.0695, (0, 4): 0.0493, (1, 2): -0.0208, (2, 3): 0.4502, (2, 4): -0.0541}
 ODD = [
-    "",
-    "a",
-    "\t\n ",
-    "naïve café — “quoted” …",
-    "今日はいい天気ですね。",
-    "👍🏽 ok 👍🏽",
-    "مرحبا",
-    "e\u0301",
-    "[SEP] [CLS] [MASK]",
-]
+    "", "a", "\t\n ", "naïve café — “quoted” …", "今日はいい天気ですね。", "👍🏽 ok 👍🏽", "مرحبا", "e\u0301", "[SEP] [CLS] [MASK]",
+]  # fmt: skip
 VARIED = [*SENTENCES, *ODD, "word " * 400, "x" * 500, "1234567890 " * 30]
 
 
