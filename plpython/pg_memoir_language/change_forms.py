@@ -100,7 +100,7 @@ def _slip(unit: Statement, statement: Statement, message: str, turns_before: int
     for new in meant:
         for old in said:
             if new[0] == old[0] and new.lower() not in known and _is_slip(old.lower(), new.lower()):
-                return Form("corrected", 1.0, (old,))
+                return Form("slip", 1.0, (old,))
     return None
 
 
@@ -158,7 +158,7 @@ def _name_over(unit: Statement, statement: Statement, message: str, turns_before
         # "Wait, not beige, sand!" said of the last exchange: nothing is named but both values.
         others = {value.key for value in statement.content.values} | statement.content.stems
         if turns_before is not None and turns_before <= ADJACENT and len(others) == 2:
-            return Form("corrected", 1.0, (old,))
+            return Form("slip", 1.0, (old,))
         if any(c.isupper() or c.isdigit() for c in old):
             return Form("named", 1.0, (old,))
         if _covers(unit.content, statement.content)[1] >= 0.3:
@@ -192,6 +192,9 @@ def _value(unit: Statement, statement: Statement, message: str) -> Form | None:
         cover = max(cover, 0.9)
     olds = _differing(theirs, mine)
     if olds:
+        # "The standup is at 9:30", "The standup is at 10:00".
+        if mine.stems == theirs.stems and len(statement.sentence) - len(statement.said) < 4:
+            return Form("same words", 0.85, olds)
         if cue and cover >= 0.5:
             # "Our budget is 8,500 euros", "the budget is 11,000 euros now".
             alike = statement.asked or _same_subject(unit, statement) or _units(unit.said) & _units(statement.said)
@@ -386,7 +389,7 @@ CONTRASTS = ({"old", "new"}, {"first", "second"}, {"last", "next"}, {"former", "
 
 def _is_of_another_sort(unit: Statement, statement: Statement, form: Form, message: str) -> bool:
     """Return whether both have another word before the same noun, which the other does not have."""
-    if form.name in ("update", "slot", "corrected") or (form.name == "named" and form.strength == 1.0):
+    if form.name in ("update", "slot", "slip", "corrected") or (form.name == "named" and form.strength == 1.0):
         return False
     values = {
         word for text in (*form.olds, *(v.raw for v in statement.content.values)) for word in text.lower().split()

@@ -41,13 +41,13 @@ MOST_UNITS = 10
 # next to all are right from there on, alone nine in ten (research/judge/exam.py). What corrects, updates or fills a
 # slot, and the opposite liking of the same thing, leave little room for doubt.
 BESIDE = {
-    "corrected": 0.02, "liking": 0.05, "update": 0.2, "slot": 0.2, "answer": 0.33, "permitted": 0.5, "name": 0.5,
-    "named": 0.6, "ended": 0.7, "cue": 0.9, "same subject": 0.8, "value": 0.85, "denied": 0.88, "another value": 0.9,
+    "slip": 0.02, "liking": 0.05, "update": 0.2, "slot": 0.2, "answer": 0.33, "corrected": 0.4, "name": 0.4, "same words": 0.5,
+    "permitted": 0.5, "ended": 0.7, "named": 0.75, "same subject": 0.75, "cue": 0.8, "value": 0.9, "another value": 0.9, "denied": 0.93,
     "matter": 0.95,
 }  # fmt: skip
 ALONE = 0.75
 # The same words about one item of a list leave less room for doubt.
-BESIDE_ITEM = 0.4
+BESIDE_ITEM = 0.7
 # An end that says nothing but what was stated.
 BESIDE_SAME = 0.3
 # From here on it says that a memory's slot is free for another value.
@@ -127,11 +127,12 @@ class Candidate:
 
     def _needed(self, form: Form) -> float:
         unit = self.unit
-        if form.name == "ended" and form.is_strong and find_remainder(unit.said, self.statement.said, unit.language):
-            return BESIDE_ITEM
         stems = self.statement.content.stems
-        if form.name in ("ended", "named") and len(stems) > 1 and stems <= unit.content.stems:
+        if form.name == "ended" and len(stems) > 1 and stems <= unit.content.stems:
             return BESIDE_SAME
+        if form.name in ("ended", "denied") and form.is_strong:
+            if find_remainder(unit.said, self.statement.said, unit.language):
+                return BESIDE_ITEM
         return BESIDE[form.name]
 
     @property
@@ -275,7 +276,7 @@ def _chosen(found: Sequence[Candidate], earlier: Sequence[Earlier], message: Mes
     others = [c for c in certain if c not in same]
     rivals = [c for c in others if _strength(c)[0] > _strength(best)[0] - MARGIN and c.of != best.of]
     # What names its old value is meant, whatever else is near.
-    if rivals and not (best.form and best.form.name in ("corrected", "named", "update", "slot")):
+    if rivals and not (best.form and best.form.name in ("slip", "corrected", "named", "update", "slot")):
         return [_change(c, "likely", earlier, message, window) for c in certain]
     return [_change(c, "certain", earlier, message, window) for c in same]
 

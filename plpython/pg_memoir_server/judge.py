@@ -22,7 +22,7 @@ from pg_memoir_language.changes import BESIDE
 from . import bert_onnx
 from .models import DEFAULT_MODEL, model_folder
 from .private import private_dir
-from .runtimes import RuntimeUnavailable, batches, default_cache
+from .runtimes import RuntimeUnavailable, default_cache
 
 LEARNT = tuple(Path(__file__).with_name(f"judge_{number}.safetensors") for number in (1, 2))
 GRAPH_VERSION = 1  # part of the cache key
@@ -35,7 +35,6 @@ WISH, FORGET = SENTENCES.index("instruction"), SENTENCES.index("forget")
 TELLING = tuple(SENTENCES.index(name) for name in ("fact", "preference", "instruction", "others"))
 LONGEST = 128
 CLS, SEP = 101, 102
-_BATCH_TOKENS = 1024
 # Below this chance of the first no form is enough, so the second is not asked.
 LEAST = min(BESIDE.values())
 
@@ -115,14 +114,14 @@ class Judge:
         rows = [self._ids(old[:1000], new[:1000]) for old, new in pairs]
         width = {"sentence": len(SENTENCES), "pair": len(RELATIONS), "target": 2}[head]
         out = np.zeros((len(rows), width), np.float32)
-        for group in batches([len(ids) for ids, _ in rows], _BATCH_TOKENS):
-            longest = max(len(rows[n][0]) for n in group)
-            ids, segments, mask = (np.zeros((len(group), longest), np.int64) for _ in range(3))
-            for row, n in enumerate(group):
-                length = len(rows[n][0])
-                ids[row, :length], segments[row, :length], mask[row, :length] = *rows[n], 1
-            given = {"input_ids": ids, "token_type_ids": segments, "attention_mask": mask}
-            out[group] = self._sessions[which].run([head], given)[0]
+        # One by one: eight-bit activations are scaled over a batch, so a row would depend on those beside it.
+        for n, (ids, segments) in enumerate(rows):
+            given = {
+                "input_ids": np.array([ids], np.int64),
+                "token_type_ids": np.array([segments], np.int64),
+                "attention_mask": np.ones((1, len(ids)), np.int64),
+            }
+            out[n] = self._sessions[which].run([head], given)[0][0]
         return out
 
     def _ids(self, old: str, new: str) -> tuple[list[int], list[int]]:

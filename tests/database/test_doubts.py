@@ -58,7 +58,7 @@ def test_both_are_kept_and_nothing_is_marked(db: Db, user: str) -> None:
 
 
 def test_certain_change_ends_the_likely_one(db: Db, user: str) -> None:
-    talk(db, user, [], [], "I no longer go swimming at the leisure centre.")
+    talk(db, user, [], [], "I gave up swimming at the leisure centre.")
     assert {kind for (kind,) in table(db, "list_changes", user, columns="kind")} == {"changed"}
     assert "(later changed)" in recall_text(db, user)
 

@@ -69,7 +69,7 @@ def test_learnt_wish_is_in_the_profile(db: Db, user: str) -> None:
     talk(
         db,
         user,
-        "If I ask for a recipe, make it for three people",
+        "Whenever I ask for a recipe, scale it for three people",
         "When I visit my aunt, she always bakes a plum cake",
     )
     db.execute("call memoir.run_job('profiles')")
