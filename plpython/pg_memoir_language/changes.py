@@ -41,9 +41,9 @@ MOST_UNITS = 10
 # next to all are right from there on, alone nine in ten (research/judge/exam.py). What corrects, updates or fills a
 # slot, and the opposite liking of the same thing, leave little room for doubt.
 BESIDE = {
-    "slip": 0.02, "liking": 0.05, "update": 0.2, "slot": 0.2, "answer": 0.33, "corrected": 0.4, "name": 0.4, "same words": 0.5,
-    "permitted": 0.5, "ended": 0.7, "named": 0.75, "same subject": 0.75, "cue": 0.8, "value": 0.9, "another value": 0.9, "denied": 0.93,
-    "matter": 0.95,
+    "slip": 0.02, "liking": 0.05, "update": 0.2, "slot": 0.2, "answer": 0.33, "corrected": 0.4, "name": 0.4,
+    "same words": 0.5, "permitted": 0.5, "ended": 0.7, "named": 0.75, "same subject": 0.75, "cue": 0.8, "value": 0.9,
+    "another value": 0.9, "denied": 0.93, "matter": 0.95,
 }  # fmt: skip
 ALONE = 0.75
 # The same words about one item of a list leave less room for doubt.

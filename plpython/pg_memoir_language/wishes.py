@@ -1,7 +1,7 @@
 """Lasting wishes that no rule knows: "If I ask for a recipe, make it for three people".
 
-The judge knows a lasting instruction from a task and from a fact. It may be less sure of a sentence that says how far it
-holds ("always", "when I", "any").
+The judge knows a lasting instruction from a task and from a fact. It may be less sure of a sentence that says how far
+it holds ("always", "when I", "any").
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
 -- functions are thin writers around it: they leave statistics in an unlogged buffer, and nothing at all on a standby.
 
 -- A compile is a list of stages over one row of state: each takes it, fills in its part, and hands it on. They all plan
--- their statements for the user at hand, as setup.sql sets for every door that names a user; only functions that compute
--- set another plan_cache_mode.
+-- their statements for the user at hand, as setup.sql sets for every door that names a user. Functions that compute set
+-- another plan_cache_mode.
 create or replace function _memoir.compile(p_user text, p_session text, p_query text, p_budget integer,
   p_memory_budget integer, p_task text, p_tools jsonb, p_query_embedding real[], p_query_parts jsonb,
   p_as_of timestamptz, p_valid_at timestamptz, p_format text, p_after_turn text)

@@ -393,7 +393,8 @@ begin
   -- Standing statements are in every prompt, wishes for a project in those of its sessions.
   if (v.session).project <> 'global' and v.as_of is null then
     v_standing := v_standing || array(select m.memory_id
-      from _memoir.profile_memories(v.user_id, (v.session).project) m where m.heading <> 'Facts' or m.is_health limit 20);
+      from _memoir.profile_memories(v.user_id, (v.session).project) m
+      where m.heading <> 'Facts' or m.is_health limit 20);
   end if;
   v_pins.pinned := v_pins.pinned || v_standing;
   if v.left_out <> '{}' then

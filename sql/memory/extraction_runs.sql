@@ -91,7 +91,8 @@ begin
   where user_id = v_user and session_id = p_session.session_id and extracted_through <> p_through;
   if v_has_model and p_turns <> '{}' then
     perform _memoir.enqueue_unlocked('extract', v_user, format('%s:%s', p_session.session_id,
-      p_counters.extracted_through), memoir.now(), jsonb_build_object('session_id', p_session.session_id, 'from', p_counters.extracted_through, 'to', p_through));
+      p_counters.extracted_through), memoir.now(), jsonb_build_object('session_id', p_session.session_id,
+      'from', p_counters.extracted_through, 'to', p_through));
   end if;
   if p_through >= v_locked.turn_count then
     -- Who is at a unit of it finds nothing left.

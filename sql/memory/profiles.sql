@@ -3,8 +3,8 @@
 -- corrected, superseded or made secret leaves it in the same transaction: no version that holds it stays, and until the
 -- job has made the next one, whoever reads the profile gets it as it is then.
 
--- Returns what belongs in it, the weightiest first: validated, global in scope, of the project, tiers 3 and 4, in force,
--- open to every clearance.
+-- Returns what belongs in it, the weightiest first: validated, global in scope, of the project, tiers 3 and 4, in
+-- force, open to every clearance.
 create or replace function _memoir.profile_memories(p_user_id uuid, p_project text default 'global')
 returns table (memory_id uuid, heading text, content text, until timestamptz, is_health boolean)
   language plpgsql stable as $$

@@ -14,7 +14,8 @@ $$;
 
 create or replace function _memoir.language_words()
 returns tsvector[] language sql immutable as $$
-  select array_agg(strip(to_tsvector('simple', coalesce(array_to_string(w.entries, ' '), ''))) order by l.number::integer)
+  select array_agg(strip(to_tsvector('simple', coalesce(array_to_string(w.entries, ' '), '')))
+    order by l.number::integer)
   from _memoir.data_languages() l left join _memoir.lists_common_words() w on w.language = l.name
 $$;
 
