@@ -355,9 +355,9 @@ REFUSED: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
         {"session": "open", "query": "Well?"},
         [
             ("format", ["xml"], 'format must be openai or anthropic, not "xml"'),
-            ("budget", [0], "budgets must be positive, not 0"),
+            ("budget", [0], "budget must be from 1 to 2147483647, not 0"),
             ("budget", [5], "PM020 the newest message needs a budget of 9 tokens, the budget is 5"),
-            ("memory_budget", [-1], "budgets must be positive, not -1"),
+            ("memory_budget", [-1], "memory_budget must be from 0 to 2147483647, not -1"),
             ("task", ["play"], 'must be continuation, knowledge, new_session or tool_heavy, not "play"'),
             ("tools", [{"a": 1}], "tools must be a list of tool definitions, not"),
             ("tools", [TOOLS], "PM020 the newest message needs a budget of", {"budget": 60}),

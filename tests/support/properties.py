@@ -71,6 +71,8 @@ class Tokens:
 
     def prefetch(self, texts: Sequence[str]) -> None:
         new = list({text for text in texts if text not in self._known})
+        if not new:
+            return
         counts = self._connection.execute(
             "select array_agg(memoir.count_tokens(t, %s) order by n) from unnest(%s::text[]) with ordinality u (t, n)",
             (self._model, new),
