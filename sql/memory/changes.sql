@@ -88,6 +88,8 @@ create or replace function _memoir.stating_context(p_no integer, p_turn _memoir.
 returns jsonb language plpgsql stable as $$
 declare
   v_text text := left(p_turn.content, 1000); v_near record := _memoir.near_text(p_turn.user_id, v_text, p_config);
+  -- A constant when the statement is planned, so that it locks no other months.
+  v_since timestamptz := p_turn.recorded_at - interval '1 day';
 begin
   return jsonb_build_object('no', p_no, 'text', p_turn.content, 'name', nullif(btrim(p_turn.name), ''),
     'said_at', p_turn.created_at, 'utc_offset', p_turn.metadata #>> '{sent,utc_offset}', 'language', p_language,
@@ -95,7 +97,7 @@ begin
     'asked', (select btrim((regexp_match(right(h.content, 400), '([^.!?\n]{4,200}[?？])["”'')]*\s*$'))[1])
       from _memoir.conversation_history h
       where h.user_id = p_turn.user_id and h.session_id = p_turn.session_id and h.turn_index = p_turn.turn_index - 1
-        and h.recorded_at between p_turn.recorded_at - interval '1 day' and p_turn.recorded_at
+        and h.recorded_at between v_since and p_turn.recorded_at
         and h.role = 'assistant'),
     'earlier', _memoir.texts_as_read(p_turn, _memoir.items_before(p_turn, _memoir.query_terms(p_language::regconfig,
       v_text), '{user}', 12, coalesce(v_near.items, '{}')), v_near.messages, 60, false),

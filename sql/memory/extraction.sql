@@ -87,26 +87,35 @@ begin
   return coalesce(v_turns, '{}');
 end $$;
 
+-- Returns the tool that a turn's result is from; null for a tool of memory, whose result is nothing new. Planned for one
+-- turn, so that it locks the part and months of its session alone.
+create or replace function _memoir.tool_of_result(p_turn _memoir.conversation_history)
+returns text language plpgsql stable as $$
+declare
+  v_tool text := (select c -> 'function' ->> 'name' from _memoir.conversation_history h,
+      jsonb_array_elements(h.tool_calls) c
+    where h.user_id = p_turn.user_id and h.session_id = p_turn.session_id and h.recorded_at <= p_turn.recorded_at
+      and h.turn_index between p_turn.exchange_start and p_turn.turn_index and h.tool_calls is not null
+      and c ->> 'id' = p_turn.tool_call_id limit 1);
+begin
+  return case when not _memoir.is_memory_tool(v_tool) then coalesce(v_tool, p_turn.name, '') end;
+end $$;
+
 -- Returns turns as the package reads them: {"turns": [{"text", "role", "name", "said_at", "utc_offset", "tool"}, …]}.
--- The result of a tool of memory is nothing new, so its text is left out.
 create or replace function _memoir.turns_as_read(p_turns _memoir.conversation_history[])
 returns jsonb language plpgsql stable as $$
 begin
   return jsonb_build_object('turns', (
     select coalesce(jsonb_agg(jsonb_build_object(
-      'text', case when _memoir.is_memory_tool(x.tool) then '' else t.content end,
+      'text', case when t.role <> 'tool' or x.tool is not null then t.content else '' end,
       -- An agent or a tool may send in the person's place.
       'role', case when t.role = 'tool' then 'tool' when t.role = 'user' and t.actor = 'person' then 'user'
         else 'assistant' end,
       'name', nullif(btrim(t.name), ''), 'said_at', t.created_at, 'utc_offset', t.metadata #>> '{sent,utc_offset}',
-      'tool', case when t.role = 'tool' and not _memoir.is_memory_tool(x.tool) then nullif(coalesce(x.tool, t.name), '')
-        end) order by t.ordinality), '[]')
+      'tool', nullif(x.tool, '')) order by t.ordinality), '[]')
     from unnest(p_turns) with ordinality t
-    left join lateral (select c -> 'function' ->> 'name' as tool
-      from _memoir.conversation_history h, jsonb_array_elements(h.tool_calls) c
-      where t.role = 'tool' and h.user_id = t.user_id and h.session_id = t.session_id
-        and h.recorded_at <= t.recorded_at and h.turn_index between t.exchange_start and t.turn_index
-        and h.tool_calls is not null and c ->> 'id' = t.tool_call_id limit 1) x on true));
+    left join lateral (select case when t.role = 'tool'
+      then _memoir.tool_of_result(p_turns[t.ordinality]) end) x(tool) on true));
 end $$;
 
 -- The slot that a finding fills, with the value; nulls: none, or one that holds something newer. p_read: how turns were

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from calls import call, export_rows, messages, persist, set_clock, table
 from catalog import contents
-from internals import count_rows
+from internals import count_rows, own_rows
 from pg_memoir import Memoir
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
@@ -224,8 +224,8 @@ def test_what_a_standby_compiled_counts_on_the_primary(pair: Pair) -> None:
         known = table(control, "list_memories", "alice", limit=1000, columns="memory_id::text")
         memories = sum(key in context["items"] for (key,) in known)
         assert count_uses() == before + memories and memories > 0
-        kept = table(control, "list_compiles", "alice", columns="compile_id::text, tokens, budget")
-        assert (context["compile_id"], context["tokens"], context["budget"]) in kept
+        kept = own_rows(control, "alice", "compile_ledger", "tokens, budget", f"compile_id = '{context['compile_id']}'")
+        assert kept == [(context["tokens"], context["budget"])]
         for wrong in (
             {},
             {"items": "x"},
