@@ -46,7 +46,7 @@ BESIDE = {
     "another value": 0.9, "denied": 0.93, "matter": 0.95,
 }  # fmt: skip
 ALONE = 0.75
-# The same words about one item of a list leave less room for doubt.
+# An end or a denial of one item of a list.
 BESIDE_ITEM = 0.7
 # An end that says nothing but what was stated.
 BESIDE_SAME = 0.3
