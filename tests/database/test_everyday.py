@@ -137,4 +137,4 @@ def test_request_in_free_words_forgets_what_is_nearest(db: Db, user: str) -> Non
     call(db, "undo_change", user, change)
     assert "7390" in compile_text(db, user, "How do I get into the dome?")
     talk(db, user, "Never mind the moths in the harmonium, I want every last one of them gone.")
-    assert len(changes(db, user)) <= 1
+    assert changes(db, user) == []
