@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import groupby, islice
 
 from .data import choices
 from .memories import Extracted, Rule
@@ -25,7 +26,8 @@ LEARNT: Rule = {
     "standing": True,
 }
 LONGEST = 200
-MOST = 20
+# Sentences of a text that are read.
+MOST = 8
 # The chance from which on a sentence that says how far it holds is one, and any other.
 SCOPED, ALONE = 0.93, 0.97
 
@@ -43,15 +45,16 @@ def find_wishes(
     taken = [
         (one.text_no, one.span_start, one.span_start + one.span_length) for one in found if one.type == "instruction"
     ]
-    rows = [
+    sentences = [
         row
-        for row in clauses
+        for row in sorted(clauses, key=lambda c: c.text_no)
         if row.clause_no == 0
         and not row.asks
         and row.span_length <= LONGEST
         and not (passing and search(passing, row.plain))
         and not any(no == row.text_no and start < row.end and row.span_start < end for no, start, end in taken)
-    ][:MOST]
+    ]
+    rows = [row for _, text in groupby(sentences, key=lambda c: c.text_no) for row in islice(text, MOST)]
     chances = judge([row.said for row in rows]) if rows else []
     return [
         replace(state_clause(row, row.said, LEARNT, said[row.text_no - 1], language), standing=True)

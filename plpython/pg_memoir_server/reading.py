@@ -54,13 +54,13 @@ def judge(language: str) -> Any:
 
 
 def encoder() -> Any:
-    """Return the encoder of this process, None where its model is missing. The first call loads it."""
+    """Return the encoder, the one that this process embeds with if there is one; None where its model is missing."""
     if not _encoders:
         try:
             from .models import DEFAULT_MODEL
-            from .runtimes import load
+            from .runtimes import load_shared
 
-            _encoders.append(load(DEFAULT_MODEL))
+            _encoders.append(load_shared(DEFAULT_MODEL))
         except (ImportError, OSError, RuntimeError, ValueError) as error:
             logging.getLogger("pg_memoir.judge").warning("without an encoder requests mean what they name: %s", error)
             _encoders.append(None)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -144,6 +145,15 @@ class OpenAIRuntime:
         return np.array(self._http.embed(list(texts)), np.float32).reshape(len(texts), -1)
 
 
+# Models that threads may share, while anybody holds them.
+_loaded: weakref.WeakValueDictionary[str, OnnxRuntime] = weakref.WeakValueDictionary()
+
+
+def load_shared(source: str) -> Runtime:
+    """Return a model that this process has loaded and that threads may share, else load it with `load`."""
+    return _loaded.get(source) or load(source)
+
+
 def load(source: str, runtime: str = "auto", cache: Path | None = None, threads: int = 1, **http: Any) -> Runtime:
     """Loads a model.
 
@@ -163,7 +173,8 @@ def load(source: str, runtime: str = "auto", cache: Path | None = None, threads:
         raise RuntimeUnavailable(f"model {source!r} is not on this machine")
     if folder is not None:
         try:
-            return OnnxRuntime(folder, cache, threads)
+            _loaded[source] = made = OnnxRuntime(folder, cache, threads)
+            return made
         except (bert_onnx.UnsupportedModel, RuntimeUnavailable):
             if runtime == "onnx":
                 raise

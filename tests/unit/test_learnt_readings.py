@@ -46,6 +46,12 @@ def test_wish_with_a_scope(text: str) -> None:
     assert not any(one.rule == "learnt wish" for one in read_turns([turn(text)], Sure()).found), "needs the judge"
 
 
+def test_wishes_of_every_text_of_a_batch_are_read() -> None:
+    texts = [f"If I ask for a recipe, make it for {n} people" for n in range(40)]
+    reading = read_turns([turn(text) for text in texts], Agreeing())
+    assert [one.text_no for one in reading.found if one.rule == "learnt wish"] == list(range(1, 41))
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -89,6 +89,11 @@ def test_graph_is_built_once(folder, onnx, cache):
     assert [path.name for path in cache.iterdir()] == [first.name]  # no half-built file left
 
 
+def test_a_loaded_model_is_shared(folder, cache):
+    first = runtimes.load(models.DEFAULT_MODEL, "onnx", cache)
+    assert runtimes.load_shared(models.DEFAULT_MODEL) is first
+
+
 def test_other_architectures_are_refused(folder, tmp_path):
     for name in ("tokenizer.json", "model.safetensors"):
         (tmp_path / name).symlink_to(folder / name)
