@@ -8,7 +8,7 @@ together. The rest is nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
@@ -37,19 +37,43 @@ class Judge(Protocol):
 LONGEST_TEXT = 4000
 SHORT_MESSAGE, SHORT_ANSWER = 240, 80
 MOST_UNITS = 10
-# Chances from which on the judge bears witness beside a form, and alone. On texts of writers that it has not read
-# next to all are right from there on, alone nine in ten (research/judge/exam.py). What corrects, updates or fills a
-# slot, and the opposite liking of the same thing, leave little room for doubt.
-BESIDE = {
-    "slip": 0.02, "liking": 0.05, "update": 0.2, "slot": 0.2, "answer": 0.33, "corrected": 0.4, "name": 0.4,
-    "same words": 0.5, "permitted": 0.5, "ended": 0.7, "named": 0.75, "same subject": 0.75, "cue": 0.8, "value": 0.9,
-    "another value": 0.9, "denied": 0.93, "matter": 0.95,
-}  # fmt: skip
-ALONE = 0.75
-# An end or a denial of one item of a list.
-BESIDE_ITEM = 0.7
-# An end that says nothing but what was stated.
-BESIDE_SAME = 0.3
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Chances from which on a judge bears witness: `beside` each form, `alone`.
+
+    `item`: beside an end or a denial of one item of a list; `named_item`: where a message names the item in whatever
+    form; `same`: beside an end that says nothing but what was stated.
+    """
+
+    beside: Mapping[str, float]
+    alone: float
+    item: float
+    named_item: float
+    same: float
+
+
+# On texts of writers that the judges have not read next to all are right from there on, alone nine in ten
+# (research/judge/exam.py). What corrects, updates or fills a slot, and the opposite liking of the same thing, leave
+# little room for doubt.
+LIMITS = Limits(
+    beside={
+        "slip": 0.02, "liking": 0.05, "update": 0.2, "slot": 0.2, "answer": 0.33, "corrected": 0.4, "name": 0.5,
+        "same words": 0.5, "permitted": 0.5, "cue": 0.5, "ended": 0.5, "named": 0.75, "same subject": 0.75,
+        "value": 0.87, "another value": 0.88, "denied": 0.9, "matter": 0.9,
+    },
+    alone=0.75, item=0.6, named_item=0.85, same=0.3,
+)  # fmt: skip
+# Of the judge of other languages.
+OTHER_LIMITS = Limits(
+    beside={
+        "slip": 0.2, "liking": 0.2, "update": 0.33, "slot": 0.33, "answer": 0.5, "corrected": 0.33, "name": 0.6,
+        "same words": 0.33, "permitted": 0.5, "cue": 0.6, "ended": 0.4, "named": 0.75, "same subject": 0.4,
+        "value": 0.75, "another value": 0.75, "denied": 0.6, "matter": 0.9,
+    },
+    alone=0.75, item=0.7, named_item=0.9, same=0.3,
+)  # fmt: skip
 # From here on it says that a memory's slot is free for another value.
 FREES_SLOT = 0.33
 # Of two matters that a message may end the better one is meant where it is better by so much.
@@ -58,8 +82,6 @@ MARGIN = 0.2
 STATES = 0.1
 # Forms that don't say which item of a list they change.
 LOOSE = frozenset({"cue", "value", "same subject", "name", "another value", "matter"})
-# From here on the item that a message names is meant, in whatever form.
-NAMED_ITEM = 0.95
 # Forms that end an item of a list and leave the rest.
 ENDING = frozenset({"ended", "denied", "permitted", "named", "liking"})
 
@@ -125,27 +147,33 @@ class Candidate:
     chance: float | None
     near: float
 
+    @property
+    def _limits(self) -> Limits:
+        return LIMITS if self.unit.language == "english" else OTHER_LIMITS
+
     def _needed(self, form: Form) -> float:
-        unit = self.unit
+        unit, limits = self.unit, self._limits
         stems = self.statement.content.stems
         if form.name == "ended" and len(stems) > 1 and stems <= unit.content.stems:
-            return BESIDE_SAME
+            return limits.same
         if form.name in ("ended", "denied") and form.is_strong:
             if find_remainder(unit.said, self.statement.said, unit.language):
-                return BESIDE_ITEM
-        return BESIDE[form.name]
+                return limits.item
+        return limits.beside[form.name]
 
     @property
     def grade(self) -> str | None:
         """`certain`, `likely` or None."""
-        form, chance = self.form, self.chance
+        form, chance, limits = self.form, self.chance, self._limits
         if chance is None:
             return "likely" if form and form.is_strong else None
         if form and form.name in LOOSE and find_remainder(self.unit.said, self.statement.said, self.unit.language):
-            return "certain" if chance >= NAMED_ITEM and not form.is_barred else "likely" if chance >= ALONE else None
+            if chance >= limits.named_item and not form.is_barred:
+                return "certain"
+            return "likely" if chance >= limits.alone else None
         if form and not form.is_barred and chance >= self._needed(form):
             return "certain"
-        return "likely" if chance >= ALONE and not (form and form.is_barred) else None
+        return "likely" if chance >= limits.alone and not (form and form.is_barred) else None
 
 
 def may_change(text: str, language: str) -> bool:

@@ -44,7 +44,7 @@ REPEATED_LONG = ("number", "date", "time")
 class TargetJudge(Protocol):
     """A learnt model that reads a request beside statements."""
 
-    def targets(self, pairs: Sequence[tuple[str, str]]) -> Sequence[float]:
+    def means(self, pairs: Sequence[tuple[str, str]]) -> Sequence[float]:
         """Return the chance that a request (second) means a statement (first), for each."""
 
 
@@ -328,7 +328,7 @@ def _by_day(meant: Sequence[Unit], units: Sequence[Unit]) -> list[Unit]:
 def _by_judge(units: Sequence[Unit], said: str, judge: TargetJudge) -> list[Unit] | None:
     """Return the one thing that the judge says is meant, None where it is sure of none or of several."""
     stating = [unit for unit in units if not unit.is_question][:40]
-    chances = judge.targets([(unit.said, said) for unit in stating])
+    chances = judge.means([(unit.said, said) for unit in stating])
     ranked = sorted(zip(chances, stating, strict=True), key=lambda row: -row[0])
     if not ranked or ranked[0][0] < MEANT:
         return None

@@ -1,20 +1,19 @@
 """Requests to forget in free words: "That business with my foot, I'd rather you didn't keep it. The rest is fine."
 
-A form (a word of forgetting, no idiom) and the judge together tell the request. What it means is found by likeness: the
-one statement of the user that is nearest to the request in meaning, with a clear lead over all others.
+The judge tells the request, with a word of forgetting as second witness, or alone where it is sure. Which message of the
+user is meant is told by the likeness of meaning and by the judge together, with a clear lead over all others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Protocol
 
 from .data import choices
 from .requests import LONGEST_NAME, LONGEST_SENTENCE, Request
-from .text import Clause, own_sentences, search, split_clauses
-from .values import Content, read_content
+from .text import Clause, Sentence, own_sentences, search, split_clauses
 
 
 class Judge(Protocol):
@@ -26,30 +25,35 @@ class Judge(Protocol):
     def tells(self, texts: Sequence[str]) -> Sequence[float]:
         """Return the chance that a sentence tells something and asks for nothing, for each."""
 
+    def means(self, pairs: Sequence[tuple[str, str]]) -> Sequence[float]:
+        """Return the chance that a request to forget (second) means a statement (first), for each."""
+
 
 Asks = Callable[[Sequence[str]], Sequence[float]]
 # The likeness of a text to others, cosines.
 Likeness = Callable[[str, Sequence[str]], Sequence[float]]
-ASKS = 0.8
-MOST_UNITS = 200
-# The likeness from which on a statement is meant, its lead over statements of other messages, and what is meant beside
-# it in its own message.
-MEANT, LEAD, BESIDE = 0.3, 0.1, 0.05
-# Words that ask for a kind of value.
-KINDS: tuple[tuple[str, Callable[[Content], bool]], ...] = (
-    (
-        r"\m(?:number|code|combination|digits|pin|password)\M",
-        lambda content: any(search(r"\d.*\d.*\d", v.raw) for v in content.values),
-    ),
-    (r"\mname of\M", lambda content: bool(content.names)),
-)
-# A question or a task is meant less often than a statement; the nearest ones are asked about.
-ASKING, MOST_JUDGED = 0.1, 12
+# The chance from which on a sentence with a word of forgetting is a request, and any other.
+ASKS, ASKS_ALONE = 0.8, 0.9
+# A question with which one asks for something to be done.
+ASKED_OF_YOU = r"\m(?:can|could|would|will|any (?:way|chance)) (?:you|u)\M"
+# Sentences of a text that are read.
+MOST_SENTENCES_READ = 12
+# Earlier messages of the user that are compared, and the nearest of them that the judge reads.
+MOST_MESSAGES, MOST_JUDGED = 200, 12
+LONGEST_MESSAGE = 300  # characters
+# A message is meant by its likeness plus JUDGED times the judge's chance, from MEANT on, with a LEAD over all others.
+JUDGED, MEANT, LEAD = 0.5, 0.5, 0.1
+# It loses by as much as it is nearer to what may stay; a sentence of it stays that is nearer by so much.
+KEPT_MARGIN, STAYS_MARGIN = 0.05, 0.2
+# The chance from which on a sentence tells something.
+TELLS = 0.3
+# Of a longer message only the sentence that is meant goes, with those beside it.
+MOST_SENTENCES = 5
 
 
 @dataclass(frozen=True)
 class Meant:
-    """The sentences that are meant, (text, start, length), or none; `is_unclear`: several fit nearly as well."""
+    """The sentences that are meant, (text, start, length), or none; `is_unclear`: several messages fit nearly as well."""
 
     spans: tuple[tuple[int, int, int], ...] = ()
     is_unclear: bool = False
@@ -62,13 +66,22 @@ def find_free_requests(clauses: Sequence[Clause], found: Sequence[Request], lang
     for number, group in groupby(sorted(clauses, key=lambda c: c.text_no), key=lambda c: c.text_no):
         if search(cancelled, " ".join(row.said for row in group if row.clause_no == 0)):
             taken.add(number)
+    whole = sorted((row for row in clauses if row.clause_no == 0), key=lambda row: row.text_no)
     rows = [
         row
-        for row in clauses
-        if row.clause_no == 0 and row.text_no not in taken and _may_ask(row.said, row.plain, language)
+        for number, group in groupby(whole, key=lambda row: row.text_no)
+        for row in islice(group, MOST_SENTENCES_READ)
+        if number not in taken and _may_ask(row.said, row.plain, language)
     ]
     chances = asks([row.said for row in rows]) if rows else []
-    asking = [row for row, chance in zip(rows, chances, strict=True) if chance >= ASKS]
+    asking = [
+        row
+        for row, chance in zip(rows, chances, strict=True)
+        if chance >= (ASKS if _has_form(row.said, language) else ASKS_ALONE)
+    ]
+    # "How do I get rid of moths? I want them gone." asks for help.
+    seeking = {row.text_no for row in clauses if search(r"^how\M.*\?$", row.said.lower())}
+    asking = [row for row in asking if row.text_no not in seeking or _has_form(row.said, language)]
     requests = []
     for number, group in groupby(sorted(asking, key=lambda c: c.text_no), key=lambda c: c.text_no):
         first = next(group)
@@ -82,63 +95,88 @@ def find_free_requests(clauses: Sequence[Clause], found: Sequence[Request], lang
 
 
 def _may_ask(said: str, plain: str, language: str) -> bool:
+    if len(said) > LONGEST_SENTENCE or search(choices(language, "forget_idioms"), plain):
+        return False
+    return not said.rstrip().endswith("?") or search(ASKED_OF_YOU, said.lower())
+
+
+def _has_form(said: str, language: str) -> bool:
+    """Return whether a sentence has a word of forgetting about what may not stay."""
     forms = choices(language, "forget_freely")
-    if not forms or len(said) > LONGEST_SENTENCE or search(choices(language, "forget_idioms"), plain):
-        return False
-    if said.rstrip().endswith("?") and not search(choices(language, "asked_wishes"), said):
-        return False
     asked, _ = _divide([said], language)
-    return search(forms, asked.lower(), False)
+    return forms is not None and search(forms, asked.lower(), False)
+
+
+@dataclass(frozen=True)
+class _Message:
+    """An earlier message with its sentences that tell something."""
+
+    number: int
+    sentences: tuple[Sentence, ...]
+    whole: str
+
+    @property
+    def texts(self) -> list[str]:
+        return [*(s.said for s in self.sentences), self.whole]
 
 
 def find_meant(
     text: str, earlier: Sequence[tuple[str, bool]], judge: Judge, likeness: Likeness, language: str
 ) -> Meant:
-    """Return which sentence of earlier texts (with whether the user said them) a message that asks to forget means."""
+    """Return what a message that asks to forget means of earlier texts (with whether the user said them)."""
     sentences = [s.said for s in own_sentences(text)]
-    asking = [n for n, chance in enumerate(judge.asks(sentences)) if chance >= ASKS] if sentences else []
+    chances = judge.asks(sentences) if sentences else []
+    asking = [n for n, chance in enumerate(chances) if chance >= ASKS]
     if not asking:
         return Meant()
     asked, kept = _divide([sentences[n] for n in asking], language)
-    # What follows says most often what may stay.
-    kept = " ".join(filter(None, (kept, *sentences[asking[-1] + 1 :])))
-    units = [
-        (number, s.start, s.length, s.said)
-        for number, (said, is_own) in enumerate(earlier)
-        if is_own
-        for s in own_sentences(said)[:20]
-        if s.said not in sentences
-    ][:MOST_UNITS]
-    if not units or not asked:
+    if not asked:
         return Meant()
-    texts = [said for *_, said in units]
-    held = likeness(kept, texts) if kept else [-1.0] * len(units)
-    ranked = sorted(
-        (
-            (chance, unit)
-            for chance, keep, unit in zip(likeness(asked, texts), held, units, strict=True)
-            if chance > keep
-        ),
-        key=lambda row: -row[0],
-    )[:MOST_JUDGED]
-    told = judge.tells([unit[3] for _, unit in ranked]) if ranked else []
-    ranked = sorted(
-        ((chance - ASKING * (1 - says), unit) for (chance, unit), says in zip(ranked, told, strict=True)),
-        key=lambda row: -row[0],
-    )
+    # What stands before says of what; what follows says most often what may stay.
+    led = " ".join([*sentences[: asking[0]], asked])
+    kept = " ".join(filter(None, (kept, *sentences[asking[-1] + 1 :])))
+    messages: list[_Message] = []
+    for number, (said, is_own) in enumerate(earlier):
+        told = tuple(s for s in own_sentences(said)[:20] if s.said not in sentences) if is_own else ()
+        if told and len(messages) < MOST_MESSAGES:
+            messages.append(_Message(number, told, said[:LONGEST_MESSAGE]))
+    likenesses = _likenesses([asked, led], messages, likeness)
+    holding = _likenesses([kept], messages, likeness) if kept else [-1.0] * len(messages)
+    near = sorted(range(len(messages)), key=lambda n: -likenesses[n])[:MOST_JUDGED]
+    ranked = []
+    for n in near:
+        message = messages[n]
+        if max(judge.tells([s.said for s in message.sentences])) < TELLS:
+            continue
+        means = max(judge.means([(one, request) for one in message.texts for request in {text, asked, led}]))
+        lost = max(0.0, holding[n] - likenesses[n] + KEPT_MARGIN)
+        ranked.append((likenesses[n] + JUDGED * means - lost, message))
+    ranked.sort(key=lambda row: -row[0])
     if not ranked or ranked[0][0] < MEANT:
         return Meant()
-    best, (of, *_) = ranked[0]
-    if any(unit[0] != of and chance > best - LEAD for chance, unit in ranked[1:]):
+    if len(ranked) > 1 and ranked[1][0] > ranked[0][0] - LEAD:
         return Meant(is_unclear=True)
-    chosen = [unit for chance, unit in ranked if unit[0] == of and chance > best - BESIDE]
-    # "Got a job!! At Hollins Vane.": a request for "the name" is near to the first, and means what the second says.
-    for kind, holds in KINDS:
-        if search(kind, asked.lower()) and not any(holds(read_content(unit[3], language)) for unit in chosen):
-            chosen = [unit for unit in units if unit[0] == of and holds(read_content(unit[3], language))]
-            if len(chosen) != 1:
-                return Meant(is_unclear=True)
-    return Meant(tuple((number, start, length) for number, start, length, _ in chosen))
+    return Meant(_spans(ranked[0][1], asked, kept, likeness))
+
+
+def _likenesses(queries: Sequence[str], messages: Sequence[_Message], likeness: Likeness) -> list[float]:
+    """Return how near each message, or a sentence of it, comes to one of the queries."""
+    texts = [one for message in messages for one in message.texts]
+    rows = [iter(likeness(query, texts)) for query in dict.fromkeys(queries)] if texts else []
+    return [max(next(row) for row in rows for _ in message.texts) for message in messages]
+
+
+def _spans(message: _Message, asked: str, kept: str, likeness: Likeness) -> tuple[tuple[int, int, int], ...]:
+    """Return the sentences of a message that go: all of a short one but what is nearer to what may stay."""
+    sentences = message.sentences
+    near = likeness(asked, [s.said for s in sentences])
+    if len(sentences) > MOST_SENTENCES:
+        best = max(range(len(sentences)), key=lambda n: near[n])
+        first = max(0, best - 1)
+        sentences, near = sentences[first : best + 2], near[first : best + 2]
+    stays = likeness(kept, [s.said for s in sentences]) if kept else [-1.0] * len(sentences)
+    gone = [s for s, one, other in zip(sentences, near, stays, strict=True) if other <= one + STAYS_MARGIN]
+    return tuple((message.number, s.start, s.length) for s in gone or sentences)
 
 
 def _divide(sentences: Sequence[str], language: str) -> tuple[str, str]:

@@ -102,6 +102,12 @@ def text_language(text: str) -> int:
     return found
 
 
+def written_language(text: str) -> str:
+    """Return the language of a text, with or without rules; `simple` where it says too little."""
+    number = text_language(text)
+    return languages()[number - 1].name if number else data.NO_LANGUAGE
+
+
 def spoken_language(text: str) -> str:
     """Return the language that a text is read in: English where it says too little, `simple`, which has no rules,
     where it is in a language without any."""

@@ -1,9 +1,9 @@
 """The judge: what a sentence is, whether an earlier statement still holds beside a newer message, what a request means.
 
-The shipped encoder with two sets of what research/judge learnt of written texts (judge_*.safetensors: low-rank
+The shipped encoder with sets of what research/judge learnt of written texts (judge_*.safetensors: low-rank
 changes of its matrices, Hu et al. 2021, and three heads), each built once into a graph in a private cache and run
-on eight-bit weights. A statement is over where both say so: they were taught with other chances and shares of talk, and
-err on different texts. English.
+on eight-bit weights. A statement is over, or a sentence asks to forget, where all of them say so: they were taught with
+other chances and shares of talk, and err on different texts. English.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pg_memoir_language.changes import BESIDE
+from pg_memoir_language.changes import LIMITS
+from pg_memoir_language.free_requests import ASKS
 
 from . import bert_onnx
 from .models import DEFAULT_MODEL, model_folder
 from .private import private_dir
 from .runtimes import RuntimeUnavailable, default_cache
 
-LEARNT = tuple(Path(__file__).with_name(f"judge_{number}.safetensors") for number in (1, 2))
+LEARNT = tuple(Path(__file__).with_name(f"judge_{number}.safetensors") for number in (1, 2, 3))
 GRAPH_VERSION = 1  # part of the cache key
 # Labels of the heads in the order in which they were taught (research/judge/texts.py).
 SENTENCES = ("fact", "preference", "instruction", "one-off", "others", "forget", "question", "hypothetical", "nothing")
@@ -34,9 +35,10 @@ STATING = tuple(SENTENCES.index(name) for name in ("fact", "preference", "instru
 WISH, FORGET = SENTENCES.index("instruction"), SENTENCES.index("forget")
 TELLING = tuple(SENTENCES.index(name) for name in ("fact", "preference", "instruction", "others"))
 LONGEST = 128
+MOST_KNOWN = 500  # readings that are remembered: one sentence is read for several questions
 CLS, SEP = 101, 102
-# Below this chance of the first no form is enough, so the second is not asked.
-LEAST = min(BESIDE.values())
+# Below this chance of the first no form is enough, so the others are not asked.
+LEAST = min(LIMITS.beside.values())
 
 
 class Judge:
@@ -64,6 +66,7 @@ class Judge:
         self._sessions = [
             onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"]) for graph in graphs
         ]
+        self._known: dict[tuple[int, str, str, str], np.ndarray] = {}
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
@@ -77,14 +80,8 @@ class Judge:
         return self._run("pair", pairs)
 
     def over(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """Return the chance that an earlier statement (first) holds no longer after a message (second), for each:
-        the lower of both."""
-        chances = self.pairs(pairs)[:, FIRST_OVER:].sum(1)
-        asked = np.flatnonzero(chances >= LEAST).tolist()
-        again = self._run("pair", [pairs[n] for n in asked], 1)[:, FIRST_OVER:].sum(1)
-        chances[asked] = np.minimum(chances[asked], again)
-        lower: list[float] = chances.tolist()
-        return lower
+        """Return the chance that an earlier statement (first) holds no longer after a message (second), for each."""
+        return self._least("pair", pairs, slice(FIRST_OVER, None), LEAST)
 
     def states(self, texts: Sequence[str]) -> list[float]:
         """Return the chance that a sentence states something that could hold."""
@@ -98,31 +95,50 @@ class Judge:
 
     def asks(self, texts: Sequence[str]) -> list[float]:
         """Return the chance that a sentence asks to forget something."""
-        chances: list[float] = self.sentences(texts)[:, FORGET].tolist()
-        return chances
+        return self._least("sentence", [("", text) for text in texts], slice(FORGET, FORGET + 1), ASKS)
 
     def tells(self, texts: Sequence[str]) -> list[float]:
         """Return the chance that a sentence tells something and asks for nothing."""
         chances: list[float] = self.sentences(texts)[:, list(TELLING)].sum(1).tolist()
         return chances
 
-    def targets(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-        """Return the chance that a request (second) to forget means a statement (first), n."""
-        return self._run("target", pairs)[:, 1] if pairs else np.zeros(0, np.float32)
+    def means(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Return the chance that a request (second) to forget means a statement (first), for each."""
+        chances: list[float] = self._run("target", pairs)[:, 1].tolist()
+        return chances
+
+    def _least(self, head: str, pairs: Sequence[tuple[str, str]], labels: slice, least: float) -> list[float]:
+        """Return the least chance that any of the judges gives to some labels; below `least` the others are not asked."""
+        chances = self._run(head, pairs)[:, labels].sum(1)
+        for which in range(1, len(self._sessions)):
+            asked = np.flatnonzero(chances >= least).tolist()
+            again = self._run(head, [pairs[n] for n in asked], which)[:, labels].sum(1)
+            chances[asked] = np.minimum(chances[asked], again)
+        lower: list[float] = chances.tolist()
+        return lower
 
     def _run(self, head: str, pairs: Sequence[tuple[str, str]], which: int = 0) -> np.ndarray:
-        rows = [self._ids(old[:1000], new[:1000]) for old, new in pairs]
         width = {"sentence": len(SENTENCES), "pair": len(RELATIONS), "target": 2}[head]
-        out = np.zeros((len(rows), width), np.float32)
+        out = np.zeros((len(pairs), width), np.float32)
         # One by one: eight-bit activations are scaled over a batch, so a row would depend on those beside it.
-        for n, (ids, segments) in enumerate(rows):
-            given = {
-                "input_ids": np.array([ids], np.int64),
-                "token_type_ids": np.array([segments], np.int64),
-                "attention_mask": np.ones((1, len(ids)), np.int64),
-            }
-            out[n] = self._sessions[which].run([head], given)[0][0]
+        for n, (old, new) in enumerate(pairs):
+            key = (which, head, old, new)
+            if key not in self._known:
+                if len(self._known) >= MOST_KNOWN:
+                    self._known.clear()
+                self._known[key] = self._run_one(head, old, new, which)
+            out[n] = self._known[key]
         return out
+
+    def _run_one(self, head: str, old: str, new: str, which: int) -> np.ndarray:
+        ids, segments = self._ids(old[:1000], new[:1000])
+        given = {
+            "input_ids": np.array([ids], np.int64),
+            "token_type_ids": np.array([segments], np.int64),
+            "attention_mask": np.ones((1, len(ids)), np.int64),
+        }
+        chances: np.ndarray = self._sessions[which].run([head], given)[0][0]
+        return chances
 
     def _ids(self, old: str, new: str) -> tuple[list[int], list[int]]:
         mine = self._tokenizer.encode(new, add_special_tokens=False).ids

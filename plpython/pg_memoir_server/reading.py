@@ -18,6 +18,7 @@ from pg_memoir_language import (
     aliases,
     changes,
     compare,
+    data,
     extraction,
     forgetting,
     memories,
@@ -27,30 +28,35 @@ from pg_memoir_language import (
     statements,
     summaries,
 )
-from pg_memoir_language.languages import spoken_language
+from pg_memoir_language.languages import spoken_language, written_language
 
 from .shim import SLOW
 
 Json = dict[str, Any]
 
-LEARNT_LANGUAGES = frozenset({"english"})
-_judges: list[Any] = []
+# Languages besides English in which a change may be certain, as measured (research/README.md).
+JUDGED_LANGUAGES = frozenset(
+    "german french spanish italian portuguese dutch swedish polish turkish russian japanese".split()
+)
+_judges: dict[str, Any] = {}
 _encoders: list[Any] = []
 
 
 def judge(language: str) -> Any:
     """Return the judge of this process for a language, None where there is none. The first call loads it."""
-    if language not in LEARNT_LANGUAGES:
+    if language not in JUDGED_LANGUAGES and language != extraction.JUDGED:
         return None
-    if not _judges:
+    of = extraction.JUDGED if language == extraction.JUDGED else "others"
+    if of not in _judges:
         try:
             from .judge import Judge
+            from .judge_languages import LanguagesJudge
 
-            _judges.append(Judge())
+            _judges[of] = Judge() if of == extraction.JUDGED else LanguagesJudge()
         except (ImportError, OSError, RuntimeError, ValueError) as error:
             logging.getLogger("pg_memoir.judge").warning("without a judge nothing is certain: %s", error)
-            _judges.append(None)
-    return _judges[0]
+            _judges[of] = None
+    return _judges[of]
 
 
 def encoder() -> Any:
@@ -148,7 +154,8 @@ def read_context(given: str) -> Json:
 
 
 def _read_changes(turn: Json, memo: changes.Memo) -> Json:
-    told = judge(turn["language"])
+    language = turn["language"]
+    told = judge(written_language(turn["text"]) if language == data.NO_LANGUAGE else language)
     given = turn["earlier"] or []
     earlier = [
         changes.Earlier(

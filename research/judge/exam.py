@@ -28,15 +28,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("writer", nargs="+", help="a file of research/judge/texts, without its ending")
     parser.add_argument("--list", action="store_true", help="print what is wrongly certain")
+    parser.add_argument("--texts", type=Path, default=TEXTS, help="their folder")
     options = parser.parse_args()
     from pg_memoir_language.changes import Earlier, Message, find_changes
     from pg_memoir_server.judge import Judge
 
     judge = Judge()
     for writer in options.writer:
-        blocks = list(read_blocks(TEXTS / f"{writer}.jsonl"))
-        pairs = [(b.old, text, mark) for b in blocks for mark, text in b.later if mark in MARKS]
-        over = np.array(judge.over([(old, text) for old, text, _ in pairs]))
+        blocks = list(read_blocks(options.texts / f"{writer}.jsonl"))
+        pairs = [(b, text, mark) for b in blocks for mark, text in b.later if mark in MARKS]
+        over = np.array(judge.over([(b.old, text) for b, text, _ in pairs]))
         truth = np.array([mark in OVER for _, _, mark in pairs])
         print(f"{writer}: {len(pairs)} pairs, in {truth.sum()} the statement is over")
         for limit in (0.5, 0.8, 0.9):
@@ -44,23 +45,25 @@ def main() -> None:
             right = (told & truth).sum()
             print(f"  judge at {limit}: precision {right / max(1, told.sum()):.2f}, recall {right / truth.sum():.2f}")
         found: Counter[tuple[str, bool]] = Counter()
-        for (old, text, _), is_over in zip(pairs, truth, strict=True):
+        for (block, text, _), is_over in zip(pairs, truth, strict=True):
+            whole = block.message or block.old
+            start = whole.index(block.old) + 1
+            changes = find_changes(
+                Message(text, SAID, "english"), [Earlier(whole, "english", SAID, None, True)], judge
+            )
             grades = {
-                c.grade
-                for c in find_changes(
-                    Message(text, SAID, "english"), [Earlier(old, "english", SAID, None, True)], judge
-                )
+                c.grade for c in changes if c.start < start + len(block.old) and start < c.start + c.length
             }
             grade = "certain" if "certain" in grades else "likely" if grades else "none"
             found[grade, bool(is_over)] += 1
             if options.list and grade == "certain" and not is_over:
-                print(f"  wrong: {old} → {text}")
+                print(f"  wrong: {block.old} → {text}")
         for grade in ("certain", "likely"):
             right, wrong = found[grade, True], found[grade, False]
             print(f"  {grade}: {right} of {truth.sum()} that are over, {wrong} of {(~truth).sum()} others")
         asked = [(b.old, text, mark == "x") for b in blocks for mark, text in b.later if mark in "xX"]
         if asked:
-            told = np.array(judge.targets([(old, text) for old, text, _ in asked])) >= 0.6
+            told = np.array(judge.means([(old, text) for old, text, _ in asked])) >= 0.6
             meant = np.array([is_meant for _, _, is_meant in asked])
             right = (told & meant).sum()
             print(

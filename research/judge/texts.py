@@ -3,7 +3,8 @@
 {"statement": an earlier statement of the user, "kind": "f" a fact | "p" a preference | "i" an instruction | "t" about others,
  "later": [later messages, each read beside it, behind a mark and a blank]}. The marks: `!` something else holds since, `-` it
  holds no longer, `~` a part of it (named after `||`) holds no longer, `+` adds to it, `=` says it again, `.` leaves it be, `x` asks
- to forget it, `X` asks to forget something near it.
+ to forget it, `X` asks to forget something near it. After `||` of `!` and `-` stand the words that say so.
+ "message": the whole message that the statement stands in, where it is a part of one}.
 {"class": one of CLASSES, "texts": [sentences of that class]}.
 {"topic": a word, "said": [messages of friends]}: of two of one topic neither makes the other untrue.
 {"earlier": [earlier messages], "message": a later one, "over": [indexes of what is untrue since]}.
@@ -26,6 +27,10 @@ RELATIONS = ("unrelated", "adds", "same", "replaced", "ended", "partly ended")
 MARKS = {".": 0, "+": 1, "=": 2, "!": 3, "-": 4, "~": 5}
 FIRST_OVER = 3  # relations from here on make the earlier statement untrue
 TASKS = ("sentence", "pair", "target")
+# The label of a sentence of any class but a request to forget.
+NO_REQUEST = -1
+SHORT_MESSAGE = 240
+SENTENCE_END = r"(?<=[.!?…])\s+|\n+"
 
 
 @dataclass(frozen=True)
@@ -42,10 +47,13 @@ class Example:
 
 @dataclass
 class Block:
+    """`later`: the mark, the text as it is read beside the statement."""
+
     writer: str
     kind: str
     old: str
     later: list[tuple[str, str]] = field(default_factory=list)
+    message: str = ""
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -56,8 +64,18 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
 def read_blocks(path: Path) -> Iterator[Block]:
     for row in read_rows(path):
         if "statement" in row:
-            later = [(text[0], text[2:].split("||")[0].strip()) for text in row["later"]]
-            yield Block(path.stem, row["kind"], row["statement"], later)
+            later = [(text[0], as_read(*(part.strip() for part in text[2:].split("||")))) for text in row["later"]]
+            yield Block(path.stem, row["kind"], row["statement"], later, row.get("message", ""))
+
+
+def as_read(text: str, words: str = "") -> str:
+    """Return a message as changes.py reads it: a short one whole, of a long one the sentence that has the words (else
+    the last one) with the one before."""
+    if len(text) <= SHORT_MESSAGE:
+        return text
+    sentences = re.split(SENTENCE_END, text)
+    at = next((n for n, sentence in enumerate(sentences) if words and words in sentence), len(sentences) - 1)
+    return " ".join(sentences[max(0, at - 1) : at + 1])
 
 
 @dataclass
@@ -109,15 +127,26 @@ def examples(material: Material, chance: random.Random) -> list[Example]:
     """Return the rows of an epoch: what was written, and pairs of what does not belong together."""
     rows = [*material.sentences, *material.pairs]
     blocks = material.blocks
+    beside: dict[str, list[Block]] = {}
+    for block in blocks:
+        if block.message:
+            beside.setdefault(block.message, []).append(block)
     questions = [s.new for s in material.sentences if CLASSES[s.label] in "qno"]
     for block in blocks:
         writer = block.writer
         rows.append(Example("sentence", "", block.old, CLASSES.index(block.kind), writer))
         said_again = [text for mark, text in block.later if mark == "="]
         calm = [text for mark, text in block.later if mark in "+.=" and not text.endswith("?")]
+        asks = any(mark in "xX" for mark, _ in block.later)
         for mark, text in block.later:
             if mark in MARKS:
                 rows.append(Example("pair", block.old, text, MARKS[mark], writer))
+                if block.message and len(block.message) <= SHORT_MESSAGE and chance.random() < 0.4:
+                    rows.append(Example("pair", block.message, text, MARKS[mark], writer, 0.5))
+                # What it leaves be of the same message.
+                for other in beside.get(block.message, []):
+                    if other is not block and text not in {t for _, t in other.later}:
+                        rows.append(Example("pair", other.old, text, 0, writer, 0.7))
                 if said_again and mark != "=" and chance.random() < 0.5:
                     rows.append(Example("pair", chance.choice(said_again), text, MARKS[mark], writer, 0.5))
                 # What a message leaves be beside it.
@@ -133,6 +162,9 @@ def examples(material: Material, chance: random.Random) -> list[Example]:
                     if other is not block:
                         rows.append(Example("target", other.old, text, 0, writer))
             else:
+                if asks and mark == "." and chance.random() < 0.7:
+                    rows.append(Example("sentence", "", text, NO_REQUEST, writer))
+                    rows.append(Example("target", block.old, text, 0, writer))
                 if mark in "!-~":
                     other = chance.choice(blocks)
                     if other is not block:
@@ -151,16 +183,20 @@ def examples(material: Material, chance: random.Random) -> list[Example]:
 
 
 def calm_pairs(topics: list[tuple[str, list[str]]], count: int, chance: random.Random) -> list[Example]:
-    """Return pairs of messages of conversations in which little changes: one sentence of one beside another, whole."""
+    """Return pairs of messages of conversations in which little changes: a sentence of one beside a later one, as it is
+    read."""
     rows = []
     for _ in range(count if topics else 0):
         writer, one = chance.choice(topics)
-        other = one if chance.random() < 0.8 else chance.choice(topics)[1]
         if len(one) < 2:
             continue
-        old, new = chance.choice(one), chance.choice(other)
-        sentences = [s for s in re.split(r"(?<=[.!?])\s+", old) if 12 <= len(s) <= 300 and not s.endswith("?")]
+        first, second = sorted(chance.sample(range(len(one)), 2))
+        old, new = one[first], one[second]
+        if chance.random() < 0.2:
+            new = chance.choice(chance.choice(topics)[1])
+        sentences = [s for s in re.split(SENTENCE_END, old) if 12 <= len(s) <= 300 and not s.endswith("?")]
         if old != new and sentences:
+            new = as_read(new, chance.choice(re.split(SENTENCE_END, new)))
             rows.append(Example("pair", chance.choice(sentences), new[:500], 0, writer, 0.8))
     return rows
 

@@ -27,6 +27,7 @@ from .model import Batcher, Judge, predict
 from .texts import (
     CLASSES,
     FIRST_OVER,
+    NO_REQUEST,
     TASKS,
     Example,
     Material,
@@ -41,7 +42,7 @@ from .texts import (
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "plpython"))
 TARGET = ROOT / "plpython" / "pg_memoir_server" / "judge_1.safetensors"
-RATE, HEAD_RATE, BATCH = 1e-3, 1e-3, 32
+RATE, BATCH = 1e-3, 32
 
 
 def examine(model: Judge, batcher: Batcher, held: list[Example], by: str) -> None:
@@ -52,7 +53,8 @@ def examine(model: Judge, batcher: Batcher, held: list[Example], by: str) -> Non
             continue
         chances = predict(model, batcher, task, [(e.old, e.new) for e in rows])
         truth = np.array([e.label for e in rows])
-        line = f"{by} {task}: {len(rows)}, right {np.mean(chances.argmax(1) == truth):.3f}"
+        right = np.where(truth == NO_REQUEST, chances.argmax(1) != CLASSES.index("x"), chances.argmax(1) == truth)
+        line = f"{by} {task}: {len(rows)}, right {right.mean():.3f}"
         if task == "pair":
             over, is_over = chances[:, FIRST_OVER:].sum(1), truth >= FIRST_OVER
             for limit in (0.5, 0.8, 0.9, 0.95):
@@ -67,6 +69,13 @@ def examine(model: Judge, batcher: Batcher, held: list[Example], by: str) -> Non
         print(line, flush=True)
 
 
+def chance_of_request(logits: torch.Tensor) -> torch.Tensor:
+    """Return the chance of a request to forget, n; 0 where the logits are of another task."""
+    if logits.shape[1] != len(CLASSES):
+        return torch.zeros_like(logits[:, 0])
+    return torch.softmax(logits, -1)[:, CLASSES.index("x")].clamp(max=0.999)
+
+
 def teach(
     model: Judge,
     batcher: Batcher,
@@ -75,30 +84,33 @@ def teach(
     calm_rows: int,
     epochs: int,
     seed: int,
+    size: int,
+    rate: float,
+    share: float,
 ) -> None:
     chance = random.Random(seed)
     learnt = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     groups = [
-        {"params": [p for name, p in learnt if not name.startswith("heads.")], "base": RATE},
-        {"params": [p for name, p in learnt if name.startswith("heads.")], "base": HEAD_RATE},
+        {"params": [p for name, p in learnt if not name.startswith("heads.")], "base": rate},
+        {"params": [p for name, p in learnt if name.startswith("heads.")], "base": rate},
     ]
-    optimizer = torch.optim.AdamW(groups, lr=RATE, weight_decay=0.01)
+    optimizer = torch.optim.AdamW(groups, lr=rate, weight_decay=0.01)
     loss_of = nn.CrossEntropyLoss(reduction="none", label_smoothing=0.05)
     questions = [s.new for s in material.sentences if CLASSES[s.label] == "q"]
     kept = {("pair", 0): 0.6, ("target", 0): 0.4}
     done, began = 0, time.time()
     steps = None
     for epoch in range(epochs):
-        rows = [e for e in examples(material, chance) if chance.random() < kept.get((e.task, e.label), 1.0)]
+        rows = [e for e in examples(material, chance) if chance.random() < share * kept.get((e.task, e.label), 1.0)]
         rows += calm_pairs(material.chat, calm_rows, chance) + calm_pairs(calm, calm_rows, chance)
-        steps = steps or epochs * (len(rows) // BATCH + 1)
+        steps = steps or epochs * (len(rows) // size + 1)
         varied = []
         for row in rows:
             old, new = with_other_names(row.old, row.new, chance)
             asked = questions if row.task == "pair" else []
             varied.append((row, with_noise(old, chance, asked) if old else "", with_noise(new, chance, asked)))
         varied.sort(key=lambda r: len(r[1]) + len(r[2]) + chance.random() * 20)
-        batches = [varied[at : at + BATCH] for at in range(0, len(varied), BATCH)]
+        batches = [varied[at : at + size] for at in range(0, len(varied), size)]
         chance.shuffle(batches)
         model.train()
         total = 0.0
@@ -113,7 +125,11 @@ def teach(
                 if at:
                     labels = torch.tensor([batch[n][0].label for n in at], device=batcher.device)
                     weights = torch.tensor([batch[n][0].weight for n in at], device=batcher.device)
-                    losses.append((loss_of(model.heads[task](pooled[at]), labels) * weights).sum())
+                    logits = model.heads[task](pooled[at])
+                    loss = loss_of(logits, labels.clamp(min=0))
+                    # Of some sentences it is known only what they are not.
+                    loss = torch.where(labels == NO_REQUEST, -torch.log1p(-chance_of_request(logits)), loss)
+                    losses.append((loss * weights).sum())
             loss = torch.stack(losses).sum() / len(batch)
             optimizer.zero_grad()
             loss.backward()
@@ -131,8 +147,12 @@ def main() -> None:
     parser.add_argument("--calm", nargs="*", type=Path, default=[], metavar="FOLDER")
     parser.add_argument("--calm-rows", type=int, default=3000, help="pairs an epoch of chats, and of --calm")
     parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--start", type=Path, help="go on from what was learnt before, of the same rank")
+    parser.add_argument("--share", type=float, default=1.0, help="of the written rows an epoch")
+    parser.add_argument("--rate", type=float, default=RATE)
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=BATCH)
     parser.add_argument("--device", default="cpu", help="a device of torch (cpu, cuda)")
     parser.add_argument("--write", action="store_true", help="write what was learnt")
     parser.add_argument("--out", type=Path, default=TARGET)
@@ -147,9 +167,12 @@ def main() -> None:
     print(f"{material.texts} texts by {', '.join(material.writers)}; left out: {', '.join(sorted(left)) or 'none'}")
     model, batcher = Judge(folder, options.rank).to(options.device), Batcher(folder, options.device)
     calm = [stretch for folder in options.calm for stretch in conversations(folder)]
+    if options.start:
+        model.go_on(options.start)
     teach(
-        model, batcher, material.of(set(material.writers) - left), calm, options.calm_rows, options.epochs, options.seed
-    )
+        model, batcher, material.of(set(material.writers) - left), calm, options.calm_rows, options.epochs, options.seed,
+        options.batch, options.rate, options.share,
+    )  # fmt: skip
     for writer in sorted(left):
         examine(model, batcher, examples(material.of({writer}), random.Random(2)), writer)
     if options.write:

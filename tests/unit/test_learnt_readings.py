@@ -12,7 +12,8 @@ from pg_memoir_language.free_requests import find_meant
 
 
 class Agreeing:
-    """Says yes to all, but is not quite sure of wishes, so that forms decide; `telling`: sentences that tell something, for the rest it says no."""
+    """Says yes to all, but is not quite sure of it, so that forms decide; `telling`: sentences that tell something, for
+    the rest it says no."""
 
     def __init__(self, asking: str = "", telling: str | None = None):
         self.asking, self.telling = asking, telling
@@ -21,13 +22,21 @@ class Agreeing:
         return [0.95] * len(texts)
 
     def asks(self, texts: Sequence[str]) -> list[float]:
-        return [0.99 if self.asking in text else 0.0 for text in texts]
+        return [0.85 if self.asking in text else 0.0 for text in texts]
 
     def tells(self, texts: Sequence[str]) -> list[float]:
         return [1.0 if self.telling is None or self.telling in text else 0.0 for text in texts]
 
+    def means(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        return [0.5] * len(pairs)
+
 
 class Sure(Agreeing):
+    """Knows requests without a word of forgetting, and no wishes."""
+
+    def asks(self, texts: Sequence[str]) -> list[float]:
+        return [0.95] * len(texts)
+
     def wishes(self, texts: Sequence[str]) -> list[float]:
         return [0.0] * len(texts)
 
@@ -79,6 +88,15 @@ def test_request_in_free_words(text: str) -> None:
     assert read_turns([turn(text)]).requests == [], "no rule knows it"
 
 
+def test_request_without_a_word_of_forgetting() -> None:
+    text = "The vice I took up again, overboard with the lot."
+    (request,) = read_turns([turn(text)], Sure()).requests
+    assert request.is_free
+    assert read_turns([turn(text)], Agreeing()).requests == [], "needs a judge that is sure"
+    help_with_moths = "How do I get rid of moths? I want them gone, eggs and all."
+    assert read_turns([turn(help_with_moths)], Sure()).requests == []
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -119,22 +137,30 @@ def test_what_a_free_request_means() -> None:
     assert meant(f"{ask} The boat you can keep.", {gate: 0.4, boat: 0.5}, kept="boat") == [gate]
 
 
-def test_question_is_meant_less_than_a_statement() -> None:
-    said = {"How do I open a gate?": 0.5, "Mine opens with 7390.": 0.46}
+def test_a_message_goes_as_a_whole() -> None:
+    said = "The scan is back. Grade 2, says the club doctor."
+    like = {"The scan is back.": 0.6, "Grade 2, says the club doctor.": 0.1, said: 0.5}
+    found = find_meant(
+        "Please erase the scan.", [(said, True)], Agreeing("erase"), lambda _, t: [like[x] for x in t], "english"
+    )
+    assert [said[start - 1 : start - 1 + length] for _, start, length in found.spans] == list(like)[:2]
+
+
+def test_what_may_stay_of_a_message_stays() -> None:
+    said = "The gate opens with 7390. My locker is number 12."
+
+    def like(query: str, texts: Sequence[str]) -> list[float]:
+        return [0.9 if ("locker" in query) == ("locker" in one) else 0.3 for one in texts]
+
+    found = find_meant(
+        "Please erase the gate. The locker you can keep.", [(said, True)], Agreeing("erase"), like, "english"
+    )
+    assert [said[start - 1 : start - 1 + length] for _, start, length in found.spans] == ["The gate opens with 7390."]
+
+
+def test_a_message_that_tells_nothing_is_never_meant() -> None:
     judge = Agreeing("erase", telling="7390")
-    (span,) = find_meant(
-        "Please erase that.", [(" ".join(said), True)], judge, lambda _, t: [said[x] for x in t], "english"
-    ).spans
-    assert span == (0, 23, 21)
-
-
-def test_kind_of_value_tells_the_sentence() -> None:
-    said = {"All month at the flats.": 0.5, "4471 opens the gate there.": 0.3}
-    (span,) = find_meant(
-        "Please erase that number.",
-        [(" ".join(said), True)],
-        Agreeing("erase"),
-        lambda _, t: [said[x] for x in t],
-        "english",
-    ).spans
-    assert span == (0, 25, 26)
+    earlier = [("How do I open a gate?", True), ("Mine opens with 7390.", True)]
+    like = {"How do I open a gate?": 0.9, "Mine opens with 7390.": 0.5}
+    (span,) = find_meant("Please erase that.", earlier, judge, lambda _, t: [like[x] for x in t], "english").spans
+    assert span[0] == 1
