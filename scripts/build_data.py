@@ -1,11 +1,9 @@
-"""Turn data into SQL, for scripts/build_sql.sh: a function for each table and for the lists of words and patterns.
+"""Turn data into SQL, for build_sql.py: a function for each table and for the lists of words and patterns.
 
-    build_data.py tables            sql/data/*.csv but markers.csv, and plpython/pg_memoir_language/*.csv
-    build_data.py lists             the lists of all languages that SQL reads
-
-A table becomes `_memoir.data_<table>()` with text columns and a row number. A list of words becomes `_memoir.list_<use>()`
-of all languages, `_memoir.lists_<use>()` by language, or `_memoir.pattern_<use>()` that matches any of them, as SQL asks.
-Data in another form ends the build with the file and the line. The same data gives the same bytes.
+A table, sql/data/*.csv (but markers.csv) or plpython/pg_memoir_language/*.csv, becomes `_memoir.data_<table>()` with text
+columns and a row number. A list of words becomes `_memoir.list_<use>()` of all languages, `_memoir.lists_<use>()` by
+language, or `_memoir.pattern_<use>()` that matches any of them, as SQL asks. Data in another form ends the build with the
+file and the line.
 """
 
 from __future__ import annotations
@@ -22,96 +20,55 @@ sys.path.insert(0, str(ROOT / "plpython"))
 
 from pg_memoir_language import data  # noqa: E402
 
-WORD, ANY, NUMBER, YES_NO = r"[a-z][a-z0-9_]*", r"(?s:.+)", r"-?[0-9]+[.]?[0-9]*", r"yes|no"
-# The columns of each table and the pattern of their values; a leading "?" allows an empty one. The number counts the key.
-SHAPES: dict[str, tuple[int, dict[str, str]]] = {
-    "settings": (
-        1,
-        {
-            "key": WORD,
-            "kind": "number|integer|boolean|text|time|weights|tools",
-            "default_value": "?" + ANY,
-            "min_value": "?" + NUMBER,
-            "max_value": "?" + NUMBER,
-            "allowed": "?" + ANY,
-            "overridable": YES_NO,
-            "description": ANY,
-        },
-    ),
-    "jobs": (
-        1,
-        {"job": WORD, "schedule": ANY, "batch_least": NUMBER, "batch": NUMBER, "in_python": YES_NO, "description": ANY},
-    ),
-    "grants": (1, {"function": r"(_memoir[.])?[a-z][a-z0-9_]*", "roles": "((reader|app|tenant|admin|jobs)( |$))+"}),
-    "chat_models": (
-        1,
-        {
-            "model": ANY,
-            "provider": "openai|anthropic",
-            "context_window": NUMBER,
-            "max_output": NUMBER,
-            "tokenizer": ANY,
-            "message_overhead": NUMBER,
-            "images": "(tiles|patches|area|flat):.*",
-            "prompt_microcents_per_1k": NUMBER,
-            "completion_microcents_per_1k": NUMBER,
-            "cache_read_rate": NUMBER,
-            "cache_write_rate": NUMBER,
-            "cache_write_1h_rate": NUMBER,
-        },
-    ),
-    "embedding_models": (
-        1,
-        {"name": ANY, "provider": "embedder|openai|in_process|none", "dimension": NUMBER, "languages": ANY},
-    ),
-    "languages": (
-        1,
-        {
-            "number": NUMBER,
-            "name": WORD,
-            "iso": "[a-z][a-z]",
-            "script": WORD,
-            "config": "?" + WORD,
-            "letters": "?" + ANY,
-            "stem": "?" + ANY,
-        },
-    ),
-    "look_alikes": (1, {"letter": "[0-9a-z]", "look_alikes": ANY}),
-    "ranking": (
-        2,
-        {
-            "part": "all|named|unnamed|memory|long|unread|strength|fit|memory_fit|bonus",
-            "signal": WORD,
-            "weight": NUMBER,
-        },
-    ),
-    "tools": (
-        2,
-        {
-            "tool": WORD,
-            "condition": "?[a-zA-Z_]+=.+",
-            "does": "read|write|edit|patch|run|search|list|fetch|plan",
-            "key": "?" + ANY,
-            "lines": "?" + ANY,
-            "texts": "?" + ANY,
-        },
-    ),
-    "commands": (
-        1,
-        {
-            "pattern": ANY,
-            "words": ANY,
-            "does": "read|write|edit|patch|routine|search|fetch",
-            "key": "?[1-9]",
-            "first": "?[+]?[1-9]",
-            "last": "?[+]?[0-9]+",
-        },
-    ),
-    "token_shapes": (
-        1,
-        {"issuer": ANY, "kind": "access key|model key|private key|web token", "marks": "?" + ANY, "pattern": ANY},
-    ),
+COLUMNS = {
+    "settings": "key kind default_value? min_value? max_value? allowed? overridable description",
+    "jobs": "job schedule batch_least batch in_python description",
+    "grants": "function roles",
+    "chat_models": "model provider context_window max_output tokenizer message_overhead images prompt_microcents_per_1k"
+    " completion_microcents_per_1k cache_read_rate cache_write_rate cache_write_1h_rate",
+    "embedding_models": "name provider dimension languages",
+    "languages": "number name iso script config? letters? stem?",
+    "look_alikes": "letter look_alikes",
+    "ranking": "part signal weight",
+    "tools": "tool condition? does key? lines? texts?",
+    "commands": "pattern words does key? first? last?",
+    "token_shapes": "issuer kind marks? pattern",
 }
+"""The columns of each table. A question mark allows an empty value."""
+KEYS = {"ranking": 2, "tools": 2}
+"""Tables whose first columns together are their key. Of others the first one is."""
+WORD, ANY, NUMBER, YES_NO = r"[a-z][a-z0-9_]*", r"(?s:.+)", r"-?[0-9]+[.]?[0-9]*", "yes|no"
+VALUES = {
+    "settings.key": WORD,
+    "settings.kind": "number|integer|boolean|text|time|weights|tools",
+    "settings.overridable": YES_NO,
+    "jobs.job": WORD,
+    "jobs.in_python": YES_NO,
+    "grants.function": r"(_memoir[.])?[a-z][a-z0-9_]*",
+    "grants.roles": "((reader|app|tenant|admin|jobs)( |$))+",
+    "chat_models.provider": "openai|anthropic",
+    "chat_models.images": "(tiles|patches|area|flat):.*",
+    "embedding_models.provider": "embedder|openai|in_process|none",
+    "languages.name": WORD,
+    "languages.iso": "[a-z][a-z]",
+    "languages.script": WORD,
+    "languages.config": WORD,
+    "look_alikes.letter": "[0-9a-z]",
+    "ranking.part": "all|named|unnamed|memory|long|unread|strength|fit|memory_fit|bonus",
+    "ranking.signal": WORD,
+    "tools.condition": "[a-zA-Z_]+=.+",
+    "tools.does": "read|write|edit|patch|run|search|list|fetch|plan",
+    "commands.does": "read|write|edit|patch|routine|search|fetch",
+    "commands.key": "[1-9]",
+    "commands.first": "[+]?[1-9]",
+    "commands.last": "[+]?[0-9]+",
+    "token_shapes.kind": "access key|model key|private key|web token",
+}
+"""Patterns of the values of columns. Other columns take numbers (NUMBERS) or any text."""
+NUMBERS = set(
+    """min_value max_value batch_least batch number dimension weight context_window max_output message_overhead
+    prompt_microcents_per_1k completion_microcents_per_1k cache_read_rate cache_write_rate cache_write_1h_rate""".split()
+)
 
 
 def stop_at(where: str, problem: str) -> NoReturn:
@@ -131,14 +88,8 @@ def check_setting(where: str, row: dict[str, str]) -> None:
         stop_at(where, "the range ends before it begins")
     if (kind in ("number", "integer", "weights")) == (low == ""):
         stop_at(where, f"kind {kind} and the range don't fit")
-    form = {
-        "number": NUMBER,
-        "integer": "-?[0-9]+",
-        "boolean": "true|false",
-        "time": "",
-        "weights": "[{].*[}]",
-        "tools": "[{].*[}]",
-    }
+    form = {"number": NUMBER, "integer": "-?[0-9]+", "boolean": "true|false", "time": ""}
+    form |= dict.fromkeys(("weights", "tools"), "[{].*[}]")
     if kind in form and not re.fullmatch(form[kind], value):
         stop_at(where, f'default "{value}" is no {kind}')
     if kind in ("number", "integer") and not float(low) <= float(value) <= float(high):
@@ -148,100 +99,92 @@ def check_setting(where: str, row: dict[str, str]) -> None:
         stop_at(where, f'default "{value}" is not among the allowed')
 
 
-def print_table(table: str, rows: Iterable[tuple[str, list[str]]]) -> None:
-    """Check rows, each with the place it comes from, and print the function that returns them."""
-    key_columns, shape = SHAPES[table]
+def table(name: str, rows: Iterable[tuple[str, list[str]]]) -> str:
+    """Check rows, each with the place it comes from, and return the function that returns them."""
+    columns = [column.rstrip("?") for column in COLUMNS[name].split()]
+    optional = {column.rstrip("?") for column in COLUMNS[name].split() if column.endswith("?")}
     seen: set[tuple[str, ...]] = set()
     lines: list[str] = []
     for where, fields in rows:
-        if len(fields) != len(shape):
-            stop_at(where, f"{len(fields)} fields, not {len(shape)}")
-        row = dict(zip(shape, fields, strict=True))
-        for column, pattern in shape.items():
-            optional = pattern.startswith("?")
-            if not (optional and row[column] == "") and not re.fullmatch(pattern[optional:], row[column]):
-                stop_at(where, f'{column} can\'t be "{row[column]}"')
-        key = tuple(fields[:key_columns])
+        if len(fields) != len(columns):
+            stop_at(where, f"{len(fields)} fields, not {len(columns)}")
+        row = dict(zip(columns, fields, strict=True))
+        for column, value in row.items():
+            pattern = VALUES.get(f"{name}.{column}", NUMBER if column in NUMBERS else ANY)
+            if not (value == "" and column in optional or re.fullmatch(pattern, value)):
+                stop_at(where, f'{column} can\'t be "{value}"')
+        key = tuple(fields[: KEYS.get(name, 1)])
         if key in seen:
             stop_at(where, f"twice: {'/'.join(key)}")
         seen.add(key)
-        if table == "settings":
+        if name == "settings":
             check_setting(where, row)
-        if table == "jobs" and int(row["batch_least"]) > int(row["batch"]):
+        if name == "jobs" and int(row["batch_least"]) > int(row["batch"]):
             stop_at(where, "batch_least is more than batch")
-        values = ("null" if row[c] == "" and p.startswith("?") else quote(row[c]) for c, p in shape.items())
+        values = ("null" if value == "" and column in optional else quote(value) for column, value in row.items())
         lines.append(f"    ({len(lines) + 1}, {', '.join(values)})")
     if not lines:
-        stop_at(table, "no rows")
-    print(f"create or replace function _memoir.data_{table}()")
-    print(f"returns table (nth integer, {', '.join(f'{column} text' for column in shape)})"
-          " language sql immutable as $data$\n  values")  # fmt: skip
-    print(",\n".join(lines) + "\n$data$;")
+        stop_at(name, "no rows")
+    returned = f"table (nth integer, {', '.join(f'{column} text' for column in columns)})"
+    return function(f"data_{name}", returned, "  values\n" + ",\n".join(lines))
 
 
-def read_lines(path: Path) -> Iterable[tuple[int, str]]:
-    """Yield the lines of a file with their numbers. Rejects carriage returns and blanks at the end of a line."""
-    for number, line in enumerate(path.read_bytes().decode().split("\n"), 1):
-        if line.endswith(("\r", " ", "\t")):
-            stop_at(f"{path}:{number}", "a line ends with a line feed alone, not with blanks before it")
-        yield number, line
+def function(name: str, returns: str, body: str, header: str = "immutable") -> str:
+    return f"create or replace function _memoir.{name}()\nreturns {returns} language sql {header} as $data$\n{body}\n$data$;\n"
 
 
-def csv_rows(path: Path, table: str) -> Iterable[tuple[str, list[str]]]:
-    """Yield the rows of a table below its line of column names; lines that begin with # are comments."""
+def csv_rows(path: Path, name: str) -> Iterable[tuple[str, list[str]]]:
+    """Yield the rows of a table below its line of column names. Lines that begin with # are comments."""
+    wanted = COLUMNS[name].replace("?", "").split()
     columns = None
-    for number, line in read_lines(path):
+    for number, line in enumerate(path.read_bytes().decode().split("\n"), 1):
         where = f"{path.relative_to(ROOT)}:{number}"
+        if line.endswith(("\r", " ", "\t")):
+            stop_at(where, "a line ends with a line feed alone, not with blanks before it")
         if line == "" or line.startswith("#"):
             continue
         try:
             fields = next(csv.reader([line], strict=True))
         except csv.Error as error:
             stop_at(where, str(error))
-        if columns is None:
-            columns = list(SHAPES[table][1])
-            if fields != columns:
-                stop_at(where, f"the columns must be {','.join(columns)}")
-        else:
+        if columns is not None:
             yield where, fields
+        elif fields != wanted:
+            stop_at(where, f"the columns must be {','.join(wanted)}")
+        columns = wanted
 
 
-def print_tables() -> None:
+def tables() -> str:
+    """Return the functions of all tables."""
+    made = ""
     package = ROOT / "plpython" / "pg_memoir_language"
-    for path in sorted([*(ROOT / "sql" / "data").glob("*.csv"), *package.glob("*.csv")]):
-        table = path.stem
-        if table == "markers":
+    for path in sorted([*(ROOT / "sql" / "data").iterdir(), *package.glob("*.csv")]):
+        if path.name in ("markers.csv", "README.md"):
             continue
-        if table not in SHAPES:
-            stop_at(str(path), f"there is no data table {table}")
-        print(f"\n-- {path.relative_to(ROOT)}")
-        if table == "ranking":
-            print_ranking_head(path)
-        print_table(table, csv_rows(path, table))
+        if path.suffix != ".csv" or path.stem not in COLUMNS:
+            stop_at(str(path), f"there is no data table {path.stem}")
+        made += f"\n-- {path.relative_to(ROOT)}\n"
+        if path.stem == "ranking":
+            made += ranking_head(path)
+        made += table(path.stem, csv_rows(path, path.stem))
+    return made
 
 
-def print_ranking_head(path: Path) -> None:
-    """Print the function that returns the version and the source that the comments of ranking.csv name."""
+def ranking_head(path: Path) -> str:
+    """Return the function that returns the version and the source that the comments of ranking.csv name."""
     text = path.read_text("utf-8")
     version, source = (re.search(rf"^# {name}: (.+)$", text, re.M) for name in ("version", "source"))
     if not version or not version[1].isdigit() or not source:
         stop_at(str(path), "needs # version: n and # source: ...")
-    print("create or replace function _memoir.data_ranking_head(out version integer, out source text)")
-    print(f"language sql immutable as $data$ select {version[1]}, {quote(source[1])} $data$;\n")
+    return f"""create or replace function _memoir.data_ranking_head(out version integer, out source text)
+language sql immutable as $data$ select {version[1]}, {quote(source[1])} $data$;\n
+"""
 
 
-def in_array(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("'", "''") + '"'
-
-
-def print_entries(entries: Iterable[str]) -> None:
-    line = "     "
-    for piece in ",\n".join(map(in_array, entries)).split("\n"):
-        if len(line) > 5 and len(line) + len(piece) > 119:
-            print(line)
-            line = "     "
-        line += " " + piece if line == "     " else piece
-    print(line)
+def in_array(entries: Iterable[str]) -> str:
+    """Return the constant of a text array."""
+    quoted = ('"' + entry.replace("\\", "\\\\").replace('"', '\\"') + '"' for entry in entries)
+    return quote("{" + ",\n".join(quoted) + "}") + "::text[]"
 
 
 def lists_in_sql() -> list[tuple[str, str]]:
@@ -250,34 +193,20 @@ def lists_in_sql() -> list[tuple[str, str]]:
     return sorted(set(re.findall(r"_memoir[.](list|lists|pattern)_(\w+)\(\)", text)))
 
 
-def print_lists() -> None:
-    """Print immutable functions, no tables: what reads them for every sentence has them in its plan."""
+def lists() -> str:
+    """Return immutable functions, no tables: queries that read them for every sentence have them in their plans."""
     languages = {name: data.load(name).lists for name in data.languages()}
+    made = ""
     for form, use in lists_in_sql():
         entries = {name: lists[use] for name, lists in languages.items() if use in lists}
         if not entries:
             stop_at("sql", f"no language has the list {use}")
-        returns = {"list": "text[]", "pattern": "text", "lists": "table (language text, entries text[])"}[form]
-        print(f"create or replace function _memoir.{form}_{use}()")
-        print(f"returns {returns} language sql immutable parallel safe as $data$")
-        if form == "lists":
-            for nth, (name, words) in enumerate(entries.items()):
-                print(f"  {',' if nth else 'values'} ({quote(name)}, '{{")
-                print_entries(words)
-                print("    }'::text[])")
-        else:
-            every = [entry for words in entries.values() for entry in words]
-            if form == "pattern":
-                print(f"  select {quote('|'.join(every))}")
-            else:
-                print("  select '{")
-                print_entries(every)
-                print("    }'::text[]")
-        print("$data$;\n")
-
-
-if __name__ == "__main__":
-    try:
-        {"tables": print_tables, "lists": print_lists}[sys.argv[1]]()
-    except ValueError as error:
-        sys.exit(f"build_sql: {error}")
+        every = [entry for words in entries.values() for entry in words]
+        by_language = (f"({quote(name)}, {in_array(words)})" for name, words in entries.items())
+        returned, body = {
+            "list": ("text[]", f"  select {in_array(every)}"),
+            "pattern": ("text", f"  select {quote('|'.join(every))}"),
+            "lists": ("table (language text, entries text[])", "  values " + ",\n  ".join(by_language)),
+        }[form]
+        made += function(f"{form}_{use}", returned, body, "immutable parallel safe") + "\n"
+    return made

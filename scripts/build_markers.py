@@ -1,7 +1,5 @@
-"""Patterns for what a reader could take for a mark of ours or of a chat template, for scripts/build_sql.sh: the list
+"""Patterns for what a reader could take for a mark of ours or of a chat template, for build_sql.py: the list
 sql/data/markers.csv, each character with all that Unicode calls confusable with it.
-
-    build_markers.py sql/data/markers.csv      prints functions
 
 Confusables are those of the package confusable-homoglyphs (Unicode's confusables.txt), compatibility forms and
 properties those of Python's unicodedata: nobody keeps a list by hand.
@@ -15,7 +13,9 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
+from build_data import quote, stop_at
 from confusable_homoglyphs.confusables import confusables_data
 
 # Who speaks, in the words of the APIs and of templates.
@@ -157,30 +157,30 @@ class Patterns:
         return f"^{gap}(?:{'|'.join(gap.join(map(self.looks_like, role)) for role in ROLES)}){gap}$"
 
 
-def function(called: str, comment: str, text: str) -> None:
-    print(f"-- {comment}\ncreate or replace function _memoir.{called}()")
-    print("returns text language sql immutable parallel safe as $data$ select")
-    print("'" + text.replace("'", "''") + "'\n$data$;\n")
+def function(called: str, comment: str, text: str) -> str:
+    head = f"-- {comment}\ncreate or replace function _memoir.{called}()\n"
+    return f"{head}returns text language sql immutable parallel safe as $data$ select\n{quote(text)}\n$data$;\n\n"
 
 
-def main(path: str) -> None:
+def functions(path: Path) -> str:
+    """Return the functions of a list of markers."""
     endings: dict[tuple[str, str], list[str]] = {}
-    with open(path, encoding="utf-8", newline="") as lines:
-        for row in csv.DictReader(lines):
-            marker, between = row["marker"], row["between"]
-            if marker[0] not in SPELT or between not in ("anything", "invisible"):
-                sys.exit(f"build_markers: {path}: {marker!r}, {between!r}")
-            endings.setdefault((marker[0], between), []).append(marker[1:])
+    for row in csv.DictReader(path.read_text("utf-8").splitlines()):
+        marker, between = row["marker"], row["between"]
+        if marker[0] not in SPELT or between not in ("anything", "invisible"):
+            stop_at(str(path), f"{marker!r}, {between!r}")
+        endings.setdefault((marker[0], between), []).append(marker[1:])
     ascii_only, all_writing = Patterns(only_ascii=True), Patterns(only_ascii=False)
     openings = "|".join(map(all_writing.opening, dict.fromkeys(opening for opening, _ in endings)))
-    function("marker_openings", "What a marker may begin with.", openings)
     wide = {c for opening, _ in endings for c in alike(opening) if not c.isascii()}
-    function("wide_openings", "Those beyond ASCII: the inside of brackets.", inside(wide))
-    function("ascii_markers", "The first character of a marker that is written in ASCII.", ascii_only.markers(endings))
-    function("all_markers", "The first character of a marker, however it is written.", all_writing.markers(endings))
-    function("role_names", "A name that reads like a role.", all_writing.roles())
-    function("dropped_characters", "What a recalled text can do without: the inside of brackets.", inside(dropped()))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+    made = {
+        ("marker_openings", "Openings of a marker."): openings,
+        ("wide_openings", "Those beyond ASCII: the inside of brackets."): inside(wide),
+        ("ascii_markers", "The first character of a marker that is written in ASCII."): ascii_only.markers(endings),
+        ("all_markers", "The first character of a marker, however it is written."): all_writing.markers(endings),
+        ("role_names", "A name that reads like a role."): all_writing.roles(),
+        ("dropped_characters", "Characters that recalled text does not need: the inside of brackets."): inside(
+            dropped()
+        ),
+    }
+    return "".join(function(*called, text) for called, text in made.items())

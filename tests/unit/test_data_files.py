@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import build_data
 import pytest
 from pg_memoir_language import data
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "sql" / "data"
-spec = importlib.util.spec_from_file_location("build_data", ROOT / "scripts" / "build_data.py")
-assert spec and spec.loader
-build_data = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(build_data)
 
 
 def clear_caches() -> None:
@@ -40,7 +36,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def build(root: Path, table: str, text: str) -> None:
     path = root / "sql" / "data" / f"{table}.csv"
     path.write_text(text, encoding="utf-8")
-    build_data.print_table(table, build_data.csv_rows(path, table))
+    build_data.table(table, build_data.csv_rows(path, table))
 
 
 def code() -> str:
@@ -83,14 +79,14 @@ def test_columns_have_their_names(root: Path) -> None:
         build(root, "jobs", "job,schedule,least,batch,in_python,description\n")
     (root / "sql" / "data" / "jobs.csv").rename(root / "sql" / "data" / "job.csv")
     with pytest.raises(SystemExit, match="there is no data table job"):
-        build_data.print_tables()
+        build_data.tables()
 
 
 @pytest.mark.parametrize("head", ["# version: 1\n", "# source: x\n", "# version: one\n# source: x\n"])
 def test_learnt_weights_have_a_version_and_a_source(root: Path, head: str) -> None:
     (root / "sql" / "data" / "ranking.csv").write_text(head + "part,signal,weight\nall,words,1\n")
     with pytest.raises(SystemExit, match="needs # version: n and # source"):
-        build_data.print_tables()
+        build_data.tables()
 
 
 SAID = "[extraction_rules]\na = { kind = 'fact user_stated fact normal 0.5', pattern = 'x' }\n"
