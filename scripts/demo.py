@@ -5,8 +5,8 @@
     demo.py chats.jsonl         OpenAI-style JSON or JSONL, ShareGPT: asks what the file's first user asked first
     demo.py chats.jsonl --ask "What did I say about ...?"
 
-Safe to run again: what is stored already is recognised. make demo gives file and question as PG_MEMOIR_DEMO_DATA and
-_ASK.
+Safe to run again: conversations that are stored already are recognised. make demo gives file and question as
+PG_MEMOIR_DEMO_DATA and _ASK.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import sys
-import textwrap
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +23,18 @@ from pg_memoir import Considered, Memoir, MemoirError
 from pg_memoir_cli import ConversationError, import_conversations
 from pg_memoir_cli.embedder import DEFAULT_MODEL, EmbedderUnavailable, load_embedder
 from pg_memoir_cli.formats import Where, read_conversations
+from pg_memoir_cli.show import printable
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
-SAMPLE = Path(__file__).with_name("sample.json")
+SAMPLE = Path(__file__).resolve().parents[1] / "docs" / "start" / "sample.json"
 SAMPLE_QUESTIONS = [
     "The celadon mugs are crazed again. Which program and which cooling fixed that the last time?",
     "When was the Lindenhof order due in the end, how many sets, and how wide did the handles have to be?",
 ]
-# What an application would remember of the sample as it goes: a preference, and an order that changes later.
+# Memories that an application would store of the sample as it goes: a preference, and an order that changes later.
 SAMPLE_MEMORIES: list[dict[str, Any]] = [
     dict(content="Answers: three sentences at most, no exclamation marks, metric units only.", type="preference",
          session="how-to-answer", source_turns=[2], created_at="2025-02-24T20:16:00+01:00"),
@@ -41,32 +43,27 @@ SAMPLE_MEMORIES: list[dict[str, Any]] = [
     dict(content="The Lindenhof order, 60 sets of espresso cups, is due on 11 April.", slot="Lindenhof order", slot_value="60 on 11 April",
          session="lindenhof-changes", source_turns=[0], provenance="correction", created_at="2025-03-17T08:50:00+01:00"),
 ]  # fmt: skip
-WIDTH = max(72, min(110, shutil.get_terminal_size((100, 24)).columns))
-RECALL_TOKENS = 500
-SHOWN_ITEMS = 20
+RECALL_TOKENS, SHOWN_ITEMS = 500, 20
+Question = tuple[str, str | None]
+"""With its answer, where the file has one."""
+console = Console(width=max(72, min(110, Console().width)), markup=False, emoji=False, highlight=False)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("file", nargs="?", type=Path, default=os.environ.get("PG_MEMOIR_DEMO_DATA") or SAMPLE)
     parser.add_argument(
-        "file",
-        nargs="?",
-        type=Path,
-        default=os.environ.get("PG_MEMOIR_DEMO_DATA") or SAMPLE,
-        help="conversations to store (default: the sample)",
+        "--ask", default=os.environ.get("PG_MEMOIR_DEMO_ASK"), help="a question of the file's first user"
     )
-    parser.add_argument("--ask", action="append", help="question to compile for, of the file's first user")
     parser.add_argument(
-        "--dsn", default=os.environ.get("PG_MEMOIR_DSN"), help="connection string (default: $PG_MEMOIR_DSN)"
+        "--dsn", default=os.environ.get("PG_MEMOIR_DSN"), help="connection string, by default $PG_MEMOIR_DSN"
     )
-    parser.add_argument("--recall", type=int, default=RECALL_TOKENS, help="tokens of recall (%(default)s)")
     options = parser.parse_args()
-    asked = options.ask or [question for question in [os.environ.get("PG_MEMOIR_DEMO_ASK")] if question]
     if not options.dsn:
         parser.error("no database: set PG_MEMOIR_DSN or give --dsn ($(make -s dsn))")
     try:
         with Memoir(options.dsn, max_size=1) as memoir:
-            demo(memoir, options.file, asked, options.recall)
+            demo(memoir, options.file, options.ask)
     except BrokenPipeError:  # piped into head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ConversationError, MemoirError, EmbedderUnavailable, psycopg.Error, OSError) as error:
@@ -75,128 +72,81 @@ def main() -> int:
     return 0
 
 
-def demo(memoir: Memoir, file: Path, questions: list[str], recall_tokens: int) -> None:
-    asked = chosen_questions(file, questions)
-    started = time.monotonic()
-    with Progress("storing", "conversations") as progress:
-        done = import_conversations(memoir, file, progress=progress)
-    if file == SAMPLE:
-        for number, memory in enumerate(SAMPLE_MEMORIES):
-            memoir.remember(done.users[0], **memory, key=f"demo:{number}")
-    said(f"stored {done.conversations} conversations, {done.messages} messages of {len(done.users)} user(s)", started)
+def demo(memoir: Memoir, file: Path, question: str | None) -> None:
+    questions = [(question, None)] if question else find_questions(file)
+    done = import_conversations(memoir, file)
+    [user, *_] = done.users
+    for number, memory in enumerate(SAMPLE_MEMORIES if file == SAMPLE else ()):
+        memoir.remember(user, **memory, key=f"demo:{number}")
+    print(f"stored {done.conversations} conversations, {done.messages} messages of {len(done.users)} user(s)")
     embed_backlog(memoir)
-    user = done.users[0]
-    for question, answer in asked:
-        show(memoir, user, question, answer, recall_tokens)
+    for asked, answer in questions:
+        show(memoir, user, asked, answer)
 
 
 def embed_backlog(memoir: Memoir) -> None:
-    """The database's own embedder may be on it too; each text is claimed by one of us."""
-    started = time.monotonic()
-    if not any(model["users_waiting"] for model in memoir.embedding_progress()):
-        said("nothing waits for a vector", started)
-        return
-    try:
-        embed = load_embedder()
-    except EmbedderUnavailable as error:
-        said(f"no embedder here, so words alone must do: {error}", started)
-        return
+    """Embeds waiting texts. The database's own embedder may do so too, and each text is claimed by one of us."""
     embedded = 0
-    with Progress("embedding", "texts") as progress:
-        while count := memoir.embed_backlog(embed, model=DEFAULT_MODEL, max_items=64):
-            embedded += count
-            progress(embedded, None)
-    said(f"embedded {embedded} texts", started)
+    try:
+        if any(model["users_waiting"] for model in memoir.embedding_progress()):
+            embed = load_embedder()
+            with console.status("embedding"):
+                while count := memoir.embed_backlog(embed, model=DEFAULT_MODEL, max_items=64):
+                    embedded += count
+        print(f"embedded {embedded} texts")
+    except EmbedderUnavailable as error:
+        print(f"no embedder here, so words alone must do: {error}")
 
 
-class Progress:
-    """How far something is: on a terminal a line that moves, in a log one every ten seconds. What is done at once
-    says nothing."""
-
-    def __init__(self, doing: str, what: str) -> None:
-        self.doing, self.what = doing, what
-        self.terminal = sys.stderr.isatty()
-        self.started = self.shown = time.monotonic()
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __call__(self, done: int, total: int | None) -> None:
-        now = time.monotonic()
-        if now - self.shown < (0.2 if self.terminal else 10):
-            return
-        self.shown = now
-        line = f"{self.doing}: {done}{f' of {total}' if total else ''} {self.what}, {now - self.started:.0f} s"
-        print(
-            f"\r\033[K{line}" if self.terminal else line, end="" if self.terminal else "\n", file=sys.stderr, flush=True
-        )
-
-    def __exit__(self, *_: object) -> None:
-        if self.terminal and self.shown > self.started:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
-
-
-def chosen_questions(file: Path, given: list[str] | None) -> list[tuple[str, str | None]]:
-    if given:
-        return [(question, None) for question in given]
+def find_questions(file: Path) -> list[Question]:
+    """Returns the questions that a file brings with it, else one that its first user asked."""
     if file == SAMPLE:
         return [(question, None) for question in SAMPLE_QUESTIONS]
-    return locomo_questions(file) or [(first_question(file), None)]
-
-
-def locomo_questions(file: Path) -> list[tuple[str, str | None]]:
     try:
         document = json.loads(file.read_text(encoding="utf-8-sig"))
     except ValueError:  # JSON lines
-        return []
+        document = None
     first = document[0] if isinstance(document, list) and document else document
     asked = first.get("qa", []) if isinstance(first, dict) else []
     chosen = [qa for qa in asked if qa.get("category") in (1, 4)][:3]
-    return [(qa["question"], str(qa["answer"]) if "answer" in qa else None) for qa in chosen]
+    return [(qa["question"], str(qa["answer"]) if "answer" in qa else None) for qa in chosen] or [first_question(file)]
 
 
-def first_question(file: Path) -> str:
-    """What the file's first user asked first, else said first: files of chats bring no questions about themselves."""
-    said = []
-    for conversation in read_conversations(file).conversations:
-        if isinstance(conversation, ConversationError):
-            raise conversation
-        contents = [message.get("content") for message in conversation.messages if message["role"] == "user"]
-        said += [content for content in contents if isinstance(content, str) and content.strip()]
-        for text in said:
-            if text.rstrip().endswith("?"):
-                return text
-        break
+def first_question(file: Path) -> Question:
+    """Returns the first question of the file's first user, else their first words: chats bring no questions."""
+    conversation = next(iter(read_conversations(file).conversations), None)
+    if isinstance(conversation, ConversationError):
+        raise conversation
+    messages = conversation.messages if conversation else []
+    contents = [message.get("content") for message in messages if message["role"] == "user"]
+    said = [content for content in contents if isinstance(content, str) and content.strip()]
     if not said:
         raise ConversationError(
-            Where(file.name), None, "nobody says anything in its first conversation; give --ask QUESTION"
+            Where(file.name), None, "its first conversation has no words of a user. Give --ask QUESTION"
         )
-    return said[0]
+    return next((text for text in said if text.rstrip().endswith("?")), said[0]), None
 
 
-def show(memoir: Memoir, user: str, question: str, answer: str | None, recall_tokens: int) -> None:
+def show(memoir: Memoir, user: str, question: str, answer: str | None) -> None:
     """Compiles for a question in a session of its own, which is not stored, and prints list and explanation."""
     session = memoir.session(user, "demo")
-    items = session.explain(question, memory_budget=recall_tokens)
+    items = session.explain(question, memory_budget=RECALL_TOKENS)
     if not any(item.vector_rank for item in items) and memoir.embed is None:
-        try:  # the database could not embed the question; we can
+        try:  # the database could not embed the question, but we can
             memoir.embed = load_embedder()
-            items = session.explain(question, memory_budget=recall_tokens)
+            items = session.explain(question, memory_budget=RECALL_TOKENS)
         except EmbedderUnavailable:
             pass
-    started = time.monotonic()
-    compiled = session.context(question, memory_budget=recall_tokens)
-    elapsed = (time.monotonic() - started) * 1000
-
+    compiled = session.context(question, memory_budget=RECALL_TOKENS)
     heading(f"{user} asks: {question}")
     if answer:
         print(f"(the answer should be: {answer})")
     print(
-        f"{compiled['tokens']} tokens of at most {compiled['budget']}, recall {compiled['recall_tokens']} of {recall_tokens}, "
-        f"compiled in {elapsed:.0f} ms; counted with {compiled['tokenizer']}"
+        f"{compiled['tokens']} tokens of at most {compiled['budget']}, recall {compiled['recall_tokens']} of {RECALL_TOKENS}; "
+        f"counted with {compiled['tokenizer']}"
     )
     for warning in compiled.get("warnings") or []:
-        print(f"warning: {warning if isinstance(warning, str) else json.dumps(warning, ensure_ascii=False)}")
+        print(f"warning: {warning}")
     heading("The list to send")
     for message in compiled["messages"]:
         print_message(message)
@@ -204,70 +154,47 @@ def show(memoir: Memoir, user: str, question: str, answer: str | None, recall_to
     print_items(items)
 
 
+def heading(text: str) -> None:
+    console.print(f"\n{printable(text)}", style="bold")
+
+
 def print_message(message: dict[str, Any]) -> None:
     name = f" ({message['name']})" if message.get("name") else ""
-    print(f"{message['role']}{name}:")
-    content = message.get("content")
-    parts = content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
-    for part in parts:
-        text = part.get("text") or "" if part["type"] == "text" else f"[{part['type']}]"
-        for line in text.splitlines():
-            print(
-                textwrap.fill(line, WIDTH, initial_indent="    ", subsequent_indent="    ", break_long_words=False)
-                if line.strip()
-                else ""
-            )
-    for call in message.get("tool_calls", []):
-        print(textwrap.shorten(f"    → {call['function']['name']}({call['function']['arguments']})", WIDTH))
+    console.print(printable(f"{message['role']}{name}:"))
+    content = message.get("content") or ""
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    shown = [part.get("text") or "" if part["type"] == "text" else f"[{part['type']}]" for part in parts]
+    calls = [call["function"] for call in message.get("tool_calls", [])]
+    for text in (*shown, *(f"→ {call['name']}({call['arguments']})" for call in calls)):
+        console.print(Padding(printable(text), (0, 0, 0, 4), expand=False))
 
 
 def print_items(items: list[Considered]) -> None:
-    def order(item: Considered) -> tuple[bool, int, float]:
-        return (not item.included, item.position or 0, -(item.score or 0))
-
-    rows = [
-        (
-            str(item.position) if item.included and item.position is not None else "-",
-            where(item),
+    """Prints a table of the items considered, the included ones first."""
+    shown = Table(box=None, pad_edge=False, header_style="bold", expand=True)
+    for title in ("#", "what", "arm", "score", "rank", "tokens", "shown as"):
+        shown.add_column(title, no_wrap=True, justify="right" if title in ("#", "score", "tokens") else "left")
+    shown.add_column("text", no_wrap=True, ratio=1)
+    ordered = sorted(items, key=lambda item: (not item.included, item.position or 0, -(item.score or 0)))
+    for item in ordered[:SHOWN_ITEMS]:
+        ranks = {"w": item.words_rank, "v": item.vector_rank}
+        shown.add_row(
+            "-" if item.position is None or not item.included else str(item.position),
+            Text(
+                printable(
+                    f"{item.kind} {item.session or ''}" + (f":{item.turn_index}" if item.turn_index is not None else "")
+                )
+            ),
             "+".join(item.arms or []),
             "" if item.score is None else f"{item.score:.3f}",
-            " ".join(part for part in (rank("w", item.words_rank), rank("v", item.vector_rank)) if part),
+            " ".join(f"{arm}{rank}" for arm, rank in ranks.items() if rank),
             "" if item.tokens is None else str(item.tokens),
-            (item.fidelity or "") if item.included else (item.reason or ""),
-            " ".join((item.content or "").split()),
+            (item.fidelity if item.included else item.reason) or "",
+            Text(printable(" ".join((item.content or "").split())), overflow="ellipsis"),
         )
-        for item in sorted(items, key=order)
-    ]
-    shown = [("#", "what", "arm", "score", "rank", "tokens", "shown as", "text"), *rows[:SHOWN_ITEMS]]
-    widths = [max(len(row[column]) for row in shown) for column in range(7)]
-    for row in shown:
-        cells = [
-            cell.rjust(width) if column in (0, 3, 5) else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths))
-        ]
-        line = "  ".join(cells)
-        left = WIDTH - len(line) - 2
-        text = row[7] if len(row[7]) <= left else row[7][: max(left - 1, 0)] + "…"
-        print(f"{line}  {text}" if left > 8 else line)
-    if len(rows) > SHOWN_ITEMS:
-        print(f"… and {len(rows) - SHOWN_ITEMS} more considered")
-
-
-def where(item: Considered) -> str:
-    place = "" if item.turn_index is None else f":{item.turn_index}"
-    return f"{item.kind} {item.session or ''}{place}".strip()
-
-
-def rank(name: str, value: int | None) -> str:
-    return f"{name}{value}" if value else ""
-
-
-def heading(text: str) -> None:
-    print(f"\n{textwrap.fill(text, WIDTH)}\n{'─' * min(WIDTH, max(len(line) for line in textwrap.wrap(text, WIDTH)))}")
-
-
-def said(text: str, started: float) -> None:
-    print(f"{text} ({time.monotonic() - started:.1f} s)")
+    console.print(shown)
+    if len(items) > SHOWN_ITEMS:
+        print(f"… and {len(items) - SHOWN_ITEMS} more considered")
 
 
 if __name__ == "__main__":

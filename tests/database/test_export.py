@@ -19,7 +19,7 @@ from psycopg.types.json import Jsonb
 from routines import code, world_of
 from servers import ROOT, connect, database, unique
 
-SAMPLE = ROOT / "scripts" / "sample.json"
+SAMPLE = ROOT / "docs" / "start" / "sample.json"
 
 
 @pytest.fixture(scope="module")

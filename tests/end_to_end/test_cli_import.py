@@ -8,7 +8,7 @@ from pg_memoir import Memoir
 from pg_memoir_cli import ConversationError, import_conversations
 from pg_memoir_cli.__main__ import main
 
-SAMPLE = Path(__file__).resolve().parents[2] / "scripts" / "sample.json"
+SAMPLE = Path(__file__).resolve().parents[2] / "docs" / "start" / "sample.json"
 USER, MODEL = {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}
 
 

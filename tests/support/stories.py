@@ -41,7 +41,7 @@ ORDERS = (
 
 def studio(story: Story) -> None:
     """The sample conversations, in the story's year, extracted, embedded and merged."""
-    sample = (ROOT / "scripts" / "sample.json").read_text().replace("2025", "2031")
+    sample = (ROOT / "docs" / "start" / "sample.json").read_text().replace("2025", "2031")
     for conversation in json.loads(sample):
         session, at = conversation["session"], datetime.fromisoformat(conversation["created_at"])
         prompt, *turns = conversation["messages"]

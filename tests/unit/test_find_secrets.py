@@ -63,7 +63,7 @@ def test_redaction_takes_the_value_alone(text: str, left: str) -> None:
 
 
 def test_sample_holds_no_secret() -> None:
-    sessions = json.loads((ROOT / "scripts/sample.json").read_text())
+    sessions = json.loads((ROOT / "docs/start/sample.json").read_text())
     said = [message.get("content") for session in sessions for message in session["messages"]]
     texts = [text for text in said if isinstance(text, str)]
     assert len(texts) > 50 and [text for text in texts if secret_kinds(text) != []] == []
