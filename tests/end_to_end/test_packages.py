@@ -19,7 +19,7 @@ import pytest
 pytestmark = [pytest.mark.acceptance, pytest.mark.extended]
 
 ROOT = Path(__file__).resolve().parents[2]
-CONSTRAINTS = ROOT / "scripts" / "constraints.txt"
+CONSTRAINTS = ROOT / "requirements" / "constraints.txt"
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 
 
