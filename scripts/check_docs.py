@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+
+from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
@@ -21,8 +24,7 @@ PAGES = [
 MADE = {"docs/reference.md"}  # from the comments in sql/, which are not pages to read through
 WORDS = 80
 
-FENCE = re.compile(r"^\s*(```|~~~)\s*(\w*)")
-ITEM = re.compile(r"^\s*([-*+]|\d+\.)\s+")
+MARKDOWN = MarkdownIt().enable("table")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 SPAN = re.compile(r"`([^`]+)`")
 NAMED_FILE = re.compile(
@@ -35,37 +37,10 @@ DEFINED = re.compile(
     r"(?:if\s+not\s+exists\s+)?(_?memoir)\.(\w+)", re.IGNORECASE)  # fmt: skip
 
 
-def blocks(text: str) -> Iterator[tuple[int, str, str]]:
-    """Line, kind (prose, table, or the language of code) and text of each block; an item of a list is one."""
-    start, kind, lines = 0, "", list[str]()
-    fenced = ""
-    for number, line in enumerate([*text.splitlines(), ""], 1):
-        fence, item = FENCE.match(line), ITEM.match(line)
-        if fence:
-            here, fenced = "", "" if fenced else fence[2] or "text"
-        elif fenced:
-            here = fenced
-        elif not line.strip() or line.startswith(("#", "<!--")):
-            here = ""
-        elif line.lstrip().startswith("|"):
-            here = "table"
-        else:
-            here = "code" if line.startswith("    ") and kind in ("", "code") and not item else "prose"
-        if lines and (here != kind or item and not fenced):
-            yield start, kind, "\n".join(lines)
-            lines = []
-        if here and not lines:
-            start = number
-        if here:
-            lines.append(line)
-        kind = here
-
-
 def anchors(text: str) -> set[str]:
     """Of headings, as the usual renderers make them."""
-    without_code = re.sub(r"^(```|~~~).*?^\1", "", text, flags=re.MULTILINE | re.DOTALL)
-    found = re.findall(r"^#+\s+(.*?)\s*$", without_code, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+    headings = [after.content for token, after in pairwise(MARKDOWN.parse(text)) if token.type == "heading_open"]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def defined_names() -> dict[str, set[str]]:
@@ -101,24 +76,23 @@ def wrong_link(page: Path, target: str) -> bool:
 def complaints(name: str, names: dict[str, set[str]], methods: set[str]) -> Iterator[str]:
     page = ROOT / name
     text = page.read_text()
-    for number, kind, block in blocks(text):
-        words = len(block.split())
-        if kind == "prose" and words > WORDS and name not in MADE:
-            yield f"{name}:{number}: a paragraph of {words} words, at most {WORDS}: {' '.join(block.split()[:6])} …"
-        if kind in ("prose", "table"):
-            yield from (
-                f"{name}:{number}: leads nowhere: {target}"
-                for target in LINK.findall(block)
-                if wrong_link(page, target)
-            )
-            spans = (span for span in SPAN.findall(block) if NAMED_FILE.match(span))
-            yield from (f"{name}:{number}: no such file: {span}" for span in spans if not file_exists(span))
-        known = {
-            "memoir": names["memoir"] | (methods if kind == "python" or name == "client/README.md" else set()),
-            "_memoir": names["_memoir"],
-        }
-        missing = (f"{schema}.{x}" for schema, x in QUALIFIED.findall(block) if x not in known[schema])
-        yield from (f"{name}:{number}: no such name: {x}" for x in missing)
+    before = ""
+    for token in MARKDOWN.parse(text):
+        where = f"{name}:{token.map[0] + 1 if token.map else 0}"
+        if token.type == "inline":
+            words = token.content.split()
+            if before == "paragraph_open" and len(words) > WORDS and name not in MADE:
+                yield f"{where}: a paragraph of {len(words)} words, at most {WORDS}: {' '.join(words[:6])} …"
+            links = (target for target in LINK.findall(token.content) if wrong_link(page, target))
+            yield from (f"{where}: leads nowhere: {target}" for target in links)
+            spans = (span for span in SPAN.findall(token.content) if NAMED_FILE.match(span))
+            yield from (f"{where}: no such file: {span}" for span in spans if not file_exists(span))
+        if token.type in ("inline", "fence", "code_block"):
+            is_python = token.info.startswith("python") or name == "client/README.md"
+            known = {"memoir": names["memoir"] | (methods if is_python else set()), "_memoir": names["_memoir"]}
+            missing = (f"{schema}.{x}" for schema, x in QUALIFIED.findall(token.content) if x not in known[schema])
+            yield from (f"{where}: no such name: {x}" for x in missing)
+        before = token.type
     for number, line in enumerate(text.splitlines(), 1):
         yield from (f"{name}:{number}: a path of a machine: {path}" for path in MACHINE.findall(line))
 
