@@ -20,7 +20,7 @@ help: ## This list
 demo: export PG_MEMOIR_DEMO_ASK := $(value ASK)
 demo: export PG_MEMOIR_DEMO_DATA := $(value DATA)
 demo: up ## Store conversations, compile a context, explain it (DATA=chats.jsonl for your own, ASK="a question")
-	@$(ENV); exec $(PYTHON) scripts/demo.py
+	@$(ENV); exec $(PYTHON) docs/start/demo.py
 
 gateway: up ## Run the gateway in the foreground: agents get memory by one variable of their environment (ARGS="--port 9001")
 	@$(ENV); exec $(PYTHON) -m pg_memoir_gateway $(ARGS)
@@ -50,8 +50,8 @@ bench: up ## Measure recall and speed (DATA=file.json for the conversations)
 dist: setup ## Build wheels and sdists of all packages into .local/dist
 	@exec $(PYTHON) scripts/dist.py
 
-reference: up ## Write docs/reference.md anew, from the comments of what is installed
-	@$(ENV); exec $(PYTHON) scripts/build_reference.py
+reference: up ## Write docs/reference.md and the pages of settings anew, from the comments of what is installed
+	@$(ENV); $(PYTHON) scripts/build_reference.py && exec $(PYTHON) scripts/docs_settings.py
 
 format: setup ## Format the Python code
 	@exec $(PYTHON) -m ruff format .

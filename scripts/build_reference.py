@@ -1,18 +1,15 @@
 #!/usr/bin/env python3
-"""docs/reference.md from the comments of what is installed: every function and view of schema memoir, in the order of
-sql/.
+"""Writes docs/reference.md from the comments of an installed database: every function and view of schema memoir, in the
+order of sql/.
 
-build_reference.py [DSN] [--out FILE]       DSN: else the environment's PG_MEMOIR_DSN
+build_reference.py          of the database that PG_MEMOIR_DSN names
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +48,8 @@ VIEWS = """
   from pg_class c where c.relnamespace = 'memoir'::regnamespace and c.relkind = 'v' order by c.relname"""
 
 
-@dataclass
-class Entry:
-    """A function or a view as it stands in the reference."""
-
-    name: str
-    text: str
+Entries = Iterator[tuple[str, str]]
+"""Names of functions or views, and their texts in the reference."""
 
 
 def shortened(default: str) -> str:
@@ -83,42 +76,31 @@ def allowed(roles: list[str]) -> str:
     return "For " + ", ".join(f"`memoir_{role}`" for role in roles) + "." if roles else "For the owner alone."
 
 
-def functions(db: psycopg.Connection[Any]) -> Iterator[Entry]:
+def functions(db: psycopg.Connection[Any]) -> Entries:
     for name, is_procedure, comment, result, arguments, roles in db.execute(FUNCTIONS, [list(ROLES)]):
         code = signature(name, is_procedure, result, arguments)
-        text = f"### {name}\n\n```sql\n{code}\n```\n{escaped(comment)}\n\n{allowed(roles)}\n"
-        yield Entry(name, text)
+        yield name, f"### {name}\n\n```sql\n{code}\n```\n{escaped(comment)}\n\n{allowed(roles)}\n"
 
 
-def views(db: psycopg.Connection[Any]) -> Iterator[Entry]:
+def views(db: psycopg.Connection[Any]) -> Entries:
     for name, comment, columns, roles in db.execute(VIEWS, [list(ROLES)]):
         lines = [f"- `{column}` {kind}" + (f": {escaped(said)}" if said else "") for column, kind, said in columns]
         listed = "\n".join(lines)
-        yield Entry(name, f"### View {name}\n\n{escaped(comment)}\n\n{listed}\n\n{allowed(roles)}\n")
+        yield (name, f"### View {name}\n\n{escaped(comment)}\n\n{listed}\n\n{allowed(roles)}\n")
 
 
-@dataclass(order=True)
-class Place:
-    """Where something is defined: the reference has that order."""
-
-    file: int
-    line: int
-    area: str
-
-
-def places() -> dict[str, Place]:
-    """Of every function and view of schema memoir."""
+def places() -> dict[str, tuple[int, int, str]]:
+    """Returns file, line and area of every function and view of schema memoir. The reference has that order."""
     code = check_layers.read(ROOT / "sql")
     beyond, _ = check_layers.read_file(PLPYTHON, (ROOT / PLPYTHON).read_text())
-    found: dict[str, Place] = {}
+    found: dict[str, tuple[int, int, str]] = {}
     for number, file in enumerate([*code.files, PLPYTHON]):
+        area = check_layers.area(file)
         for function in (f for f in (*code.functions, *beyond) if f.file == file):
-            found.setdefault(
-                function.name.removeprefix("memoir."), Place(number, function.line, check_layers.area(file))
-            )
+            found.setdefault(function.name.removeprefix("memoir."), (number, function.line, area))
         text = "" if file == PLPYTHON else (ROOT / "sql" / file).read_text()
         for view in VIEW.finditer(text):
-            found[view[1]] = Place(number, text.count("\n", 0, view.start()) + 1, check_layers.area(file))
+            found[view[1]] = number, text.count("\n", 0, view.start()) + 1, area
     return found
 
 
@@ -135,27 +117,14 @@ def build(db: psycopg.Connection[Any]) -> str:
         db.execute("set local search_path = pg_catalog")
         entries = [*functions(db), *views(db)]
     where = places()
-    entries.sort(key=lambda entry: where[entry.name])
+    entries.sort(key=lambda entry: where[entry[0]])
     parts = [HEAD]
     for area, about in areas().items():
-        if mine := [entry.text for entry in entries if where[entry.name].area == area]:
+        if mine := [text for name, text in entries if where[name][2] == area]:
             parts += [f"## {area}: {about}\n", *mine]
     return "\n".join(parts)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="build_reference.py", description=__doc__.splitlines()[0] if __doc__ else None
-    )
-    parser.add_argument("dsn", nargs="?", default=os.environ.get("PG_MEMOIR_DSN"), help="of a database with pg_memoir")
-    parser.add_argument("--out", type=Path, default=REFERENCE, help="where it goes (docs/reference.md)")
-    options = parser.parse_args()
-    if not options.dsn:
-        parser.error("no DSN: make reference")
-    with psycopg.connect(options.dsn) as db:
-        options.out.write_text(build(db))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    with psycopg.connect(os.environ["PG_MEMOIR_DSN"]) as database:
+        REFERENCE.write_text(build(database))

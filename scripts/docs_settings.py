@@ -1,13 +1,8 @@
-"""Writes the settings of sql/data/settings.csv into their two pages of docs/reference.
-
-python scripts/docs_settings.py           # writes them
-python scripts/docs_settings.py --check   # fails if one differs
-"""
+"""Writes the settings of sql/data/settings.csv into their two pages of docs/reference."""
 
 from __future__ import annotations
 
 import csv
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,22 +38,16 @@ def tables(lines: list[str]) -> dict[str, str]:
     return {name: text.lstrip("\n") for name, text in pages.items()}
 
 
-def main() -> int:
-    lines = (ROOT / "sql" / "data" / "settings.csv").read_text(encoding="utf-8").splitlines()
-    for name, listed in tables(lines).items():
-        text = (DOCS / name).read_text(encoding="utf-8")
-        before, rest = text.split(BEGIN)
-        wanted = before + BEGIN + listed + END + rest.split(END)[1]
-        if "--check" not in sys.argv:
-            (DOCS / name).write_text(wanted, encoding="utf-8")
-        elif wanted != text:
-            print(
-                f"docs/reference/{name} lists other settings than sql/data/settings.csv: run scripts/docs_settings.py",
-                file=sys.stderr,
-            )
-            return 1
-    return 0
+def pages() -> dict[Path, str]:
+    """Returns the pages as they should be."""
+    listed = tables((ROOT / "sql" / "data" / "settings.csv").read_text("utf-8").splitlines())
+    made = {}
+    for path, table in ((DOCS / name, table) for name, table in listed.items()):
+        before, rest = path.read_text("utf-8").split(BEGIN)
+        made[path] = before + BEGIN + table + END + rest.split(END)[1]
+    return made
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    for path, text in pages().items():
+        path.write_text(text, "utf-8")

@@ -13,7 +13,7 @@ from pg_memoir import Memoir
 pytestmark = pytest.mark.extended
 
 ROOT = Path(__file__).resolve().parents[2]
-DEMO = ROOT / "scripts" / "demo.py"
+DEMO = ROOT / "docs" / "start" / "demo.py"
 KEY = [{"role": "user", "content": "The spare key is under the blue pot."}, {"role": "assistant", "content": "Noted."}]
 SHAREGPT = {
     "id": "s1",
