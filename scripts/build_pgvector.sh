@@ -12,49 +12,25 @@ codename=${VERSION_CODENAME:?no VERSION_CODENAME in /etc/os-release}
 
 fail() { echo "pgvector: $*" >&2; exit 1; }
 
-# Names by which source files may call the running release, and the newer ones to try, nearest first.
+# Newer releases to try, nearest first.
 case ${ID:-}:${ID_LIKE:-} in
-  debian:*) own="$codename stable oldstable"; newer="trixie forky sid" ;;
-  ubuntu:*) own="$codename"; newer="plucky questing resolute" ;;
+  debian:*) newer="trixie forky sid" ;;
+  ubuntu:*) newer="plucky questing resolute" ;;
   *) fail "don't know which release of ${PRETTY_NAME:-this system} carries pgvector >= $minimum; install it for PostgreSQL $major by hand" ;;
 esac
 
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
-chmod 755 "$work"; mkdir -p "$work"/{parts,lists/partial,cache/archives/partial,headers,src}
+chmod 755 "$work"; mkdir -p "$work"/{lists/partial,cache/archives/partial,headers,src}
 
-# write_sources SUITE: the machine's entries for its own release, as source entries of SUITE.
+# write_sources SUITE: the archives that this release comes from, as sources of SUITE.
 write_sources() {
-  rm -f "$work"/parts/*; : >"$work/list"
-  local file n=0
-  for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
-    [ -r "$file" ] || continue
-    awk -v own=" $own " -v suite="$1" '
-      $1 != "deb" && $1 != "deb-src" { next }
-      { s = 2; if ($2 ~ /^\[/) while ($s !~ /\]$/ && s < NF) s++; if ($2 ~ /^\[/) s++ }   # s: field of the address
-      index(own, " " $(s + 1) " ") { $1 = "deb-src"; $(s + 1) = suite; print }' "$file" >>"$work/list"
-  done
-  for file in /etc/apt/sources.list.d/*.sources; do
-    [ -r "$file" ] || continue
-    n=$((n + 1))
-    awk -v own=" $own " -v suite="$1" '
-      function flush(   i) { if (take && !off) { for (i = 1; i <= n; i++) print line[i]; print "" } n = take = off = 0 }
-      /^[[:space:]]*$/ { flush(); next }
-      /^#/ { next }
-      tolower($1) == "enabled:" && tolower($2) == "no" { off = 1 }
-      tolower($1) == "types:" { $0 = "Types: deb-src" }
-      tolower($1) == "suites:" {
-        for (i = 2; i <= NF; i++) if (index(own, " " $i " ")) take = 1
-        $0 = "Suites: " suite }
-      { line[++n] = $0 }
-      END { flush() }' "$file" >"$work/parts/$n.sources"
-    [ -s "$work/parts/$n.sources" ] || rm "$work/parts/$n.sources"
-  done
-  sort -u -o "$work/list" "$work/list"
-  [ -s "$work/list" ] || [ -n "$(ls "$work/parts")" ]
+  apt-get indextargets --format "deb-src [signed-by=\$(SIGNED_BY)] \$(REPO_URI) $1 \$(COMPONENT)" \
+    'Created-By: Packages' "Codename: $codename" | sed 's/ \[signed-by=\$(SIGNED_BY)\]//' | sort -u >"$work/list"
+  [ -s "$work/list" ]
 }
 
 private_apt() {
-  apt-get -q -o Dir::Etc::sourcelist="$work/list" -o Dir::Etc::sourceparts="$work/parts" -o Dir::State::lists="$work/lists" \
+  apt-get -q -o Dir::Etc::sourcelist="$work/list" -o Dir::Etc::sourceparts=- -o Dir::State::lists="$work/lists" \
     -o Dir::Cache="$work/cache" -o APT::Sandbox::User=root -o Acquire::Languages=none -o Acquire::Retries=3 "$@"
 }
 

