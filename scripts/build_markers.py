@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from build_data import quote, stop_at
+from build_data import function, quote, stop_at
 from confusable_homoglyphs.confusables import confusables_data
 
 # Who speaks, in the words of the APIs and of templates.
@@ -157,11 +157,6 @@ class Patterns:
         return f"^{gap}(?:{'|'.join(gap.join(map(self.looks_like, role)) for role in ROLES)}){gap}$"
 
 
-def function(called: str, comment: str, text: str) -> str:
-    head = f"-- {comment}\ncreate or replace function _memoir.{called}()\n"
-    return f"{head}returns text language sql immutable parallel safe as $data$ select\n{quote(text)}\n$data$;\n\n"
-
-
 def functions(path: Path) -> str:
     """Return the functions of a list of markers."""
     endings: dict[tuple[str, str], list[str]] = {}
@@ -183,4 +178,7 @@ def functions(path: Path) -> str:
             dropped()
         ),
     }
-    return "".join(function(*called, text) for called, text in made.items())
+    return "".join(
+        f"-- {comment}\n{function(name, 'text', f'  select {quote(text)}', 'immutable parallel safe')}\n"
+        for (name, comment), text in made.items()
+    )

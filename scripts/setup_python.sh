@@ -56,13 +56,9 @@ install_requirements() {
 
 # The project's own packages are linked into the environment, so that an edit counts at once.
 link_packages() {
-  local package want
-  want=$(cd "$ROOT" && fingerprint {plpython,client,cli,gateway}/pyproject.toml)
+  local want; want=$(cd "$ROOT" && fingerprint {plpython,client,cli,gateway}/pyproject.toml)
   if stamped packages "$want"; then return; fi
-  for package in plpython client cli gateway; do
-    [ -f "$ROOT/$package/pyproject.toml" ] || continue
-    pip_install -q --no-deps -e "$ROOT/$package"
-  done
+  pip_install -q --no-deps -e "$ROOT/plpython" -e "$ROOT/client" -e "$ROOT/cli" -e "$ROOT/gateway"
   stamp packages "$want"
 }
 
