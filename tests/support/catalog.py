@@ -6,6 +6,7 @@ describe() and contents() return plain dicts, so that a failing comparison shows
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import TextWrapper
 from typing import Any
 
 import psycopg
@@ -127,13 +128,15 @@ PRIVILEGES = """
 
 
 def privileges(connection: psycopg.Connection) -> str:
-    """Role × object × privilege as text. The owner alone may touch all other objects."""
-    lines = [
-        f"{kind:9}{name:34} {' '.join(rights)}" for kind, name, _, rights in connection.execute(PRIVILEGES) if rights
-    ]
+    """Returns the objects by kind and by the rights of each role, as text. The owner alone may touch all others."""
+    named: dict[str, list[str]] = {}
+    for kind, name, _, rights in connection.execute(PRIVILEGES):
+        if rights:
+            named.setdefault(f"{kind}: {' '.join(rights)}", []).append(name)
     head = """# Who may do what in our schemas; what is not listed, the owner alone. Reviewed: after a wanted change,
 # PG_MEMOIR_UPDATE=1 make test ARGS="-k matrix" and read the difference."""
-    return "\n".join([head, "", *lines, ""])
+    wrap = TextWrapper(118, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False).fill
+    return "\n\n".join([head, *(f"{key}\n{wrap(' '.join(names))}" for key, names in sorted(named.items()))]) + "\n"
 
 
 def describe(connection: psycopg.Connection) -> dict[str, Any]:
