@@ -44,7 +44,7 @@ def way(
             "inside": lambda: db.execute("call memoir.run_job('model')") and None,
             "outside": lambda: worker.run_models(memoir, once=True, interval=0),
         }
-        yield provider, ways[place]
+        yield Way(db, memoir_dsn, provider, ways[place])
     for key in SETTINGS:
         call(db, "reset_setting", key)
     clear_work(db)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from calls import Db, call, export_rows, history, one, persist, recalled, remember, run_job, table
+from calls import Db, call, export_rows, history, persist, recalled, remember, run_job, table
 from internals import make_work_due, work
 from pipeline import (
     BOAT,
@@ -14,7 +14,6 @@ from pipeline import (
     GOOD,
     KEPT,
     PRICE,
-    STUBS,
     TOKENS,
     WAYS,
     Way,
@@ -25,7 +24,6 @@ from pipeline import (
     extract,
     read_request,
     says,
-    use,
 )
 from stubs import Answer
 
@@ -36,7 +34,6 @@ outside = pytest.mark.parametrize("way", [WAYS[1]], indirect=True, ids="-".join)
 
 @pytest.mark.parametrize("way", WAYS, indirect=True, ids="-".join)
 def test_candidates_become_memories(db: Db, user: str, way: Way) -> None:
-    provider, model = way
     persist(db, user, "before", "I live in Bergen.")
     run_job(db, "extract")
     call(db, "forget", user, active_rows(db, user, "memory_id")[0][0])
@@ -50,14 +47,13 @@ def test_candidates_become_memories(db: Db, user: str, way: Way) -> None:
             candidate(0, "I live in Bergen", "User lives in Bergen."),  # forgotten for good
         ]
     )
-    with STUBS[provider](found) as stub:
-        use(db, provider, stub.url)
+    with way.asks(found) as stub:
         said = "The spare key is in the drawer with Tom."
         persist(db, user, "s", f"{BOAT}. I live in Bergen.", "You want a bigger boat.", said, "Noted.")
         call(db, "mark_turn", user, "s", 2, "private")
         run_job(db, "extract")
         assert [row[0] for row in work(db, "extract")] == ["ready"] and stub.requests == []
-        model()
+        way.run()
     [request] = stub.requests
     assert request["model"] == "priced" and "Harstad" in json.dumps(request) and "drawer" not in json.dumps(request)
     assert work(db, "extract") == []
@@ -78,68 +74,25 @@ def test_candidates_become_memories(db: Db, user: str, way: Way) -> None:
     assert KEPT in recalled(db, user, "Where is the boat Brisa?")
 
 
-# Answers, what is left in the queue, requests, calls that are paid for.
-TROUBLE: dict[str, tuple[list[Answer], list[tuple[str, str]], int, int]] = {
-    "repaired": ([Answer(text="Sure!", **PRICE), GOOD], [], 2, 2),
-    "busy": ([Answer(status=429, headers={"retry-after": "0"}), GOOD], [], 2, 1),
-    "useless": ([Answer(text="Sure!", **PRICE)] * 2, [("dead", "bad answer, twice")], 2, 2),
-    "later": ([Answer(status=429, headers={"retry-after": "900"})], [("ready", "429")], 1, 0),
-}
-
-
-@pytest.mark.acceptance
-@pytest.mark.parametrize("name", TROUBLE)
-def test_bad_answers_and_busy_servers(db: Db, user: str, way: Way, name: str) -> None:
-    provider, model = way
-    script, left, requests, paid = TROUBLE[name]
-    with STUBS[provider](*script) as stub:
-        use(db, provider, stub.url)
-        extract(db, user, f"{BOAT}.")
-        model()
-        rows = work(db, "extract")
-        assert [row[0] for row in rows] == [state for state, _ in left] and len(stub.requests) == requests
-        assert all(error in row[2] for row, (_, error) in zip(rows, left)), rows
-    assert costs(db, user) == [(paid * TOKENS, paid * COST, paid * COST)] * 2
-    if left:
-        with STUBS[provider](GOOD) as stub:
-            use(db, provider, stub.url)
-            model()
-            assert stub.requests == []  # not before the server's Retry-After; a dead letter not at all
-            if name == "later":
-                assert work(db, "extract", "run_after > now() + interval '14 min'") == [(True,)]
-                make_work_due(db)
-            else:
-                assert one(
-                    db, "select bool_and(memoir.retry_work(work_id)) from memoir.dead_letters where kind = 'extract'"
-                )
-            model()
-    assert work(db, "extract") == [] and active_rows(db, user, "metadata ->> 'extracted_by'") == [
-        ("priced extract.v2",)
-    ]
-
-
 def test_provider_that_is_down_takes_nothing_with_it(db: Db, user: str, way: Way) -> None:
-    provider, model = way
-    with STUBS[provider]() as stub:
+    with way.asks() as stub:
         gone = stub.url
-    use(db, provider, gone, retries=0)
+    way.use(gone, retries=0)
     extract(db, user, f"{BOAT}. I am allergic to peanuts.", "Noted.")
-    model()
+    way.run()
     [(state, attempts, error)] = work(db, "extract")
     assert (state, attempts) == ("ready", 1) and "no answer" in error and costs(db, user) == [(0, 0, 0)] * 2
     assert "User is allergic to peanuts." in contents(db, user)
     call(db, "compile_context", user, "fresh", "What am I allergic to?")
-    with STUBS[provider](GOOD) as stub:
-        use(db, provider, stub.url)
+    with way.asks(GOOD):
         make_work_due(db)
-        model()
+        way.run()
     assert work(db, "extract") == [] and contents(db, user) == {KEPT}
 
 
 @outside
 def test_model_reads_in_the_place_of_rules(db: Db, user: str, way: Way) -> None:
     """It sees the memories, changes and forgets them by number, and what rules made of the turn goes. undo_change takes it back."""
-    provider, model = way
     nuts, bank, dentist = (
         "User is allergic to nuts and cats.",
         "User banks with Sparnord.",
@@ -148,10 +101,9 @@ def test_model_reads_in_the_place_of_rules(db: Db, user: str, way: Way) -> None:
     for content in (nuts, dentist, bank):
         remember(db, user, content)
     persist(db, user, "old", "I live in Bergen.", "Noted.")
-    with STUBS[provider](says(new=[candidate(0, "i live in  Bergen", "User lives in Bergen.", standing=True)])) as stub:
-        use(db, provider, stub.url)
+    with way.asks(says(new=[candidate(0, "i live in  Bergen", "User lives in Bergen.", standing=True)])) as stub:
         run_job(db, "extract")
-        model()
+        way.run()
         assert {memory["text"] for memory in read_request(stub.requests[0])["memories"]} == {nuts, bank, dentist}
     said = "The cat thing was wrong, no allergy. I’m in Oslo now. Where my money is should not be on file. My red hat is at Ida's."
 
@@ -165,11 +117,10 @@ def test_model_reads_in_the_place_of_rules(db: Db, user: str, way: Way) -> None:
             forget=[{"ids": [ids[bank]], "turn": 0, "quote": "where my money is should not be on file"}],
         )
 
-    with STUBS[provider](answer) as stub:
-        use(db, provider, stub.url)
+    with way.asks(answer) as stub:
         extract(db, user, said, "Noted.")
         assert "User lives in Bergen." in contents(db, user)  # rules alone end nothing here
-        model()
+        way.run()
         assert len(stub.requests) == 1 and work(db, "extract") == []
     assert contents(db, user) == {"User is allergic to nuts.", "User lives in Oslo.", dentist}
     changes = table(db, "list_changes", user, columns="change_id, kind")
@@ -182,7 +133,6 @@ def test_model_reads_in_the_place_of_rules(db: Db, user: str, way: Way) -> None:
 @outside
 def test_quoted_words_are_whose_they_are(db: Db, user: str, way: Way) -> None:
     """In any language the person's own words count as theirs; pasted words change nothing, and what nobody said is inferred."""
-    provider, model = way
     own = {
         "Ich bin gegen Haselnüsse allergisch.": "User ist gegen Haselnüsse allergisch.",
         "我对花生过敏。": "用户对花生过敏。",
@@ -195,10 +145,9 @@ def test_quoted_words_are_whose_they_are(db: Db, user: str, way: Way) -> None:
         candidate(8, "I live in Trondheim", "User lives in Trondheim.", standing=True),
         candidate(0, "allergisch", "User owns 4711 yachts in Monaco."),
     ]
-    with STUBS[provider](says(new=found)) as stub:
-        use(db, provider, stub.url)
+    with way.asks(says(new=found)):
         extract(db, user, *[text for said in [*own, pasted] for text in (said, "Noted.")])
-        model()
+        way.run()
     made = dict(active_rows(db, user, "content, provenance::text || ' ' || scope::text || ' ' || tier"))
     assert {made.get(content) for content in own.values()} == {"user_stated global 3"}
     others = ("User lives in Trondheim.", "User owns 4711 yachts in Monaco.")
@@ -208,15 +157,13 @@ def test_quoted_words_are_whose_they_are(db: Db, user: str, way: Way) -> None:
 @outside
 def test_stretch_that_is_too_long_for_an_answer(db: Db, user: str, way: Way) -> None:
     """A cut answer is asked for again in two halves; a day that is none costs nothing but itself."""
-    provider, model = way
-    cut = Answer(text='{"new": [{"turn"', stop={"openai": "length", "anthropic": "max_tokens"}[provider], **PRICE)
+    cut = Answer(text='{"new": [{"turn"', stop={"openai": "length", "anthropic": "max_tokens"}[way.provider], **PRICE)
     boat = candidate(0, "the boat Brisa in Harstad", KEPT, valid_from="2026-02-30")
     hat = candidate(2, "My hat is at Ida's", "User's hat is at Ida's.")
-    with STUBS[provider](cut, cut, says(new=[boat]), says(new=[hat])) as stub:
-        use(db, provider, stub.url)
+    with way.asks(cut, cut, says(new=[boat]), says(new=[hat])) as stub:
         extract(db, user, f"{BOAT}.", "Noted.", "My hat is at Ida's.", "Noted.")
         for _ in range(3):
-            model()
+            way.run()
         assert [[turn["turn"] for turn in read_request(request)["turns"]] for request in stub.requests[2:]] == [
             [0, 1],
             [2, 3],

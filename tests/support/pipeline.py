@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from agents import Agent
@@ -17,16 +19,40 @@ PRICE = {"prompt_tokens": 1000, "completion_tokens": 100}
 TOKENS, COST = 1100, 1000 * 100 + 100 * 500  # of one call at the prices of the model "priced"
 BOAT, KEPT = "We keep the boat Brisa in Harstad", "The user keeps the boat Brisa in Harstad."
 
-# Provider, and what has the queued calls made.
-Way = tuple[str, Callable[[], None]]
-# One test goes all three ways, the others go one.
+# Provider, and where its calls are made. One test goes all three ways, the others go one.
 WAYS = [("openai", "inside"), ("openai", "outside"), ("anthropic", "outside")]
 
 
-def use(db: Db, provider: str, url: str, **changed: Any) -> None:
-    """Has a provider at a URL asked."""
-    values = {"provider": provider, "model": "priced", "endpoint": url, "timeout": 10, "retries": 1} | changed
-    set_settings(db, **{f"llm_{key}": value for key, value in values.items()})
+@dataclass
+class Way:
+    """A provider, and what has the queued calls made."""
+
+    db: Db
+    dsn: str
+    provider: str
+    run: Callable[[], None]
+
+    def use(self, url: str, **changed: Any) -> None:
+        """Has the provider at a URL asked."""
+        values = {"provider": self.provider, "model": "priced", "endpoint": url, "timeout": 10, "retries": 1} | changed
+        set_settings(self.db, **{f"llm_{key}": value for key, value in values.items()})
+
+    @contextmanager
+    def asks(self, *answers: Any, meanwhile: tuple[str, list[Any]] | None = None, **changed: Any) -> Iterator[Any]:
+        """A provider with these answers, which is asked. Before each of them `meanwhile`, a statement with its values, is
+        executed."""
+        dsn = self.dsn
+
+        class Provider(STUBS[self.provider]):  # type: ignore[misc]
+            def handle(self, path: str, body: dict[str, Any]) -> Any:
+                if meanwhile:
+                    with connect(dsn) as other:
+                        other.execute(*meanwhile)
+                return super().handle(path, body)
+
+        with Provider(*answers) as stub:
+            self.use(stub.url, **changed)
+            yield stub
 
 
 def says(**output: Any) -> Answer:
@@ -88,18 +114,6 @@ def history(db: Db, user: str) -> dict[str, tuple[Any, ...]]:
     """Of all memories, by their text: state, reason, successor, id, who worded it."""
     columns = "content, state::text, state_reason, superseded_by::text, memory_id::text, metadata ->> 'by'"
     return {row[0]: row[1:] for row in own_rows(db, user, "memory_store", columns)}
-
-
-def meanwhile(provider: str, dsn: str, statement: str, values: list[Any], *answers: Answer) -> Any:
-    """A provider; a statement is executed while it answers."""
-
-    class Meanwhile(STUBS[provider]):  # type: ignore[misc]
-        def handle(self, path: str, body: dict[str, Any]) -> Any:
-            with connect(dsn) as other:
-                other.execute(statement, values)
-            return super().handle(path, body)
-
-    return Meanwhile(*answers)
 
 
 # Forms and answers ----------------------------------------------------------------------------------------------------
