@@ -9,49 +9,45 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
-from calls import Db, call, history, one, persist, remember, run_job, set_clock
-from internals import last_run
+from calls import Db, call, history, one, persist, remember, run_job, set_clock, table
+from internals import changed_function, last_run, user_id
 from routines import code
 from servers import connect, install
 
+Step = Callable[[str], object]
+
 
 @pytest.fixture
-def step(db: Db) -> Iterator[Callable[[str], None]]:
+def step(db: Db) -> Iterator[Step]:
     """Gives job flush another step: step(body of a plpgsql function of p_limit)."""
-    old = db.execute("select pg_get_functiondef('_memoir.step_flush(integer)'::regprocedure)").fetchone()[0]
-    db.execute(
-        "create table if not exists public.did (n serial, at timestamptz default clock_timestamp()); grant all on public.did to public; "
-        "grant all on sequence public.did_n_seq to public; truncate public.did"
-    )
+    head = "create or replace function _memoir.step_flush(p_limit integer) returns jsonb language plpgsql as"
+    db.execute("create table if not exists public.did (n integer default 1); grant all on public.did to public")
+    db.execute("truncate public.did")
+    with changed_function(db, "step_flush", lambda old: old):
+        yield lambda body: db.execute(f"{head} $x$ {body} $x$")
 
-    def put(body: str) -> None:
-        db.execute(
-            f"create or replace function _memoir.step_flush(p_limit integer) returns jsonb language plpgsql as $x$ {body} $x$"
-        )
 
-    yield put
-    db.execute(old)
+def in_thread(run: Callable[[], object]) -> tuple[threading.Thread, list[str | None]]:
+    """A thread that runs it, and its SQLSTATE once it has ended."""
+    result: list[str | None] = []
+    thread = threading.Thread(target=lambda: result.append(code(run)))
+    thread.start()
+    return thread, result
 
 
 @contextmanager
 def blocked_run(
-    db: Db, dsn: str, step: Callable[[str], None]
-) -> Iterator[tuple[psycopg.Connection, threading.Thread, list]]:
+    db: Db, dsn: str, step: Step
+) -> Iterator[tuple[psycopg.Connection, threading.Thread, list[str | None]]]:
     """A run in another session that has committed one batch and waits in the second for an advisory lock that we hold."""
-    step(
-        "begin insert into public.did default values; "
-        'if (select count(*) > 1 from public.did) then perform pg_advisory_xact_lock(4711); end if; return \'{"more": true, "batches": 1}\'; end'
-    )
+    step("""begin insert into public.did default values;
+        if (select count(*) > 1 from public.did) then perform pg_advisory_xact_lock(4711); end if;
+        return '{"more": true, "batches": 1}'; end""")
     db.execute("select pg_advisory_lock(4711)")
-    result: list = []
     with connect(dsn) as other:
-        thread = threading.Thread(
-            target=lambda: result.append(code(lambda: other.execute("call memoir.run_job('flush', 5)")))
-        )
-        thread.start()
-        while not db.execute(
-            "select 1 from pg_locks where locktype = 'advisory' and not granted and objid = 4711"
-        ).fetchone():
+        thread, result = in_thread(lambda: other.execute("call memoir.run_job('flush', 5)"))
+        waits = "select 1 from pg_locks where locktype = 'advisory' and not granted and objid = 4711"
+        while not db.execute(waits).fetchone():
             assert thread.is_alive()
         yield other, thread, result
         db.execute("select pg_advisory_unlock_all()")
@@ -69,10 +65,9 @@ def test_every_job_runs_and_leaves_a_row(db: Db) -> None:
     assert db.execute("select job from _memoir.job_leases").fetchall() == []
 
 
-def test_a_batch_a_commit(db: Db, step: Callable[[str], None]) -> None:
-    step(
-        "begin insert into public.did default values; return jsonb_build_object('more', (select count(*) < 3 from public.did), 'rows', 2, 'none', 0); end"
-    )
+def test_a_batch_a_commit(db: Db, step: Step) -> None:
+    step("""begin insert into public.did default values;
+        return jsonb_build_object('more', (select count(*) < 3 from public.did), 'rows', 2, 'none', 0); end""")
     db.execute("call memoir.run_job('flush')")
     assert last_run(db, "flush") == ("done", {"rows": 6}, None)
     assert db.execute("select count(distinct xmin::text) from public.did").fetchone() == (3,)
@@ -89,11 +84,9 @@ def test_batches_grow_and_shrink_with_their_time(
     assert one(db, "select _memoir.next_batch(%s, %s, %s, %s)", batch, least, most, milliseconds) == following
 
 
-def test_a_run_ends_with_its_batch_size(db: Db, step: Callable[[str], None], setting: Callable[..., None]) -> None:
-    step(
-        "begin insert into public.did default values; perform pg_sleep(0.002); "
-        "return jsonb_build_object('more', (select count(*) < 20 from public.did)); end"
-    )
+def test_a_run_ends_with_its_batch_size(db: Db, step: Step, setting: Callable[..., None]) -> None:
+    step("""begin insert into public.did default values; perform pg_sleep(0.002);
+        return jsonb_build_object('more', (select count(*) < 20 from public.did)); end""")
     most = one(db, "select batch from _memoir.job_list() where job = 'flush'")
     for milliseconds, batch in ((1, 1), (10000, most)):  # the second run begins with the size that the first ended with
         db.execute("truncate public.did")
@@ -102,11 +95,9 @@ def test_a_run_ends_with_its_batch_size(db: Db, step: Callable[[str], None], set
         assert one(db, "select batch from _memoir.job_runs where job = 'flush' order by run_id desc limit 1") == batch
 
 
-def test_a_failing_batch_is_recorded_and_undone(db: Db, step: Callable[[str], None]) -> None:
-    step(
-        "begin insert into public.did default values; if (select count(*) > 2 from public.did) then perform 1 / 0; end if; "
-        'return \'{"more": true, "rows": 1}\'; end'
-    )
+def test_a_failing_batch_is_recorded_and_undone(db: Db, step: Step) -> None:
+    step("""begin insert into public.did default values; if (select count(*) > 2 from public.did) then perform 1 / 0; end if;
+        return '{"more": true, "rows": 1}'; end""")
     for _ in range(2):  # and the next run begins as if nothing had been
         with pytest.raises(psycopg.Error, match="job flush failed: 22012 division by zero") as raised:
             db.execute("call memoir.run_job('flush')")
@@ -118,15 +109,14 @@ def test_a_failing_batch_is_recorded_and_undone(db: Db, step: Callable[[str], No
     assert last_run(db, "flush") == ("done", {}, None)
 
 
-def test_no_batch_after_its_time(db: Db, step: Callable[[str], None]) -> None:
-    step(
-        'begin update _memoir.job_runs set until = clock_timestamp() where finished_at is null; return \'{"more": true, "rows": 1}\'; end'
-    )
+def test_no_batch_after_its_time(db: Db, step: Step) -> None:
+    step("""begin update _memoir.job_runs set until = clock_timestamp() where finished_at is null;
+        return '{"more": true, "rows": 1}'; end""")
     db.execute("call memoir.run_job('flush')")
     assert last_run(db, "flush") == ("time over", {"rows": 1}, None)
 
 
-def test_one_run_at_a_time(db: Db, memoir_dsn: str, step: Callable[[str], None]) -> None:
+def test_one_run_at_a_time(db: Db, memoir_dsn: str, step: Step) -> None:
     with blocked_run(db, memoir_dsn, step) as (_, thread, result):
         said: list[str] = []
         db.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
@@ -134,25 +124,17 @@ def test_one_run_at_a_time(db: Db, memoir_dsn: str, step: Callable[[str], None])
         assert said[0].startswith("job flush is already running: run ") and last_run(db, "flush")[0] == "still running"
         db.execute("call memoir.run_job('merge')")  # others go on
         assert last_run(db, "merge")[0] == "done"
-        assert db.execute("select last_outcome from memoir.list_jobs() where job = 'flush'").fetchone() == (
-            "still running",
-        )
+        assert one(db, "select last_outcome from memoir.list_jobs() where job = 'flush'") == "still running"
         step("begin return '{}'; end")
     assert result == [None]
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
-def test_run_job_waits_for_another_run(
-    db: Db, memoir_dsn: str, step: Callable[[str], None], is_cancelled: bool
-) -> None:
+def test_run_job_waits_for_another_run(db: Db, memoir_dsn: str, step: Step, is_cancelled: bool) -> None:
     """It keeps no transaction open meanwhile, and can be cancelled."""
-    results: list = []
     with connect(memoir_dsn) as waiting, blocked_run(db, memoir_dsn, step) as (_, other_run, _result):
         process = waiting.info.backend_pid
-        waiter = threading.Thread(
-            target=lambda: results.append(code(lambda: waiting.execute("call memoir.run_job('flush')")))
-        )
-        waiter.start()
+        waiter, results = in_thread(lambda: waiting.execute("call memoir.run_job('flush')"))
         paused = "select xact_start from pg_stat_activity where pid = %s and wait_event = 'PgSleep'"
         transactions: set[datetime] = set()
         while len(transactions) < 3:
@@ -167,7 +149,7 @@ def test_run_job_waits_for_another_run(
     assert is_cancelled or last_run(db, "flush") == ("done", {"own": 1}, None)
 
 
-def test_run_job_names_the_run_it_waited_for(db: Db, memoir_dsn: str, step: Callable[[str], None]) -> None:
+def test_run_job_names_the_run_it_waited_for(db: Db, memoir_dsn: str, step: Step) -> None:
     with blocked_run(db, memoir_dsn, step) as (other, _, _result):
         with pytest.raises(psycopg.Error) as raised:
             db.execute("call memoir.run_job('flush', p_wait => 1)")
@@ -187,7 +169,7 @@ def test_schedules_do_not_wait(db: Db) -> None:
     assert len(commands) > 20 and all(command.endswith("p_wait => 0)") for command in commands)
 
 
-def test_a_cancelled_run(db: Db, memoir_dsn: str, step: Callable[[str], None]) -> None:
+def test_a_cancelled_run(db: Db, memoir_dsn: str, step: Step) -> None:
     with blocked_run(db, memoir_dsn, step) as (other, thread, result):
         db.execute("select pg_cancel_backend(%s)", [other.info.backend_pid])
         thread.join(30)
@@ -199,7 +181,7 @@ def test_a_cancelled_run(db: Db, memoir_dsn: str, step: Callable[[str], None]) -
         assert last_run(db, "flush")[0] == "done"
 
 
-def test_a_killed_run(db: Db, memoir_dsn: str, step: Callable[[str], None]) -> None:
+def test_a_killed_run(db: Db, memoir_dsn: str, step: Step) -> None:
     with blocked_run(db, memoir_dsn, step) as (other, thread, result):
         db.execute("select pg_terminate_backend(%s)", [other.info.backend_pid])
         thread.join(30)
@@ -209,10 +191,13 @@ def test_a_killed_run(db: Db, memoir_dsn: str, step: Callable[[str], None]) -> N
             pass
         db.execute("call memoir.run_job('flush')")
         assert last_run(db, "flush")[0] == "done"
-        lost = db.execute(
-            "select outcome, counts, error, finished_at is not null from _memoir.job_runs where job = 'flush' order by run_id desc offset 1 limit 1"
+        runs = "select outcome, counts, error, finished_at is not null from _memoir.job_runs where job = 'flush'"
+        assert db.execute(f"{runs} order by run_id desc offset 1 limit 1").fetchone() == (
+            "lost",
+            {"batches": 1},
+            "its process ended before the job did",
+            True,
         )
-        assert lost.fetchone() == ("lost", {"batches": 1}, "its process ended before the job did", True)
         assert db.execute("select count(*) from _memoir.job_runs where finished_at is null").fetchone() == (0,)
 
 
@@ -225,32 +210,25 @@ def test_not_inside_a_transaction(db: Db, memoir_dsn: str) -> None:
 
 
 def test_a_user_who_cant_be_merged_holds_up_no_other(db: Db, user: str) -> None:
-    names = [f"{user}-{n}" for n in range(3)]
-    for name in names:
-        db.execute("select memoir.remember(%s, 'likes tea')", [name])
-    ids = dict(
-        db.execute("select external_id, user_id from _memoir.users where external_id = any(%s)", [names]).fetchall()
-    )
-    db.execute("update _memoir.user_counters set tail_items = 1000 where user_id = any(%s)", [list(ids.values())])
-    poisoned = sorted(ids.values())[0]
-    db.execute(
-        "create function public.no() returns trigger language plpgsql as $$ begin raise exception 'poisoned'; end $$; "
-        f"create trigger no before delete on _memoir.search_tail for each row when (old.user_id = '{poisoned}') execute function public.no()"
-    )
+    for n in range(3):
+        remember(db, f"{user}-{n}", "likes tea")
+    ids = sorted(user_id(db, f"{user}-{n}") for n in range(3))
+    poisoned = ids[0]
+    db.execute("update _memoir.user_counters set tail_items = 1000 where user_id = any(%s)", [ids])
+    db.execute(f"""
+        create function public.no() returns trigger language plpgsql as $$ begin raise exception 'poisoned'; end $$;
+        create trigger no before delete on _memoir.search_tail for each row when (old.user_id = '{poisoned}')
+          execute function public.no()""")
     try:
         db.execute("call memoir.run_job('merge')")
         outcome, counts, error = last_run(db, "merge")
-        assert (
-            outcome == "errors"
-            and counts["failed"] == 1
-            and counts["users"] == 3
-            and error == f"user {poisoned}: poisoned"
-        )
-        left = db.execute(
-            "select user_id from _memoir.user_counters where tail_items = 1000 and user_id = any(%s)",
-            [list(ids.values())],
-        ).fetchall()
-        assert left == [(poisoned,)]
+        assert (outcome, counts["failed"], counts["users"]) == (
+            "errors",
+            1,
+            3,
+        ) and error == f"user {poisoned}: poisoned"
+        left = "select user_id from _memoir.user_counters where tail_items = 1000 and user_id = any(%s)"
+        assert db.execute(left, [ids]).fetchall() == [(poisoned,)]
     finally:
         db.execute("drop trigger no on _memoir.search_tail")
     db.execute("call memoir.run_job('merge')")
@@ -307,29 +285,22 @@ def test_schedules_are_set_switched_off_and_go_back(db: Db) -> None:
     ):
         assert db.execute("select memoir.set_schedule('sweep', %s)", [given]).fetchone() == (schedule,)
         assert db.execute(shown).fetchone() == (schedule, is_due, "23 2 * * *", True, login)
-    told = db.execute(
-        "select detail from _memoir.audit_log where action = 'set_schedule' order by audit_id desc limit 1"
-    ).fetchone()
-    assert told == ({"job": "sweep", "schedule": "23 2 * * *"},)
+    told = one(db, "select detail from _memoir.audit_log where action = 'set_schedule' order by audit_id desc limit 1")
+    assert told == {"job": "sweep", "schedule": "23 2 * * *"}
 
 
 def test_upgrade_keeps_schedules(db: Db, memoir_dsn: str) -> None:
     db.execute("select memoir.set_schedule('merge', 'off'), memoir.set_schedule('archive', '5 5 * * *')")
+    # As an earlier release had it.
+    db.execute("update _memoir.schedules set default_schedule = '0 0 1 1 *' where job in ('archive', 'expiry')")
     db.execute(
-        "update _memoir.schedules set default_schedule = '0 0 1 1 *' where job in ('archive', 'expiry')"
-    )  # as an earlier release had it
-    db.execute(
-        "insert into _memoir.schedules (job, default_schedule, schedule) values ('gone', '* * * * *', '1 * * * *')"
+        "insert into _memoir.schedules (job, default_schedule, schedule) values ('gone', '0 0 * * *', '1 * * * *')"
     )
     install(memoir_dsn)
-    assert db.execute(
-        "select job, schedule, default_schedule from memoir.list_jobs() where job in ('merge', 'archive', 'expiry') order by job"
-    ).fetchall() == [
-        ("archive", "5 5 * * *", "11 1 * * *"),
-        ("expiry", "37 * * * *", "37 * * * *"),
-        ("merge", "off", "* * * * *"),
-    ]
-    assert db.execute("select count(*) from _memoir.schedules where job = 'gone'").fetchone() == (0,)
+    kept = {job: given for job, *given in table(db, "list_jobs", columns="job, schedule, default_schedule")}
+    assert kept["archive"] == ["5 5 * * *", "11 1 * * *"] and kept["expiry"] == ["37 * * * *"] * 2
+    assert kept["merge"] == ["off", "* * * * *"] and "gone" not in kept
+    assert one(db, "select count(*) from _memoir.schedules where job = 'gone'") == 0
     db.execute("select memoir.set_schedule('merge', 'default'), memoir.set_schedule('archive', 'default')")
 
 
