@@ -16,9 +16,12 @@ from typing import Any
 import psycopg
 import pytest
 from agents import Agent
-from calls import one, run_job, say, set_settings, table, use_vectors
+from calls import one, remember, run_job, say, set_settings, table, use_vectors
+from catalog import differences
+from internals import count_all_rows
 from pg_memoir import Memoir
 from pg_memoir_cli import worker
+from pipeline import HIKES
 from routines import code
 from servers import PGBIN, ROOT, add_python, complete, connect, environment_of, make_cluster, running, server_folder
 from stubs import Answer, ChatCompletionsStub, fake_vector
@@ -42,6 +45,13 @@ HOLD = """
     alter function _memoir.step(text, integer) rename to step_inside;
     create function _memoir.step(p_job text, p_limit integer) returns jsonb language sql as $$ select _memoir.hold(_memoir.step_inside(p_job, least(p_limit, 2))) $$"""
 RELEASE = "drop function _memoir.step(text, integer); alter function _memoir.step_inside(text, integer) rename to step"
+OUTCOMES = "select array_agg(outcome order by run_id) from _memoir.job_runs where job = %s"
+FLUSHED = """
+    select (select count(*) from _memoir.compile_ledger),
+      (select sum(access_count) from _memoir.memory_stats) - 20 * 6 = (select sum(n) from (
+        select count(distinct i.ref_id) as n from _memoir.compile_ledger l, unnest(l.items, l.positions) x(item, position)
+        join _memoir.search_items i on i.item_no = x.item and i.kind = 'm'
+        where i.user_id = l.user_id and x.position is not null group by l.compile_id) s where n > 0)"""
 NOW, LONG_AGO = "2026-03-10T12:00:00Z", "2026-01-10T12:00:00Z"
 
 
@@ -52,27 +62,28 @@ def folder() -> Iterator[Path]:
         yield made
 
 
-def kill(folder: Path) -> None:
-    """The postmaster and its children at once, as a crash of the machine would; none tidies up after another."""
+def kill(folder: Path, spared: int | None = None) -> None:
+    """Kills the postmaster and its children at once, as a crash of the machine would; none tidies up after another. With
+    `spared` the postmaster is killed alone. Its children then go by themselves, but for that one, which computes."""
     postmaster = int((folder / "data" / "postmaster.pid").read_text().split()[0])
     os.kill(postmaster, signal.SIGSTOP)  # no new children from here on
-    children = [
-        int(path.name)
-        for path in Path("/proc").iterdir()
-        if path.name.isdigit() and _status(int(path.name))[1] == postmaster
-    ]
-    for pid in [*children, postmaster]:
+    processes = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    children = [pid for pid in processes if _status(pid)[1] == postmaster and pid != spared]
+    for pid in [postmaster, *([] if spared else children)]:
         os.kill(pid, signal.SIGKILL)
-    while any(_status(pid)[0] not in ("", "Z") for pid in [*children, postmaster]):
-        time.sleep(0.02)
-    unlock(folder)
-
-
-def unlock(folder: Path) -> None:
-    """A process that nobody has reaped yet still looks alive to the next postmaster."""
+    gone(postmaster, *children)
+    # A process that nobody has reaped yet still looks alive to the next postmaster.
     for lock in (folder / "data" / "postmaster.pid", folder / ".s.PGSQL.5432.lock"):
         lock.unlink()
     (folder / "killed").touch()
+
+
+def gone(*processes: int) -> None:
+    """Waits for the end of processes."""
+    end = time.monotonic() + 30
+    while alive := [pid for pid in processes if _status(pid)[0] not in ("", "Z")]:
+        assert time.monotonic() < end, f"still there: {alive}"
+        time.sleep(0.02)
 
 
 def _status(pid: int) -> tuple[str, int]:
@@ -101,62 +112,35 @@ def fill(db: psycopg.Connection) -> None:
         Agent(db, user, "agent").calls("Bash", {"command": "make"}, output)
         db.execute("select memoir.open_session(%s, 's', 'small')", [user])
         for n in range(10):
-            say(
-                db,
-                user,
-                "s",
-                f"I own boat number {n} and paint it on day {n}.",
-                answer=f"Boat {n} it is: the brush is dry, so the second coat can wait until the evening, or the day after.",
-                key=f"k{n}",
-            )
-        for text, vector in (
-            ("Hikes in the Alps each summer", "{1,0.1,0,0}"),
-            ("Hikes with Brigida.", "{1,0.3,0,0}"),
-            ("Hiked 40 km around Zermatt", "{1,0,0.3,0}"),
-        ):
-            db.execute("select memoir.remember(%s, %s, p_embedding => %s)", [user, text, vector])
-        db.execute(
-            "select memoir.remember(%s, 'Owns boat number 3', p_session => 's', p_actor => 'agent', p_provenance => 'user_stated', p_source_turns => '{6}')",
-            [user],
-        )
-        db.execute("select memoir.remember(%s, 'Seems to be idle', p_session => 's', p_actor => 'agent')", [user])
-        db.execute("select memoir.remember(%s, 'Fades away', p_session => 's', p_actor => 'agent')", [user])
+            dry = f"Boat {n} it is: the brush is dry, so the second coat can wait until the evening, or the day after."
+            say(db, user, "s", f"I own boat number {n} and paint it on day {n}.", answer=dry, key=f"k{n}")
+        for text, vector in HIKES.items():
+            remember(db, user, text, embedding=vector)
+        by_agent: dict[str, Any] = {"session": "s", "actor": "agent"}
+        remember(db, user, "Owns boat number 3", provenance="user_stated", source_turns=[6], **by_agent)
+        for text in ("Seems to be idle", "Fades away"):
+            remember(db, user, text, **by_agent)
         db.execute("select memoir.compile_context(%s, 'q', 'Who hikes in the Alps each summer?')", [user])
-    db.execute(
-        "update _memoir.memory_stats s set access_count = 20, relevance_sum = 18 from _memoir.memory_store m where m.memory_id = s.memory_id and m.content like 'Owns%'"
-    )
-    db.execute("select _memoir.enqueue('promote', user_id, '') from _memoir.users")
-    db.execute(
-        "update _memoir.memory_store set recorded_at = recorded_at - interval '100 days' where content like 'Seems%'"
-    )
-    db.execute("update _memoir.memory_store set expires_at = recorded_at where content like 'Fades%'")
-    db.execute(
-        "update _memoir.receipts set recorded_at = recorded_at - interval '30 days' where idempotency_key < 'k5'"
-    )
-    for user in range(2):
-        db.execute("select memoir.remember(%s, 'Bathes in Lake Baikal.')", [f"gone{user}"])
-        db.execute("select memoir.erase_user(%s)", [f"gone{user}"])
+    db.execute("""
+        update _memoir.memory_stats s set access_count = 20, relevance_sum = 18 from _memoir.memory_store m
+          where m.memory_id = s.memory_id and m.content like 'Owns%';
+        select _memoir.enqueue('promote', user_id, '') from _memoir.users;
+        update _memoir.memory_store set recorded_at = recorded_at - interval '100 days' where content like 'Seems%';
+        update _memoir.memory_store set expires_at = recorded_at where content like 'Fades%';
+        update _memoir.receipts set recorded_at = recorded_at - interval '30 days' where idempotency_key < 'k5'""")
+    for user in ("gone0", "gone1"):
+        remember(db, user, "Bathes in Lake Baikal.")
+        db.execute("select memoir.erase_user(%s)", [user])
     db.execute("delete from _memoir.work_items where kind = 'embed'")
     db.execute("update _memoir.work_items set run_after = created_at - interval '1 hour' where kind = 'phases'")
 
 
 def facts(db: psycopg.Connection) -> dict[str, Any]:
     """What there is, in all tables, and what it says; not what is lost in any crash (unlogged tables), nor the runs themselves."""
-    tables = [
-        name
-        for (
-            name,
-        ) in db.execute("""select relname from pg_class c where relnamespace = '_memoir'::regnamespace and relkind in ('r', 'p') and not relispartition
-        and relname not in ('job_runs', 'compile_buffer', 'kept_recalls', 'query_answers', 'memory_store_working') order by 1""")
-    ]
-    found = dict(
-        db.execute(" union all ".join(f"select '{name}', count(*) from _memoir.{name}" for name in tables)).fetchall()
-    )
+    lost = "job_runs compile_buffer kept_recalls query_answers memory_store_working".split()
+    found: dict[str, Any] = {name: count for name, count in count_all_rows(db).items() if name not in lost}
     names = ("memories", "accesses", "words", "compacted", "cursors", "leaves", "profile")
-    return found | dict(
-        zip(
-            names,
-            db.execute("""
+    values = db.execute("""
         select (select array_agg((u.external_id, m.content, m.state, m.tier)::text order by u.external_id, m.content, m.state) from _memoir.memory_store m join _memoir.users u using (user_id)),
           (select sum(access_count) from _memoir.memory_stats),
           (select sum(f) from (select unnest(postings) & 255 as f from _memoir.search_postings union all
@@ -164,9 +148,8 @@ def facts(db: psycopg.Connection) -> dict[str, Any]:
           (select array_agg((level, from_turn, to_turn)::text order by level, from_turn, to_turn) from _memoir.compactions),
           (select array_agg((job, after_user, state - 'at')::text order by job) from _memoir.job_cursors),
           (select count(*) from pg_class where relnamespace = '_memoir'::regnamespace and relispartition and relkind = 'r'),
-          (select array_agg(content order by content) from _memoir.profiles)""").fetchone(),
-        )
-    )
+          (select array_agg(content order by content) from _memoir.profiles)""").fetchone()
+    return found | dict(zip(names, values or (), strict=True))
 
 
 @pytest.mark.acceptance
@@ -200,24 +183,19 @@ def test_the_server_dies_in_every_job_at_once(folder: Path, private_dsn: str) ->
         errors: dict[str, str | None] = {}
         threads = []
         for job in JOBS:
-            db, runner = (
-                open_ones.enter_context(connect(named(f"in_{job}"))),
-                open_ones.enter_context(connect(named(f"in_{job}"))),
-            )
+            db, runner = (open_ones.enter_context(connect(named(f"in_{job}"))) for _ in range(2))
             db.execute(HOLD.format(batch=BATCH[job]))
             db.execute("select pg_advisory_lock(4713)")
-            thread = threading.Thread(
-                target=lambda job=job, runner=runner: errors.update(
-                    {job: code(lambda: runner.execute("call memoir.run_job(%s)", [job]))}
-                )
-            )
+
+            def run(job: str = job, runner: psycopg.Connection = runner) -> None:
+                errors[job] = code(lambda: runner.execute("call memoir.run_job(%s)", [job]))
+
+            thread = threading.Thread(target=run)
             thread.start()
             while db.execute(WAITING).fetchone() == (0,):
                 assert thread.is_alive(), (job, errors)
             db.execute("call memoir.run_job(%s, p_wait => 0)", [job])  # a second runner says so and leaves
-            assert db.execute(
-                "select array_agg(outcome order by run_id) from _memoir.job_runs where job = %s", [job]
-            ).fetchone()[0][-2:] == [None, "still running"], job
+            assert one(db, OUTCOMES, job)[-2:] == [None, "still running"], job
             threads.append(thread)
         kill(folder)
         for thread in threads:
@@ -227,9 +205,8 @@ def test_the_server_dies_in_every_job_at_once(folder: Path, private_dsn: str) ->
         for job in JOBS:
             with connect(server.replace("dbname=postgres", f"dbname=in_{job}")) as db:
                 assert db.execute("select count(*) from public.batches").fetchone() == (BATCH[job] - 1,), job
-                [(outcome, counts)] = db.execute(
-                    "select outcome, counts from _memoir.job_runs where job = %s and finished_at is null", [job]
-                ).fetchall()
+                begun = "select outcome, counts from _memoir.job_runs where job = %s and finished_at is null"
+                [(outcome, counts)] = db.execute(begun, [job]).fetchall()
                 assert outcome is None and counts != {}, job  # the counts of the committed batch
                 db.execute(RELEASE)
                 if job == "extract":  # it reports the session that it was at, which waits for its next attempt
@@ -238,42 +215,15 @@ def test_the_server_dies_in_every_job_at_once(folder: Path, private_dsn: str) ->
                 run_job(db, job)
                 if job == "flush":
                     # What was committed is counted once, what was not is lost as it may be.
-                    shown = "select count(distinct i.ref_id) as n from _memoir.compile_ledger l, unnest(l.items, l.positions) x(item, position) join _memoir.search_items i on i.item_no = x.item and i.kind = 'm' where i.user_id = l.user_id and x.position is not null group by l.compile_id"
-                    assert db.execute(
-                        f"select (select count(*) from _memoir.compile_ledger), (select sum(access_count) from _memoir.memory_stats) - 20 * 6 = (select sum(n) from ({shown}) s where n > 0)"
-                    ).fetchone() == (2, True)
+                    assert db.execute(FLUSHED).fetchone() == (2, True)
                 else:
-                    found = facts(db)
-                    assert {
-                        key: (found[key], value) for key, value in expected[job].items() if found[key] != value
-                    } == {}, job
-                runs = "select array_agg(outcome order by run_id) from _memoir.job_runs where job = %s"
+                    assert not differences(expected[job], facts(db)), job
                 ended = ["lost", "still running", *(["errors"] if job == "extract" else []), "done"]
-                assert db.execute(runs, [job]).fetchone() == (ended,), job
+                assert one(db, OUTCOMES, job) == ended, job
                 assert db.execute("select count(*) from _memoir.job_runs where finished_at is null").fetchone() == (0,)
 
 
 # The postmaster alone is killed ---------------------------------------------------------------------------------------
-
-
-def kill_postmaster(folder: Path, backend: int) -> None:
-    """It alone; what waits goes by itself, and the backend is left, which computes."""
-    postmaster = int((folder / "data" / "postmaster.pid").read_text().split()[0])
-    others = [
-        int(path.name)
-        for path in Path("/proc").iterdir()
-        if path.name.isdigit() and _status(int(path.name))[1] == postmaster and int(path.name) != backend
-    ]
-    os.kill(postmaster, signal.SIGKILL)
-    gone(postmaster, *others)
-    unlock(folder)
-
-
-def gone(*processes: int) -> None:
-    end = time.monotonic() + 30
-    while alive := [pid for pid in processes if _status(pid)[0] not in ("", "Z")]:
-        assert time.monotonic() < end, f"still there: {alive}"
-        time.sleep(0.02)
 
 
 @contextmanager
@@ -300,7 +250,7 @@ def test_the_server_starts_again_beside_a_backend_that_computes(folder: Path) ->
             connect(server) as db,
             in_background(db, server, "do $$ begin loop perform 1; end loop; end $$") as backend,
         ):
-            kill_postmaster(folder, backend)
+            kill(folder, backend)
             assert _status(backend)[0] == "R", "it should know nothing yet"
             with (
                 pytest.raises(AssertionError, match="pre-existing shared memory block .* is still in use"),
@@ -324,12 +274,10 @@ def test_a_job_notices_that_the_postmaster_is_gone(folder: Path) -> None:
     with running(folder, max_locks_per_transaction="256") as server:
         complete(server)
         with connect(server) as db:
-            db.execute(
-                "create or replace function _memoir.step(p_job text, p_limit integer) returns jsonb language sql as"
-                """ $$ select '{"more": true}'::jsonb from generate_series(1, 1000) limit 1 $$"""
-            )
+            db.execute("""create or replace function _memoir.step(p_job text, p_limit integer) returns jsonb language sql
+                as $$ select '{"more": true}'::jsonb from generate_series(1, 1000) limit 1 $$""")
             with in_background(db, server, "call memoir.run_job('sweep')") as backend:
-                kill_postmaster(folder, backend)
+                kill(folder, backend)
                 gone(backend)
 
 
@@ -402,9 +350,8 @@ def test_a_killed_worker(
         assert work() >= claimed
         assert one(db, "select count(*) from _memoir.work_items where kind = %s", kind) == 0
         if kind == "embed":
-            assert all(
-                hit.vector_score for hit in memoir.recall(user, "bicycle", query_embedding=fake_vector("bicycle"))
-            )
+            hits = memoir.recall(user, "bicycle", query_embedding=fake_vector("bicycle"))
+            assert hits and all(hit.vector_score for hit in hits)
         elif kind == "nli":
             assert table(db, "list_judgements", user, columns="judge") == [("compatible",)]
         else:
