@@ -4,37 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from threading import Barrier
-from time import sleep
-from typing import Any
 
 import psycopg
 import pytest
 from calls import call, export_rows, history, one, persist, remember, run_job, set_clock, set_settings, table
+from parallel import Job, in_parallel
 from servers import connect
-
-Job = Callable[[psycopg.Connection], Any]
-PATIENCE = "-c statement_timeout=30s -c synchronous_commit=off"  # a hang is a failure, too
-
-
-def in_parallel(dsn: str, *jobs: Job, look: Callable[[], object] = lambda: sleep(0.01)) -> list[Any]:
-    """What the jobs return, in their order. All begin at once; look() runs over and over meanwhile. Any error (a deadlock, say) is raised."""
-    gate = Barrier(len(jobs) + 1)
-
-    def run(job: Job) -> Any:
-        with connect(dsn, options=PATIENCE) as db:
-            gate.wait(30)
-            return job(db)
-
-    with ThreadPoolExecutor(len(jobs)) as pool:
-        pending = [pool.submit(run, job) for job in jobs]
-        gate.wait(30)
-        while not all(future.done() for future in pending):
-            look()
-        return [future.result() for future in pending]
 
 
 def pair(tag: str) -> list[dict]:
@@ -93,11 +70,8 @@ def test_parallel_retries_have_one_effect(memoir_dsn: str, db: psycopg.Connectio
 
 
 def whole(tag: str) -> list[dict]:
-    call = {
-        "id": f"c-{tag}",
-        "type": "function",
-        "function": {"name": "look", "arguments": json.dumps({"at": f"{tag} part 2"})},
-    }
+    look = {"name": "look", "arguments": json.dumps({"at": f"{tag} part 2"})}
+    call = {"id": f"c-{tag}", "type": "function", "function": look}
     return [
         {"role": "user", "content": f"{tag} part 1"},
         {"role": "assistant", "content": None, "tool_calls": [call]},
@@ -142,29 +116,15 @@ def test_compile_shows_whole_exchanges_only(memoir_dsn: str, db: psycopg.Connect
 
 
 def test_a_merge_changes_no_result(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
-    queries = [
-        "Where does the red bicycle stand?",
-        "bicycle",
-        "painted the fence green",
-        "What about the fence and the bicycle?",
-    ]
+    fence = "What about the fence and the bicycle?"
+    queries = ["Where does the red bicycle stand?", "bicycle", "painted the fence green", fence]
     recall = "select id, kind, score, words_score, matched_by from memoir.recall(%s, %s, p_limit => 50)"
     set_settings(db, tail_items_max=16)
     run_job(db, "merge")  # what other tests left
     for n in range(5):  # from the third segment on, segments are merged as well
         for r in range(8):
-            persist(
-                db,
-                user,
-                f"s{n}",
-                *[
-                    {"role": "user", "content": f"The red bicycle number {r} stands by the {'old ' * r}shed, day {n}."},
-                    {
-                        "role": "assistant",
-                        "content": f"And who painted fence {n}{r} green? {'The fence, the fence! ' * r}",
-                    },
-                ],
-            )
+            said = f"The red bicycle number {r} stands by the {'old ' * r}shed, day {n}."
+            persist(db, user, f"s{n}", said, f"And who painted fence {n}{r} green? {'The fence, the fence! ' * r}")
         remember(db, user, f"The bicycle of day {n} is {['red', 'blue', 'green', 'black', 'white'][n]}.")
         set_clock(db, "2030-01-01T00:00:00Z")  # freshness is the same before and after
         before = [db.execute(recall, [user, q]).fetchall() for q in queries]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
@@ -13,7 +11,9 @@ from typing import Any
 import psycopg
 import pytest
 from calls import Db, call, export_rows, history, persist, remember, remembered, set_settings, table
+from parallel import in_parallel
 from psycopg.types.json import Jsonb
+from routines import code
 
 SAY = "select memoir.persist_turn(%s, %s, %s)"
 
@@ -22,48 +22,18 @@ def pair(tag: str) -> Jsonb:
     return Jsonb([{"role": "user", "content": f"question {tag}"}, {"role": "assistant", "content": f"answer {tag}"}])
 
 
-def together(dsn: str, *works: Callable[[psycopg.Connection], Any]) -> list[Any]:
-    """Runs each in a thread with a connection of its own, all at the same moment; returns results in order, raises what one raised."""
-    start = threading.Barrier(len(works))
-
-    def run(work: Callable[[psycopg.Connection], Any]) -> Any:
-        with psycopg.connect(dsn, autocommit=True) as connection:
-            connection.execute("set statement_timeout = '60s'")
-            connection.execute("set deadlock_timeout = '100ms'")
-            start.wait()
-            return work(connection)
-
-    with ThreadPoolExecutor(len(works)) as pool:
-        return [future.result() for future in [pool.submit(run, work) for work in works]]
-
-
 @pytest.mark.acceptance
 def test_equal_memories_arrive_once(memoir_dsn: str, db: Db, user: str) -> None:
-    results = together(
-        memoir_dsn,
-        *[
-            lambda c: [
-                c.execute("select memoir.remember(%s, %s)", [user, f"Fact {n % 5}"]).fetchone()[0] for n in range(10)
-            ]
-        ]
-        * 4,
-    )
+    results = in_parallel(memoir_dsn, *[lambda c: [remember(c, user, f"Fact {n % 5}") for n in range(10)]] * 4)
     assert sum(r["outcome"] == "stored" for done in results for r in done) == 5
     assert len({r["memory_id"] for done in results for r in done}) == 5
+
     # And a slot ends with one value, whoever comes last.
-    together(
-        memoir_dsn,
-        *[
-            lambda c, w=w: [
-                c.execute(
-                    "select memoir.remember(%s, %s, p_slot => 'city', p_slot_value => %s)",
-                    [user, f"Lives in {w}.{n}", f"{w}.{n}"],
-                )
-                for n in range(5)
-            ]
-            for w in range(4)
-        ],
-    )
+    def move(worker: int, c: Db) -> None:
+        for n in range(5):
+            remember(c, user, f"Lives in {worker}.{n}", slot="city", slot_value=f"{worker}.{n}")
+
+    in_parallel(memoir_dsn, *[partial(move, worker) for worker in range(4)])
     rows = table(db, "list_memories", user, states=[], columns="slot, state::text", limit=1000)
     states = [state for slot, state in rows if slot == "city"]
     assert (states.count("active"), len(states)) == (1, 20)
@@ -91,7 +61,7 @@ def test_corrections_race_cleanly(memoir_dsn: str, db: Db, user: str) -> None:
             if n % 5 == number:
                 attempt(c, "retract", ids[-1])
 
-    together(memoir_dsn, *[partial(change, n) for n in range(4)])
+    in_parallel(memoir_dsn, *[partial(change, n) for n in range(4)])
     states = table(db, "list_memories", user, states=["active"], columns="slot_value")
     assert len(states) <= 1, states
 
@@ -124,9 +94,8 @@ def test_writers_and_jobs_race_cleanly(memoir_dsn: str, db: Db, user: str) -> No
             c.execute("call memoir.merge_search()")
             c.execute("call memoir.flush_statistics()")
 
-    together(
-        memoir_dsn, partial(write, 1), partial(write, 2), learn, learn, partial(close, 1), partial(close, 2), maintain
-    )
+    writers = [partial(work, worker) for work in (write, close) for worker in (1, 2)]
+    in_parallel(memoir_dsn, *writers, learn, learn, maintain)
     call(db, "reset_setting", "tail_items_max")
     turns = {name: sum(len(history(db, name, f"s{n}")) for n in range(3)) for name in users}
     assert turns == {users[0]: 52, users[1]: 48}
@@ -149,40 +118,25 @@ def test_first_writes_of_a_month_race_cleanly(memoir_dsn: str, db: Db, user: str
         for n in range(3):
             persist(c, name, "s", f"question {n}", "answer", usage=usage)
 
-    writers = [
-        partial(write, name, usage) for name in names for usage in (None, {"model": "gpt-4o", "prompt_tokens": 9})
-    ]
-    together(
-        memoir_dsn,
-        *writers,
-        lambda c: c.execute("call memoir.flush_statistics()"),
-        lambda c: [call(c, "capture_call", name, "s", "x") for name in names],
-    )
+    used = {"model": "gpt-4o", "prompt_tokens": 9}
+    works: list[Any] = [partial(write, name, usage) for name in names for usage in (None, used)]
+    works.append(lambda c: c.execute("call memoir.flush_statistics()"))
+    works.append(lambda c: [call(c, "capture_call", name, "s", "x") for name in names])
+    in_parallel(memoir_dsn, *works)
     call(db, "set_clock", None)
     assert [len(history(db, name, "s")) for name in names] == [14] * 4
 
 
 def test_opening_closing_and_branching_race_cleanly(memoir_dsn: str, db: Db, user: str) -> None:
-    def opened(number: int) -> Callable[[psycopg.Connection], Any]:
-        return lambda c: c.execute(
-            "select memoir.open_session(%s, 's', p_metadata => %s)", [user, Jsonb({f"k{number}": number})]
-        ).fetchone()[0]
+    def open_one(number: int, c: Db) -> Any:
+        return call(c, "open_session", user, "s", metadata={f"k{number}": number})
 
-    assert len(set(together(memoir_dsn, *[opened(n) for n in range(6)]))) == 1
+    assert len(set(in_parallel(memoir_dsn, *[partial(open_one, n) for n in range(6)]))) == 1
     # Whoever came second changed what the first had opened: nothing given is lost.
-    assert db.execute("select memoir.session_info(%s, 's')", [user]).fetchone()[0]["metadata"] == {
-        f"k{n}": n for n in range(6)
-    }
+    assert call(db, "session_info", user, "s")["metadata"] == {f"k{n}": n for n in range(6)}
     db.execute(SAY, [user, "s", pair("0")])
-
-    def branch(c: psycopg.Connection) -> str:
-        try:
-            c.execute("select memoir.branch_session(%s, 's', 'b')", [user])
-            return "done"
-        except psycopg.Error as error:
-            return error.sqlstate or ""
-
-    assert sorted(together(memoir_dsn, *[branch] * 4)) == ["PM014", "PM014", "PM014", "done"]
+    branches = in_parallel(memoir_dsn, *[lambda c: code(lambda: call(c, "branch_session", user, "s", "b"))] * 4)
+    assert sorted(map(str, branches)) == ["None", "PM014", "PM014", "PM014"]
 
     def writes(c: psycopg.Connection) -> int:
         for number in range(200):
@@ -198,7 +152,7 @@ def test_opening_closing_and_branching_race_cleanly(memoir_dsn: str, db: Db, use
         c.execute("select memoir.close_session(%s, 's')", [user])
         return len(history(c, user, "s"))
 
-    first, second, closed_at = together(memoir_dsn, writes, writes, closes)
+    first, second, closed_at = in_parallel(memoir_dsn, writes, writes, closes)
     assert len(history(db, user, "s")) == 2 + 2 * (first + second) == closed_at  # no turn after the close
 
 
@@ -208,24 +162,19 @@ def test_opening_closing_and_branching_race_cleanly(memoir_dsn: str, db: Db, use
 def waits_for(db: Db, holder: psycopg.Connection) -> None:
     """Returns when some connection waits for a lock of `holder`."""
     end = time.monotonic() + 30
-    while not db.execute(
-        "select 1 from pg_stat_activity where %s = any (pg_blocking_pids(pid))", [holder.info.backend_pid]
-    ).fetchone():
+    waiting = "select 1 from pg_stat_activity where %s = any (pg_blocking_pids(pid))"
+    while not db.execute(waiting, [holder.info.backend_pid]).fetchone():
         assert time.monotonic() < end, "nobody waits"
         time.sleep(0.01)
 
 
 def test_work_of_an_open_transaction_is_not_lost(memoir_dsn: str, db: Db, user: str, little_vectors: None) -> None:
     """A worker that looks meanwhile sees a job with nothing to do: it must not take it away from the writer who counts on it."""
-    db.execute(
-        "select memoir.remember(%s, 'Likes tea.', p_embedding => '{1,0,0,0}')", [user]
-    )  # a job, and nothing to embed
+    remember(db, user, "Likes tea.", embedding=[1, 0, 0, 0])  # a job, and nothing to embed
     with psycopg.connect(memoir_dsn) as writer:
-        writer.execute("select memoir.remember(%s, 'Likes hiking.')", [user])
-        assert db.execute("select text from memoir.claim_embeddings(10000, 'little')").fetchall() == []
-    assert [text for (text,) in db.execute("select text from memoir.claim_embeddings(10000, 'little')")] == [
-        "Likes hiking."
-    ]
+        remember(writer, user, "Likes hiking.")
+        assert table(db, "claim_embeddings", 10000, "little") == []
+    assert table(db, "claim_embeddings", 10000, "little", columns="text") == [("Likes hiking.",)]
 
 
 def test_claims_do_not_wait_for_writers(memoir_dsn: str, db: Db, user: str, little_vectors: None) -> None:
@@ -263,9 +212,8 @@ def test_second_opener_changes_the_first_session(memoir_dsn: str, db: Db, user: 
     persist(db, user, "other", "question", "answer")
     with psycopg.connect(memoir_dsn) as first, ThreadPoolExecutor(1) as pool:
         opened = call(first, "open_session", user, "s", task="knowledge", metadata={"a": 1})
-        second = pool.submit(
-            together, memoir_dsn, lambda c: call(c, "open_session", user, "s", model="gpt-4", metadata={"b": 2})
-        )
+        later: Any = {"model": "gpt-4", "metadata": {"b": 2}}
+        second = pool.submit(in_parallel, memoir_dsn, lambda c: call(c, "open_session", user, "s", **later))
         waits_for(db, first)
         first.commit()
         assert second.result() == [opened]
@@ -296,15 +244,8 @@ def test_partitions_are_made_before_the_users_lock(memoir_dsn: str, db: Db, user
     try:
         with psycopg.connect(memoir_dsn, options="-c deadlock_timeout=100ms") as first, ThreadPoolExecutor(1) as pool:
             first.execute("select memoir.capture_call(%s, 'a', 'x')", [user])  # makes the month, takes no user's lock
-            second = pool.submit(
-                lambda: together(
-                    memoir_dsn,
-                    lambda c: c.execute(
-                        'select memoir.persist_turn(%s, \'b\', %s, p_usage => \'{"model": "gpt-4o", "prompt_tokens": 9000}\')',
-                        [user, pair("1")],
-                    ).fetchone()[0],
-                )
-            )
+            used = {"model": "gpt-4o", "prompt_tokens": 9000}
+            second = pool.submit(in_parallel, memoir_dsn, lambda c: persist(c, user, "b", "q", "a", usage=used))
             waits_for(db, first)
             first.execute("set lock_timeout = '5s'")
             first.execute("select memoir.remember(%s, 'Likes hiking.')", [user])  # needs it now
@@ -320,9 +261,7 @@ def test_a_failed_writer_leaves_the_way_free(memoir_dsn: str, db: Db, user: str)
     with closing(psycopg.connect(memoir_dsn)) as dead:
         dead.execute(SAY, [user, "s", pair("lost")])
         with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(
-                lambda: together(memoir_dsn, lambda c: c.execute(SAY, [user, "s", pair("1")]).fetchone()[0])
-            )
+            waiting = pool.submit(in_parallel, memoir_dsn, lambda c: persist(c, user, "s", "question 1", "answer 1"))
             assert not waiting.done()
             waits_for(db, dead)
             db.execute("select pg_terminate_backend(%s)", [dead.info.backend_pid])

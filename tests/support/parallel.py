@@ -1,0 +1,34 @@
+"""Work on several connections at the same moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from time import sleep
+from typing import Any
+
+import psycopg
+from servers import connect
+
+Job = Callable[[psycopg.Connection], Any]
+# A hang is a failure, too.
+PATIENCE = "-c statement_timeout=60s -c deadlock_timeout=100ms -c synchronous_commit=off"
+
+
+def in_parallel(dsn: str, *jobs: Job, look: Callable[[], object] = lambda: sleep(0.01)) -> list[Any]:
+    """Returns the results of jobs in their order. All begin at once, each on a connection of its own, and look() runs over
+    and over meanwhile. Any error (a deadlock, say) is raised."""
+    gate = Barrier(len(jobs) + 1)
+
+    def run(job: Job) -> Any:
+        with connect(dsn, options=PATIENCE) as db:
+            gate.wait(30)
+            return job(db)
+
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        pending = [pool.submit(run, job) for job in jobs]
+        gate.wait(30)
+        while not all(future.done() for future in pending):
+            look()
+        return [future.result() for future in pending]
