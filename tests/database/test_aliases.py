@@ -21,13 +21,12 @@ def compile_answer(db: Db, user: str, query: str, **named: Any) -> str:
     return str(call(db, "compile_context", user, "asking", query, **named)[-1]["content"])
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def noise(db: Db, user: str) -> None:
     for topic in ("gardening", "taxes", "football", "cooking", "painting", "travel"):
         remember(db, user, f"Talked about {topic} with a neighbour on the stairs.")
 
 
-@pytest.mark.usefixtures("noise")
 def test_initials_count_where_they_are_capitals(db: Db, user: str) -> None:
     persist(db, user, "one", "Bought a ticket for the Harbour Art Museum, not in SHOUTED WORDS HERE.", "Enjoy it.")
     assert pairs(db, user, stated=False) == {("ham", "harbour art museum")}
@@ -35,10 +34,11 @@ def test_initials_count_where_they_are_capitals(db: Db, user: str) -> None:
     assert "ticket" not in compile_answer(db, user, "any ham left?")
 
 
-@pytest.mark.usefixtures("noise")
 def test_a_name_finds_texts_with_the_other(db: Db, user: str) -> None:
-    """Not before it was said, and not once the memory that gave it is forgotten."""
+    """Not before it was said, not by a secret, and not once the memory that gave it is forgotten."""
     remember(db, user, CLUSTER)
+    assert "Frankfurt" not in compile_answer(db, user, HOSTED)
+    remember(db, user, "Kubernetes was chosen in spring.", aliases=["k8s"], sensitivity="secret")
     assert "Frankfurt" not in compile_answer(db, user, HOSTED)
     early = call(db, "now")
     memory = remembered(db, user, INES, aliases=["k8s"])
@@ -48,7 +48,6 @@ def test_a_name_finds_texts_with_the_other(db: Db, user: str) -> None:
     assert "Frankfurt" not in compile_answer(db, user, HOSTED) and pairs(db, user) == set()
 
 
-@pytest.mark.usefixtures("noise")
 def test_names_said_in_a_turn_find_both_ways(db: Db, user: str) -> None:
     """A turn of the user's; an erased one takes its names along."""
     persist(db, user, "one", "We moved to GitHub Actions (GHA) in spring.", "You may like Kubernetes (k8s).")
@@ -60,7 +59,6 @@ def test_names_said_in_a_turn_find_both_ways(db: Db, user: str) -> None:
     assert pairs(db, user) == set()
 
 
-@pytest.mark.usefixtures("noise")
 def test_a_restated_memory_takes_on_new_names(db: Db, user: str) -> None:
     first = remembered(db, user, INES, aliases=["k8s"])
     assert "Ines" not in compile_answer(db, user, "who picked kube?")
@@ -71,19 +69,14 @@ def test_a_restated_memory_takes_on_new_names(db: Db, user: str) -> None:
         assert compile_answer(db, user, f"who picked {name}?").count("Ines") == 1, name
 
 
-@pytest.mark.usefixtures("noise")
-def test_a_secret_gives_no_names_away(db: Db, user: str) -> None:
-    remember(db, user, CLUSTER)
-    remember(db, user, INES, aliases=["k8s"], sensitivity="secret")
-    assert "Frankfurt" not in compile_answer(db, user, HOSTED)
-
-
 def test_a_slots_value_has_one_identity_by_all_names(db: Db, user: str) -> None:
+    def run_on(value: str) -> dict[str, Any]:
+        return remember(db, user, f"We are on {value}.", slot="platform", slot_value=value)
+
     remember(db, user, "our pods", aliases=["k8s"], slot="x", slot_value="Kubernetes")
     assert pairs(db, user) == {("k8s", "kubernetes")}
-    first = remembered(db, user, "We run on Kubernetes.", slot="platform", slot_value="Kubernetes")
-    assert remember(db, user, "We are on k8s.", slot="platform", slot_value="k8s")["superseded"] == []
-    assert first in remember(db, user, "We are on Nomad.", slot="platform", slot_value="Nomad")["superseded"]
+    first = run_on("Kubernetes")["memory_id"]
+    assert run_on("k8s")["superseded"] == [] and first in run_on("Nomad")["superseded"]
 
 
 def test_an_import_knows_the_names_again(db: Db, user: str) -> None:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from calls import Db, call, persist, set_clock, table
+from calls import Db, call, persist, table
 
 JOBS = "the foundation|the timber frame|the roof slates|the wiring|the oak floor|the paint|the stairs".split("|")
 DETAIL = (
@@ -22,15 +22,15 @@ SUMMARY = "Summarise how the garden houses progressed."
 
 
 @pytest.fixture
-def built(db: Db, user: str) -> str:
+def built(db: Db, user: str, clock: Any) -> str:
     """A house built over five sessions: in each seven jobs are brought up at length and answered at length."""
     for week in range(1, 6):
         for place, job in enumerate(JOBS):
-            set_clock(db, f"2026-0{week}-03 1{place}:00:00+00")
+            clock(f"2026-0{week}-03 1{place}:00:00+00")
             of = f"{job} of garden house number {week}"
             said = f"I'm working on {of} and want to plan it.{DETAIL}"
             persist(db, user, f"week {week}", said, f"For {of}: {ADVICE}")
-    set_clock(db, None)
+    clock(None)
     db.execute("call memoir.merge_search()")
     return user
 

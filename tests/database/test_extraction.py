@@ -61,7 +61,11 @@ def test_extracting_again_adds_nothing(db: Db, user: str) -> None:
 
 def test_batches_go_on_where_the_last_one_ended(db: Db, user: str) -> None:
     say(db, user, *(f"I visited {city} yesterday." for city in ("Ulm", "Bonn", "Kiel", "Jena", "Gera")))
-    assert [extract(db, user, limit=2)["left"] for _ in range(3)] == [3, 1, 0] and len(memories(db, user)) == 5
+    call(db, "branch_session", user, "s", "b", 1)
+    assert extract(db, user, "b")["turns"] == 0, "a branch has its own turns only"
+    say(db, user, "I hate rain.", session="b")
+    assert extract(db, user, "b")["turns"] == 1 and memories(db, user) == ["User hates rain."]
+    assert [extract(db, user, limit=2)["left"] for _ in range(3)] == [3, 1, 0] and len(memories(db, user)) == 6
 
 
 def test_move_supersedes_and_an_older_statement_does_not(db: Db, user: str) -> None:
@@ -109,14 +113,6 @@ def test_extraction_can_be_switched_off_for_a_user(db: Db, user: str) -> None:
     assert extract(db, user)["stored"] == 2
 
 
-def test_branch_extracts_only_its_own_turns(db: Db, user: str) -> None:
-    say(db, user, "I live in Ulm.", "I love Bach.")
-    call(db, "branch_session", user, "s", "b", 1)
-    assert extract(db, user, "b")["turns"] == 0
-    say(db, user, "I hate rain.", session="b")
-    assert extract(db, user, "b")["turns"] == 1 and memories(db, user) == ["User hates rain."]
-
-
 def test_dates_are_those_of_the_turn(db: Db, user: str, clock: Callable[[str], None]) -> None:
     """Not of the run; and by the sender's clock: at half past midnight in Tokyo it is still the day before in UTC."""
     clock("2026-03-04T12:00:00Z")
@@ -159,9 +155,8 @@ def test_turn_stands_for_what_was_extracted_from_it(db: Db, user: str) -> None:
     say(db, user, "We live in Ulm, by the minster. I bought a lighthouse in Kiel last month.", noted)
     before = recall_for(db, user, "Where is the minster that we live by?")
     extract(db, user)
-    home, house = (
-        memories(db, user, "memory_id::text", where=f"content like '%%{word}%%'")[0] for word in ("minster", "house")
-    )
+    of = "content like '%%{}%%'"
+    home, house = (memories(db, user, "memory_id::text", where=of.format(word))[0] for word in ("minster", "house"))
     # Extracting changes nothing about which turns are found; recall finds the memory where memories are asked for.
     assert recall_for(db, user, "Where is the minster that we live by?") == before and home not in before[1]
     assert table(db, "recall", user, "minster", kinds=["memory"], columns="id::text") == [(home,)]

@@ -30,21 +30,17 @@ def text_of(made: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("text", ["hi", "That’s perfect, thank you"])  # cases/questions.jsonl has more
-def test_small_talk_recalls_nothing(db: Db, user: str, text: str) -> None:
+def test_small_talk_shows_pinned_items_only(db: Db, user: str, text: str) -> None:
     remember(db, user, "Thanks for the good morning, hello, see you tomorrow.", embedding=near(0.99))
     said = context(db, user, text)
     assert said["arms"]["recall"] == "small talk" and said["items"] == [] and not said["warnings"]
-    call(db, "set_user_settings", user, {"small_talk_words": 0})
-    assert context(db, user, text)["recall_tokens"] > 0
-
-
-def test_small_talk_shows_pinned_items_only(db: Db, user: str) -> None:
-    remember(db, user, "Thanks for the good morning, hello, see you tomorrow.", embedding=near(0.99))
     pinned = remembered(db, user, "The stove is cleaned on Mondays.")
     call(db, "open_session", user, "asking")
     call(db, "pin", user, "asking", pinned)
-    said = context(db, user, "hi")
+    said = context(db, user, text)
     assert said["arms"]["recall"] == "searched" and said["items"] == [pinned] and "Mondays" in text_of(said)
+    call(db, "set_user_settings", user, {"small_talk_words": 0})
+    assert len(context(db, user, text)["items"]) > 1
 
 
 def test_recall_ends_where_relevance_does(db: Db, user: str) -> None:

@@ -27,26 +27,22 @@ def test_slot_decides_where_words_differ(db: Db, user: str) -> None:
 
 
 def test_own_name_is_the_user(db: Db, user: str) -> None:
+    """Lifting lets every wording back."""
     remember(db, user, "My name is Solveig.", slot="name", slot_value="Solveig")
-    call(db, "forget", user, remembered(db, user, "I live in Lindau."))
-    assert remember(db, user, "Solveig's home town is Lindau.")["outcome"] == "refused_tombstone"
-    assert remember(db, user, "Torben lives in Lindau.")["outcome"] == "stored"
-
-
-def test_lifting_lets_every_wording_back(db: Db, user: str) -> None:
     memory = remembered(db, user, "I live in Lindau.")
     call(db, "forget", user, memory)
+    assert remember(db, user, "Solveig's home town is Lindau.")["outcome"] == "refused_tombstone"
+    assert remember(db, user, "Torben lives in Lindau.")["outcome"] == "stored"
     assert table(db, "list_tombstones", user, columns="kinds") == [(["slot_value", "value"],)]
     assert call(db, "lift_tombstone", user, content="The home town is Lindau")["memory_id"] == memory
     assert remember(db, user, "Note that the home town is Lindau")["outcome"] != "refused_tombstone"
 
 
 def test_same_claim_is_forgotten_with_it(db: Db, user: str) -> None:
-    one_way = remembered(db, user, "I live in Lindau.")
-    other_way = remembered(db, user, "The home town is Lindau.")
-    remember(db, user, "My sister lives in Lindau.")
-    assert call(db, "forget", user, one_way)["merged"] == [other_way]
-    assert active(db, user) == ["My sister lives in Lindau."]
+    other = "My sister lives in Lindau."
+    ids = [remembered(db, user, text) for text in ("I live in Lindau.", "The home town is Lindau.", other)]
+    assert call(db, "forget", user, ids[0])["merged"] == [ids[1]]
+    assert active(db, user) == [other]
 
 
 def test_corrected_value_stays_corrected(db: Db, user: str) -> None:
@@ -59,7 +55,8 @@ def turns(db: Db, user: str) -> str:
     return "\n".join(recalled(db, user, "Which home town, Lindau?", kinds="{turn}", limit=50))
 
 
-def forget_home(db: Db, user: str) -> None:
+def forget_home(db: Db, user: str, session: str) -> None:
+    call(db, "extract_session", user, session)
     call(db, "forget", user, table(db, "recall", user, "live Lindau", kinds=["memory"], columns="id")[0][0])
 
 
@@ -68,8 +65,7 @@ def test_restatement_by_a_model_is_not_recalled(db: Db, user: str, role: str) ->
     persist(db, user, "zero", "Where do I live?", "You live in Lindau.")
     assert "You live in Lindau." in turns(db, user), "before anything is forgotten"
     persist(db, user, "one", "I live in Lindau.", "A fine town.")
-    call(db, "extract_session", user, "one")
-    forget_home(db, user)
+    forget_home(db, user, "one")
     said = "I looked it up. So your home town is Lindau, isn't it? Trains leave at noon."
     called = {"role": "assistant", "content": None, "tool_calls": [CALL]}
     result = {"role": "tool", "tool_call_id": CALL["id"], "content": said}
@@ -87,9 +83,8 @@ def test_restated_before_it_was_forgotten(db: Db, user: str) -> None:
     advice = "The sun is out. Since you live in Lindau, take the lake train."
     said = ("I live in Lindau.", "Noted: the user's home town is Lindau.", "Which trains are there?", advice)
     persist(db, user, "one", *said, "Thanks.", "Lindau has a fine harbour and a lion.")
-    call(db, "extract_session", user, "one")
     call(db, "summarize_session", user, "one")
-    forget_home(db, user)
+    forget_home(db, user, "one")
     assert "home town" not in turns(db, user) and "live in" not in turns(db, user)
     found = recalled(db, user, "Which town has a fine harbour and a lion?", kinds="{turn}")
     assert "Lindau has a fine harbour and a lion." in found, "what claims nothing of the user stays"

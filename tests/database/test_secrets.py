@@ -10,21 +10,18 @@ import pytest
 from calls import Db, call, embed_waiting, persist, remembered
 from cases import read_cases
 from internals import changed_function, memory_row, own_rows, plain_secrets, run_internal
+from loops import step
 from secret_texts import fill
 from servers import connect, roles, user_of
 
 VECTOR = [0.1] * 384
 CARD = "4111 1111 1111 1111"
-LOGIN = {"id": "c1", "type": "function", "function": {"name": "login", "arguments": '{"password": "hunter2x9"}'}}
-LOGGING_IN = {"role": "assistant", "content": None, "tool_calls": [LOGIN]}
-
-
-# On the way in --------------------------------------------------------------------------------------------------------
+LOGGING_IN = step(1, "login", {"password": "hunter2x9"}, "")[0]
 
 
 def test_turns_are_marked_on_the_way_in(db: Db, user: str) -> None:
     asked = {"role": "user", "content": "log in", "sensitivity": "private"}
-    result = {"role": "tool", "tool_call_id": "c1", "content": "ok", "embeddable": False}
+    result = {"role": "tool", "tool_call_id": "call_1", "content": "ok", "embeddable": False}
     answer = persist(db, user, "s", f"My card is {CARD}", "Thanks", asked, LOGGING_IN, result, "bye")
     assert [w.split(" is marked")[0] for w in answer["warnings"]] == ["messages[0]", "messages[3]"]
     assert "card number" in answer["warnings"][0]
@@ -63,9 +60,6 @@ def test_detection_is_switched_off_by_services_only(db: Db, user: str, memoir_ds
         with connect(user_of(memoir_dsn, names["tenant"])) as tenant:
             with pytest.raises(psycopg.Error, match="may not override setting detect_secrets"):
                 call(tenant, "open_session", user, "t", settings={"detect_secrets": False})
-
-
-# Where PL/Python runs the package, and where it does not --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["private key", "access key", "model key", "web token", "card number", "IBAN"])
