@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from calls import Db, call, embed_waiting, one, persist, raises, recalled, remember, remembered, run_job, table
 from psycopg.types.json import Jsonb
+from request_rules import unpaired
 from routines import code, world_of
 from rows import plant, tables_with_users
 from servers import connect, unique
@@ -56,14 +57,7 @@ def check_list(messages: list[dict[str, Any]]) -> None:
     """Starts with the user, ends with the user or a tool's result, every call has its results behind it."""
     shown = [m for m in messages if m["role"] != "system"]
     assert shown and shown[0]["role"] == "user" and shown[-1]["role"] in ("user", "tool")
-    open_calls: list[str] = []
-    for message in shown:
-        if message["role"] == "tool":
-            open_calls.remove(message["tool_call_id"])
-        else:
-            assert open_calls == []
-            open_calls = [c["id"] for c in message.get("tool_calls", [])]
-    assert open_calls == []
+    assert unpaired(shown) == []
 
 
 def test_a_user_is_erased_from_every_table(db: Db, user: str) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 from calls import ANSWER, Db, call, embed_waiting, messages, table
-from loops import append, code, compiled, read, same_beginning, shown_calls, step, text_of, unpaired
+from loops import append, code, compiled, read, same_beginning, shown_calls, step, text_of
+from request_rules import unpaired
 
 
 def open_session(db: Db, user: str, window: int) -> None:

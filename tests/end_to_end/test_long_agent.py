@@ -9,8 +9,9 @@ import re
 from typing import Any
 
 import pytest
-from loops import code, text_of, unpaired
+from loops import code, text_of
 from pg_memoir import Memoir, ToolCall
+from request_rules import unpaired
 from servers import unique
 
 pytestmark = pytest.mark.extended

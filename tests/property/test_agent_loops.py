@@ -3,6 +3,7 @@ window is managed: from what was appended, what the list shows, and what session
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -11,7 +12,8 @@ from typing import Any
 
 import pytest
 from calls import Db, call, table
-from loops import append, code, compiled, same_beginning, step, text_of, unpaired
+from loops import append, code, compiled, same_beginning, step, text_of
+from request_rules import unpaired
 from servers import connect, unique
 
 SEED = os.environ.get("PG_MEMOIR_SEED", "1")
@@ -112,6 +114,8 @@ class Loop:
         if made["tokens"] > made["budget"]:
             self.problems.append(f"{made['tokens']} tokens of {made['budget']}")
         self.problems += unpaired(messages)
+        for each in (each for message in messages for each in message.get("tool_calls", [])):
+            json.loads(each["function"]["arguments"])
         shown = "\n".join(map(text_of, messages))
         left = re.search(r"earlier steps \(turns 0 to (\d+)\) are kept and not shown", shown)
         told = {

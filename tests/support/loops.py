@@ -48,24 +48,6 @@ def text_of(message: Message) -> str:
     return "\n".join([*(part.get("text", "") for part in parts), *calls])
 
 
-def unpaired(messages: list[Message]) -> list[str]:
-    """What is wrong with the calls and results of a list: each call has its result right behind it, and the reverse."""
-    wrong, open_calls = [], []
-    for place, message in enumerate(messages):
-        if message["role"] == "tool":
-            if message["tool_call_id"] not in open_calls:
-                wrong.append(f"message {place} answers no open call")
-            else:
-                open_calls.remove(message["tool_call_id"])
-            continue
-        if open_calls:
-            wrong.append(f"message {place} comes before results of {open_calls}")
-        open_calls = [each["id"] for each in message.get("tool_calls", [])]
-        for each in message.get("tool_calls", []):
-            json.loads(each["function"]["arguments"])
-    return wrong + [f"{open_calls} have no result"] * bool(open_calls)
-
-
 def same_beginning(before: list[Message], now: list[Message]) -> bool:
     """Whether a list begins with all of another but its last message, which may have grown."""
     return now[: len(before)] == before

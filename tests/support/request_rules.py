@@ -79,29 +79,34 @@ def _marks(body: dict[str, Any]) -> list[str]:
     ]
 
 
-def _chat(body: dict[str, Any]) -> list[str]:
+def unpaired(messages: list[dict[str, Any]]) -> list[str]:
+    """What is wrong with the calls and results of a list: results follow their calls, in any order, before anything else."""
     found, open_calls = [], list[str]()
-    names = [(tool.get("function") or tool).get("name") for tool in body.get("tools") or []]
-    if len(set(names)) != len(names) or body.get("tools") == []:
-        found.append(f"tools: {names}")
-    for at, message in enumerate(body["messages"]):
+    for at, message in enumerate(messages):
         if message["role"] == "tool":
-            if message["tool_call_id"] not in open_calls:
-                found.append(f"messages.{at}: answers no call")
-            else:
+            if message.get("tool_call_id") in open_calls:
                 open_calls.remove(message["tool_call_id"])
+            else:
+                found.append(f"messages.{at}: answers no call")
             continue
         if open_calls:
             found.append(f"messages.{at}: calls without results: {open_calls}")
         open_calls = [call["id"] for call in message.get("tool_calls") or []]
-        if message.get("content") is None and not open_calls:
-            found.append(f"messages.{at}: nothing said")
-        found += [
-            f"messages.{at}: arguments are no text"
-            for c in message.get("tool_calls") or []
-            if not isinstance(c["function"]["arguments"], str)
-        ]
+        if len(set(open_calls)) < len(open_calls):
+            found.append(f"messages.{at}: ids of calls are not unique")
     return found + ([f"calls without results: {open_calls}"] if open_calls else [])
+
+
+def _chat(body: dict[str, Any]) -> list[str]:
+    names = [(tool.get("function") or tool).get("name") for tool in body.get("tools") or []]
+    found = [f"tools: {names}"] if len(set(names)) != len(names) or body.get("tools") == [] else []
+    for at, message in enumerate(body["messages"]):
+        calls = message.get("tool_calls") or []
+        if message["role"] != "tool" and message.get("content") is None and not calls:
+            found.append(f"messages.{at}: nothing said")
+        if not all(isinstance(call["function"]["arguments"], str) for call in calls):
+            found.append(f"messages.{at}: arguments are no text")
+    return found + unpaired(body["messages"])
 
 
 def _responses(body: dict[str, Any]) -> list[str]:

@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import Any
 
 import request_types
+from request_rules import unpaired
 
 Message = dict[str, Any]
 REPLY_PRIMING = 3
@@ -227,24 +228,7 @@ def _roles(messages: list[Message], expected: Expected) -> Iterable[str]:
 
 
 def _tools(messages: list[Message], expected: Expected) -> Iterable[str]:
-    open_calls: list[str] = []
-    for place, message in enumerate(messages):
-        if message["role"] == "tool":
-            called = message.get("tool_call_id")
-            if called in open_calls:
-                open_calls.remove(called)
-            else:
-                yield f"tools: result {called!r} at {place} answers no call directly before it"
-            continue
-        if open_calls:
-            yield f"tools: calls {open_calls} are unanswered before message {place}"
-        open_calls = []
-        for call in message.get("tool_calls") or []:
-            if call["id"] in open_calls:
-                yield f"tools: id {call['id']!r} twice in message {place}"
-            open_calls.append(call["id"])
-    if open_calls:
-        yield f"tools: calls {open_calls} are unanswered at the end"
+    yield from (f"tools: {problem}" for problem in unpaired(messages))
 
 
 def _last(messages: list[Message], expected: Expected) -> Iterable[str]:
