@@ -5,8 +5,6 @@ server shares are never met by two tests at once. It is made like the checkout's
 (`make test` sees to it and sets PG_MEMOIR_DSN).
 """
 
-from __future__ import annotations
-
 import os
 import uuid
 from collections.abc import Callable, Iterator

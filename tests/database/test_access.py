@@ -1,7 +1,5 @@
 """Each role may call what the reviewed snapshot says and nothing else, and what a function can't take it refuses by name."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from typing import Any

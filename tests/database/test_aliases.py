@@ -1,7 +1,5 @@
 """A text that says one name of a thing is found by the other while it may be. unit/test_names.py has which texts tell names."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

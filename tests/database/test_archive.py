@@ -1,7 +1,5 @@
 """Months past retention: compacted, exported or kept, taken out, and every turn accounted for. Clock jumps and month ends included."""
 
-from __future__ import annotations
-
 import threading
 from datetime import date
 from typing import Any

@@ -1,7 +1,5 @@
 """Recall for a list that its application keeps itself, and its messages known again."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import psycopg

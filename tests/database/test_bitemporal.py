@@ -1,7 +1,5 @@
 """Random lives of memories against a simple model: what is active now, what we knew then, what was true then."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Broad questions: an order of events, a summary, several things. More and shorter lines, spread over sessions, in order of time."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

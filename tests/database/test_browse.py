@@ -1,7 +1,5 @@
 """Memories and sessions are listed page by page, and a short hit leads to its surroundings, to the whole text and its relations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Captured upstream calls come back byte for byte, without the credentials they were sent with."""
 
-from __future__ import annotations
-
 import random
 import uuid
 from datetime import UTC, datetime, timedelta

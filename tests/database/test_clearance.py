@@ -1,7 +1,5 @@
 """Secret and private texts are withheld from callers without the clearance, and secrets from every model whoever asks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Old turns of a long session give way to a summary beside them: nothing is lost, everything can be taken back."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

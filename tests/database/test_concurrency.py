@@ -1,7 +1,5 @@
 """Writers, readers and maintenance at the same time, each on a connection of its own: nothing is lost, doubled or seen by halves."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Conflicts: what rules call a contradiction, who prevails, and what waits for a judge."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

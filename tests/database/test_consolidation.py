@@ -1,7 +1,5 @@
 """Memories about one thing become one, which says all that they say; and back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

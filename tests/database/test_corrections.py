@@ -1,7 +1,5 @@
 """correct, retract, validate, relate, pin, lift: all shapes, what they take with them, and what stays away whatever comes after."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Vectors: claim → embed → store, leases and retries, what is refused, two models side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,7 +1,5 @@
 """A user, a session or a turn is erased with all that was derived from it, out of the files too, and the rest stays."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

@@ -1,7 +1,5 @@
 """An export comes back as it was, in any batches and however often, and what was forgotten or erased does not come back."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

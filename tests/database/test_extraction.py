@@ -1,7 +1,5 @@
 """Extraction of what is stored: sources, slots, authority and dates; again, after a forget, in the compiled list."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import date
 

@@ -1,7 +1,5 @@
 """How extraction runs: admission of candidates, the job and its queue, a model's candidates."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The floor of relevance: what is recalled for nothing, where recall ends, what a weak recall says of itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Recalled text is data: the block holds the items that went in and no other, and no mark of ours or of a chat template."""
 
-from __future__ import annotations
-
 import html
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """run_job: batches with a commit each, one row per run, one run of a job at a time, whatever ends it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Weights learnt from a ledger: a user's preference is found again, what was not seen is ranked better, too little teaches nothing."""
 
-from __future__ import annotations
-
 import random
 import uuid
 from collections.abc import Iterator

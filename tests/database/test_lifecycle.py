@@ -1,7 +1,5 @@
 """Promotion, demotion, expiry, the end of sessions and the profile, on a clock that the tests move."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Queued work for a language model, called from inside the server: nothing held while it answers, what fails, what it may cost."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

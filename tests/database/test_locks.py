@@ -1,7 +1,5 @@
 """No tenant stands in another's way: with every lock taken that a login can take, another user's calls and all jobs go on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Audio, files and what a model thought: kept as sent, counted at a maximum, sent in both formats."""
 
-from __future__ import annotations
-
 import base64
 import struct
 from typing import Any

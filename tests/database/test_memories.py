@@ -1,7 +1,5 @@
 """Memories: duplicates, slots, authority, sources and near duplicates when one is remembered, and what forget takes away."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The model keeps its own memory by tools: their shapes for each API, answers in text, and whose word a write carries."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What was said before and after a turn belongs to it, whatever else is stored in between."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

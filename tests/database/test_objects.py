@@ -1,7 +1,5 @@
 """Results of tools, files, errors, plans and decisions of a session are objects, whose text is in the turns."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import psycopg

@@ -1,7 +1,5 @@
 """Packing: what is worth most within a budget, against the exact optimum; and at which length each thing is shown."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

@@ -3,8 +3,6 @@
 All tests share a database. Each has years of its own.
 """
 
-from __future__ import annotations
-
 import re
 import threading
 import time

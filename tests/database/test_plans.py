@@ -1,7 +1,5 @@
 """Plans: whatever a compile reads, it reads from its user's partitions through an index, however much else there is."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Words: whatever was merged and taken out, each rare word finds the turns that say it, and no others."""
 
-from __future__ import annotations
-
 import random
 
 from calls import Db, call, persist, run_job, table

@@ -1,7 +1,5 @@
 """The queue: leases, heartbeats, retries, dead letters; one worker a piece of work, and nothing blocked by a bad one."""
 
-from __future__ import annotations
-
 import threading
 import uuid
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """The authority of a quotation in a tool call, through the database: a handful of the cases that
 unit/test_read_quotations.py reads with the package alone."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

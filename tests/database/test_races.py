@@ -1,7 +1,5 @@
 """Races: whatever opens, closes, forgets, embeds, merges or makes partitions beside whatever else; no deadlock, nothing forgotten."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing

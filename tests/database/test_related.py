@@ -1,7 +1,5 @@
 """What memories are related to comes with them: two steps, by an arm of its own."""
 
-from __future__ import annotations
-
 from calls import Db, call, remembered, table
 
 

@@ -1,7 +1,5 @@
 """Shorter forms of objects: how long, what they keep, what they say that they lack; large outputs and what is found in them."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

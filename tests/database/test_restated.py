@@ -1,7 +1,5 @@
 """What was forgotten stays away in other words, too: subject, relation and value are compared, not the sentence."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A login that was granted a table, a partition or a view sees and writes its own users' rows. Generated from the catalogue."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Secrets are found on their way in, by the package or by the guard in SQL. test_clearance.py has the callers that see them."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """sql/text/tokens.sql: the estimate beside exact counts, its sum over parts, images, and which tokenizer serves."""
 
-from __future__ import annotations
-
 import base64
 import json
 import random

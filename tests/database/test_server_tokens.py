@@ -1,7 +1,5 @@
 """Exact token counts, against an independent implementation where it can be had."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import importlib.util

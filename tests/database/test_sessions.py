@@ -1,7 +1,5 @@
 """Sessions keep their settings, window and branches, count what they cost, and warn or refuse at a budget."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Settings refuse wrong values by name, a session's win over a user's over the install's, and the clock is an admin's."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """The installed SQL is sound: no name depends on a caller's search_path, no code is dead, and the reference describes it all."""
 
-from __future__ import annotations
-
 import re
 from argparse import Namespace
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Frameworks keep documents under namespaces and items of sessions as they came, and take turns back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """sync_semantic says which texts would be embedded and at what cost, and its batches leave audit rows. Turns have tags."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A login reaches its own namespace, users, projects and clearance, whatever it passes to a function, and writes in its own name."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Texts of all scripts and sizes are stored whole, found by a part of a sentence, and cost what their length costs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """A rejected value stays rejected, whatever it is dressed as and whichever way it comes back."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterator
 from typing import Any

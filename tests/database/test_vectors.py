@@ -1,7 +1,5 @@
 """Nearest vectors of large users: chosen by their signs, out of the key's index, they are nearly those that comparing all would find."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Operators see every view, health names what is wrong, and what a person inspects agrees with what compiles did."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

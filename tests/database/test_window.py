@@ -1,8 +1,6 @@
 """The managed window: what a session of an agent shows of its past. tests/property/test_agent_loops.py checks over generated loops that
 lists are valid, within their budget, name every step and change at announced moments alone."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """History is what was sent, once: lossless, with its times, without recall of our own, one result for each key."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import psycopg

@@ -1,7 +1,5 @@
 """The ways by which queued work reaches a language model; a scripted model with a gateway before it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

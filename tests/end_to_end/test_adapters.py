@@ -1,8 +1,6 @@
 """Every adapter: four processes that write for one user at once lose nothing, tear nothing and keep the order of each, and
 texts that PostgreSQL can't hold come back."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

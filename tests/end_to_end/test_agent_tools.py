@@ -1,8 +1,6 @@
 """An agent that keeps its own memory: the official SDKs, a scripted model, the real tools; corrections and requests to
 forget have effect in the next session."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

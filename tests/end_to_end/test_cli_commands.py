@@ -1,7 +1,5 @@
 """pg-memoir, command by command: what it prints, and its exit code."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import threading

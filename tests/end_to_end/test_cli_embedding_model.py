@@ -1,7 +1,5 @@
 """pg-memoir embedding-model: one command goes over to another model, here a little multilingual one."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A wrapped client of the official SDKs against the protocol's stubs: sync and async, whole and streamed, with tools."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import logging

@@ -3,8 +3,6 @@
 The second half holds for the database alone: the client's types for what else it answers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 from collections.abc import Iterator

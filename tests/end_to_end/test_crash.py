@@ -1,7 +1,5 @@
 """The whole server killed in the middle of every job, workers in the middle of everything they claim: nothing is lost, doubled or stuck."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

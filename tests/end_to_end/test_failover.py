@@ -1,7 +1,5 @@
 """A primary that dies under load: nothing acknowledged is lost, clients and jobs go on at the next one."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

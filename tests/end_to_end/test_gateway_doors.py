@@ -1,7 +1,5 @@
 """Requests that the gateway lets in and stores, and that its own errors fail none of them."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Many streams at once through one gateway, and its memory over many requests."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """The gateway in mode manage: old tool results give way to their forms inside the client's own list, which keeps its prefix."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

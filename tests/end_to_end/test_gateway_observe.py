@@ -1,7 +1,5 @@
 """The gateway in mode observe: requests and answers pass to the byte, and are remembered."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Requests that the gateway answers itself: citations, health, metrics, and the inspector's doors."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterator

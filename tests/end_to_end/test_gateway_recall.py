@@ -1,8 +1,6 @@
 """The gateway in mode recall: memories stand beside the newest message and stay there; our tools are answered within the
 client's message."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

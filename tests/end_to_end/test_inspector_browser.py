@@ -1,8 +1,6 @@
 """The inspector in a real browser: every page by keyboard and by axe, light and dark, on a desk and in a hand, without
 scripts."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 

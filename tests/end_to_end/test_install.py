@@ -1,7 +1,5 @@
 """Install, upgrade, dump and restore: whatever the way, the database ends up the same. Unfit databases are refused by name."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

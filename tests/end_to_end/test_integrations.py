@@ -1,7 +1,5 @@
 """Each framework's example runs as printed, in an environment of its own, against stubs of the providers."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -1,7 +1,5 @@
 """From turns to memories through a language model, end to end: queue, prompts, provider, checks, store; inside the server and in a worker."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

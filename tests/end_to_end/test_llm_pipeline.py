@@ -2,8 +2,6 @@
 stands, work is retried or a dead letter. A text that says more than its source is refused, and what is secret, erased, forgotten
 or closed meanwhile is not stored."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,8 +1,6 @@
 """An agent works for hundreds of steps on a small window, and still answers from its third: a scripted model that has only
 what the list shows it, and memory's tools."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

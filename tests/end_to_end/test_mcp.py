@@ -1,7 +1,5 @@
 """MCP over both transports: what the database defines is offered, the login decides whose memory it is, errors are said."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

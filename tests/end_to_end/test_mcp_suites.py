@@ -1,7 +1,5 @@
 """What others wrote to try MCP servers: the official conformance suite, and the official inspector on every tool."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

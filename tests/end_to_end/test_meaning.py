@@ -1,7 +1,5 @@
 """Earlier statements that share no word with a message are found by their meaning, where the shared embedder answers."""
 
-from __future__ import annotations
-
 import pytest
 from calls import Db, call, persist, table
 from talk import talk

@@ -1,7 +1,5 @@
 """The packages as people get them: built by scripts/dist.py, installed into fresh environments, tried from there."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

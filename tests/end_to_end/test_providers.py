@@ -1,7 +1,5 @@
 """Managed PostgreSQL: roles as the large providers have them, made by hand; install, the demo's calls, jobs from outside."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

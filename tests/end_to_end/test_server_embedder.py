@@ -1,8 +1,6 @@
 """The shared embedder as a process: it answers its own user alone, one that hangs or dies costs a client little, and
 supervision brings it back."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The cross-encoder judge, with a model that stands in for one; the worker that has it judge what waits."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

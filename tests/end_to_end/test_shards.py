@@ -1,7 +1,5 @@
 """Several servers behind a router: calls go where the user's part is, parts move under load, a dead server stops its own only."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

@@ -1,7 +1,5 @@
 """A streaming standby answers as its primary does, writes nothing, and says what it has not got yet."""
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Iterator

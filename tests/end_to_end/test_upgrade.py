@@ -1,7 +1,5 @@
 """Upgrades with data: what an earlier version stored is answered as before, in a schema that is as if fresh."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

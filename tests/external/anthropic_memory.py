@@ -1,7 +1,5 @@
 """The memory tool's tests of anthropics/anthropic-sdk-python, MemoirMemoryTool in the place of files on a disk."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

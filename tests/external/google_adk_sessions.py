@@ -1,7 +1,5 @@
 """The session service's tests of google/adk-python, MemoirSessionService in the place of theirs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

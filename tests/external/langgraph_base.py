@@ -1,7 +1,5 @@
 """The tests of langgraph's own in-memory store, MemoirStore in its place."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pg_memoir_integrations.langgraph import MemoirStore

@@ -1,8 +1,6 @@
 """The store tests of langchain-ai/langgraph's PostgresStore, MemoirStore in its place. It ends documents by itself, so a
 sweeper is not needed; what asks that ended ones are returned all the same is left out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """The tests of llama_index's Memory over a chat store that is not its own, MemoirChatStore being that."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
 from typing import Any

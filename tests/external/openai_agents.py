@@ -1,7 +1,5 @@
 """The session tests of openai/openai-agents-python, MemoirSession in the place of SQLiteSession and SQLAlchemySession."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pg_memoir_integrations.openai_agents import MemoirSession
@@ -18,7 +16,7 @@ class SQLiteSession(MemoirSession):
         super().__init__(session_id, memoir(), user=place, session_settings=session_settings)
 
     @classmethod
-    def from_url(cls, session_id: str, *, url: str, session_settings: Any = None, **options: Any) -> SQLiteSession:
+    def from_url(cls, session_id: str, *, url: str, session_settings: Any = None, **options: Any) -> "SQLiteSession":
         return cls(session_id, session_settings=session_settings)
 
     def close(self) -> None:

@@ -6,8 +6,6 @@ their tests, all but those that look into the insides of the class they were wri
     SUITE=~/src/langgraph PG_MEMOIR_DSN=... python -m pytest -c /dev/null --noconftest tests/external/langgraph_store.py
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 import re

@@ -1,8 +1,6 @@
 """Agent loops, generated: whatever happens in them, the list holds what is promised of it. Checked without knowing how the
 window is managed: from what was appended, what the list shows, and what session_pressure announces."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,8 +1,6 @@
 """The promises, property-tested: each list of thousands of generated compiles is checked by the validator, and the prefix
 stays stable over simulated sessions. Another run: PG_MEMOIR_SEED=7 make test ARGS="tests/property/test_properties.py"."""
 
-from __future__ import annotations
-
 import os
 import uuid
 from typing import Any

@@ -1,7 +1,5 @@
 """Stories answer as their snapshots say, which a person has read (tests/support/recorded.py writes them)."""
 
-from __future__ import annotations
-
 import pytest
 import recorded
 from recorded import find_differences, record

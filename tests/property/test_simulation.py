@@ -1,7 +1,5 @@
 """A short run of the simulation (make simulate runs the whole): users, jobs, and every invariant after every day."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import psycopg

@@ -4,8 +4,6 @@ writer.py KIND DSN USER NUMBER     waits for a line on stdin, writes, prints as 
 writer.py KIND DSN USER read       prints as JSON what is there
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

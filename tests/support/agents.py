@@ -1,7 +1,5 @@
 """An agent's session as a client sends it: one call of a tool after the other, in one open exchange."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Answers of a model in the three protocols, whole and as a stream: for the stand-ins of providers (upstream.py, stubs/)."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

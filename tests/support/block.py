@@ -1,8 +1,6 @@
 """Reads a recall block by its documented shape alone, as a careful reader would, and finds marks in disguise by Unicode's own
 tables: what goes in as items must come out as those items, whatever the items say."""
 
-from __future__ import annotations
-
 import html
 import re
 import unicodedata

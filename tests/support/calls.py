@@ -1,7 +1,5 @@
 """What tests say to the database, as an application would: functions of the API by name, with arguments as Python has them."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Cases of language: a sentence and what it must bring about, one a line in tests/cases."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from functools import cache

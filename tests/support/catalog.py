@@ -3,8 +3,6 @@
 describe() and contents() return plain dicts, so that a failing comparison shows the differing keys; differences() lists them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from textwrap import TextWrapper
 from typing import Any

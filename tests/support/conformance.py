@@ -1,8 +1,6 @@
 """What the MCP conformance suite asks a server under test to have, beside what it offers anyway: tools that answer with each
 kind of content, resources of each kind. For the tests alone."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Turns of a session, their extraction, and columns of the memories that came of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from calls import Db, call, store

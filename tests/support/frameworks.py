@@ -1,7 +1,5 @@
 """Environments with a framework each, for tests of integrations/."""
 
-from __future__ import annotations
-
 import csv
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Long texts of one shape each: a function whose cost grows faster than its text is found by them."""
 
-from __future__ import annotations
-
 import json
 
 # What a long text repeats: each character class, what opens and never closes, what nearly matches.

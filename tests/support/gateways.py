@@ -1,7 +1,5 @@
 """A gateway before a scripted upstream, for tests, and clients of the three APIs that keep their lists."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager

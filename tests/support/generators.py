@@ -3,8 +3,6 @@
 Users are named when a world is built: its calls hold everything but the user.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import struct

@@ -4,8 +4,6 @@ Tests ask memoir.* for all that it can tell. They come here for what no applicat
 behind a function, counts of a table. `user` is the name that an application gives.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Agent loops for tests: steps with calls and results, what a list shows of them, and lists that must hold whatever happens."""
 
-from __future__ import annotations
-
 import json
 import random
 from typing import Any

@@ -1,7 +1,5 @@
 """Programs of npm, as scripts/setup.sh --acceptance installs them for the checkout."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The examples of the written pages, run as they stand: python and sql fences, and the plain fence with their output right after."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

@@ -1,7 +1,5 @@
 """Work on several connections at the same moment."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier

@@ -1,7 +1,5 @@
 """Work for a language model from its queue to what is stored: a stand-in provider's answers, and what came of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

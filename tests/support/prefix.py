@@ -1,7 +1,5 @@
 """Sessions of hundreds of turns, compiled before every turn, to see how often the list's prefix survives."""
 
-from __future__ import annotations
-
 import json
 import random
 import uuid

@@ -1,7 +1,5 @@
 """Builds generated worlds, compiles them and checks every answer with the validator."""
 
-from __future__ import annotations
-
 import base64
 import json
 import math

@@ -7,8 +7,6 @@ The stories are told one after another in a database of their own. A snapshot sh
 and messages, of a search one line per row, of a refusal its SQLSTATE and text.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import os

@@ -1,7 +1,5 @@
 """A message list with everything that may be in one, and the check that a refused call leaves nothing behind."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the providers' APIs demand of a request: written from their documentation, apart from the gateway, to judge it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

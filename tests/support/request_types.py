@@ -1,7 +1,5 @@
 """Requests against the types of the official `openai` and `anthropic` packages, and the rules their types can't say."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

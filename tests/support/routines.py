@@ -1,7 +1,5 @@
 """The functions and procedures of the schemas, from the catalogue, arguments to call each with, and logins to call them as."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Callable, Iterator, Set

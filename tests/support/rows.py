@@ -1,7 +1,5 @@
 """Rows of a user for every table, made up from the catalogue: what no call of the API would leave in it yet is covered too."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import psycopg

@@ -4,8 +4,6 @@ Every value is invented. What has an issuer's shape is put together here, from i
 looks real: `<prefix|alphabet|length>` stands for the prefix and that many letters of an alphabet, always the same ones.
 """
 
-from __future__ import annotations
-
 import base64
 import random
 import re

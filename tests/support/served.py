@@ -1,7 +1,5 @@
 """A gateway that listens, in a thread of the test's own process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

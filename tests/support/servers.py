@@ -1,7 +1,5 @@
 """Where things are, psql, what installs pg_memoir; databases, logins and whole servers that a test makes for itself."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -5,8 +5,6 @@ invariant is checked and the totals are reconciled.
     python tests/support/simulation.py 20 60 7        20 users, 60 days, seed 7
 """
 
-from __future__ import annotations
-
 import random
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """Stories told by recorded.py: each shows a part of what can happen to memory, and asks a few questions of it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta

@@ -4,8 +4,6 @@ Told again it has the same answers. Its clock is set by hand and ticks with ever
 text, and ids get names.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import UTC, datetime, timedelta

@@ -1,8 +1,6 @@
 """Local servers that speak the model providers' protocols, so that tests use the real SDKs without a network: what each
 refuses, and its answers (answers.py). `url` is the SDK's base_url."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

@@ -1,7 +1,5 @@
 """What a user says in sessions, and what is known of it afterwards."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from calls import Db, call, export_rows, persist, table

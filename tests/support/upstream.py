@@ -1,7 +1,5 @@
 """A model's API for tests of the gateway: scripted answers in the three protocols, every request judged and kept."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -6,8 +6,6 @@ Both formats are brought to one shape, the OpenAI list, before the common rules 
 with the rule's name: budget, shape, system, roles, tools, last, query, fence, history, openai, anthropic.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

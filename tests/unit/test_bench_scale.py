@@ -1,7 +1,5 @@
 """What many users need is reckoned from what one costs."""
 
-from __future__ import annotations
-
 import argparse
 
 import pytest

@@ -1,7 +1,5 @@
 """Two statements beside each other: when they contradict each other or say the same, and what may stand for several."""
 
-from __future__ import annotations
-
 import pytest
 from pg_memoir_language.compare import compare, find_condensable, find_contradiction, find_merge_problem, join_texts
 

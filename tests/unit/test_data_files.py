@@ -1,7 +1,5 @@
 """Data files: what the build refuses, by file and line; that everything in them is used, and the docs list the settings as they are."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """Extraction by rules: cases/statements.jsonl has which sentences become which memories, and which must not;
 cases/standing.jsonl what a person says that holds from then on, for the profile. Spans, names and languages are here."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from datetime import date
 from typing import Any

@@ -1,7 +1,5 @@
 """Secrets in texts, by the package alone: each kind and its near misses, cases, redaction, and how time grows."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

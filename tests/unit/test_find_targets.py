@@ -1,8 +1,6 @@
 """Requests to forget, by the package alone: what they name and what they mean among earlier texts and memories.
 cases/forgetting.jsonl has what was said, the request, and what must go; without that nothing may."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Bytes of requests and answers: how much is read, events at any split, edits that leave every other byte."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zlib

@@ -1,7 +1,5 @@
 """The gateway's settings: where they come from, which are refused; and what requests cost."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Who may send requests to a gateway, and to which provider they go."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Exchanges that are not stored yet outlive the process that answered them."""
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Exchanges that wait to be stored, requests that wait for them, and connections that never come to a request."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import time

@@ -1,7 +1,5 @@
 """Answers in which our tools are called, in the shapes that servers give them: our call is held back, the rest arrives."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """scripts/check_layers.py finds what breaks the order of sql/. That ours keeps it is a step of `make check`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import check_layers

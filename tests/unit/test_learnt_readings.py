@@ -1,8 +1,6 @@
 """Wishes and requests to forget that only the judge knows, each with a form beside it: a judge that always agrees shows what
 the form holds back."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,8 +1,6 @@
 """Other names of a thing, by the package alone: cases/aliases.jsonl has texts and the names that they tell, or that are given
 with them, and cases/languages.jsonl a text of each language."""
 
-from __future__ import annotations
-
 import pytest
 from cases import read_cases
 from pg_memoir_language.aliases import given_aliases, read_aliases

@@ -1,7 +1,5 @@
 """Questions, by the package alone: cases/questions.jsonl has what each of them is after, or is not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -4,8 +4,6 @@ cases/quotations.jsonl: `before` was said in an earlier session, `now` is the us
 arguments of memory_update, `id_of` a pattern of the memory or turn that its id names. `authority`: whose word it has.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

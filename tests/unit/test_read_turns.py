@@ -1,7 +1,5 @@
 """Turns, by the package alone: whose words they are, what requests and tools leave, and how time grows with length."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Embeddings over HTTP: in order, of length one, within a deadline, and the key is shown nowhere. Against a stub endpoint."""
 
-from __future__ import annotations
-
 import email.utils
 import json
 import math

@@ -1,7 +1,5 @@
 """What the shared embedder does with requests that meet: precedence, batching, fairness, isolation. No process, no model."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

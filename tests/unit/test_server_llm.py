@@ -1,8 +1,6 @@
 """Model calls against local servers that speak the real protocols: answers are checked, what may pass is tried again within
 limits, keys appear in no result, and text of users can't leave its fence in a prompt."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

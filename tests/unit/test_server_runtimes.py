@@ -1,7 +1,5 @@
 """Embedding runtimes: the light one makes the vectors of the reference, whatever the batch; other models are refused."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import tempfile

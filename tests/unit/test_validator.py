@@ -1,7 +1,5 @@
 """The validator catches what it is there to catch: each rule has lists that break it."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import replace

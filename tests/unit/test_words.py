@@ -4,8 +4,6 @@ cases/wrapped.jsonl has messages of the user as programs write them. {page} stan
 assistant's message before it, `asks` what the person asks in it, `typed` what is surely the person's.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable
