@@ -78,7 +78,7 @@ def _marks(body: dict[str, Any]) -> list[str]:
 
 
 def unpaired(messages: list[dict[str, Any]]) -> list[str]:
-    """What is wrong with the calls and results of a list: results follow their calls, in any order, before anything else."""
+    """Returns the faults of calls and results in a list: results follow their calls, in any order, before anything else."""
     found, open_calls = [], list[str]()
     for at, message in enumerate(messages):
         if message["role"] == "tool":
