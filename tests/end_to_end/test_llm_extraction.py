@@ -6,23 +6,7 @@ from typing import Any
 import pytest
 from calls import Db, call, export_rows, history, persist, recalled, remember, run_job, table
 from internals import make_work_due, work
-from pipeline import (
-    BOAT,
-    COST,
-    GOOD,
-    KEPT,
-    PRICE,
-    TOKENS,
-    WAYS,
-    Way,
-    active_rows,
-    candidate,
-    contents,
-    costs,
-    extract,
-    read_request,
-    says,
-)
+from pipeline import BOAT, COST, GOOD, KEPT, PRICE, TOKENS, WAYS, Way, candidate, read_request, says
 from stubs import Answer
 
 pytestmark = pytest.mark.extended
@@ -34,7 +18,7 @@ outside = pytest.mark.parametrize("way", [WAYS[1]], indirect=True, ids="-".join)
 def test_candidates_become_memories(db: Db, user: str, way: Way) -> None:
     persist(db, user, "before", "I live in Bergen.")
     run_job(db, "extract")
-    call(db, "forget", user, active_rows(db, user, "memory_id")[0][0])
+    call(db, "forget", user, way.active_rows(user, "memory_id")[0][0])
     found = says(
         new=[
             candidate(0, BOAT, KEPT, valid_from="2020-05-01"),
@@ -56,19 +40,19 @@ def test_candidates_become_memories(db: Db, user: str, way: Way) -> None:
     assert request["model"] == "priced" and "Harstad" in json.dumps(request) and "drawer" not in json.dumps(request)
     assert work(db, "extract") == []
     columns = "content, provenance::text, scope::text, tier, valid_from::date::text"
-    made = active_rows(db, user, f"{columns}, metadata ->> 'extracted_by'")
+    made = way.active_rows(user, f"{columns}, metadata ->> 'extracted_by'")
     # What rules made of turns that the model has read is gone; the private one it has not.
     assert all("drawer" in row[0] for row in made if row[5] == "rules 1")
     (boat, wish) = [row[:5] for row in made if row[5] == "priced extract.v2"]
     assert boat == (KEPT, "user_stated", "global", 3, "2020-05-01")
     assert wish[:4] == ("The user wants a bigger boat.", "system_inferred", "local", 1)
-    by_model = {key for key, rule in active_rows(db, user, "memory_id::text, metadata ->> 'rule'") if rule == "model"}
+    by_model = {key for key, rule in way.active_rows(user, "memory_id::text, metadata ->> 'rule'") if rule == "model"}
     said = [turn["content"] for turn in history(db, user, "s")]
     sources = [row for row in export_rows(db, user, "memory_sources") if row["item_id"] in by_model]
     spans = [(row["turn_index"], row["span_start"] - 1, row["span_length"]) for row in sources]
     quoted = {turn: said[turn][start : start + length] for turn, start, length in spans}
     assert quoted == {0: BOAT, 1: "You want a bigger boat"}
-    assert costs(db, user) == [(TOKENS, COST, COST), (TOKENS, COST, COST), (0, 0, 0)]
+    assert way.costs(user) == [(TOKENS, COST, COST), (TOKENS, COST, COST), (0, 0, 0)]
     assert KEPT in recalled(db, user, "Where is the boat Brisa?")
 
 
@@ -76,16 +60,16 @@ def test_provider_that_is_down_takes_nothing_with_it(db: Db, user: str, way: Way
     with way.asks() as stub:
         gone = stub.url
     way.use(gone, retries=0)
-    extract(db, user, f"{BOAT}. I am allergic to peanuts.", "Noted.")
+    way.extract(user, f"{BOAT}. I am allergic to peanuts.", "Noted.")
     way.run()
     [(state, attempts, error)] = work(db, "extract")
-    assert (state, attempts) == ("ready", 1) and "no answer" in error and costs(db, user) == [(0, 0, 0)] * 2
-    assert "User is allergic to peanuts." in contents(db, user)
+    assert (state, attempts) == ("ready", 1) and "no answer" in error and way.costs(user) == [(0, 0, 0)] * 2
+    assert "User is allergic to peanuts." in way.contents(user)
     call(db, "compile_context", user, "fresh", "What am I allergic to?")
     with way.asks(GOOD):
         make_work_due(db)
         way.run()
-    assert work(db, "extract") == [] and contents(db, user) == {KEPT}
+    assert work(db, "extract") == [] and way.contents(user) == {KEPT}
 
 
 @outside
@@ -116,16 +100,16 @@ def test_model_reads_in_the_place_of_rules(db: Db, user: str, way: Way) -> None:
         )
 
     with way.asks(answer) as stub:
-        extract(db, user, said, "Noted.")
-        assert "User lives in Bergen." in contents(db, user)  # rules alone end nothing here
+        way.extract(user, said, "Noted.")
+        assert "User lives in Bergen." in way.contents(user)  # rules alone end nothing here
         way.run()
         assert len(stub.requests) == 1 and work(db, "extract") == []
-    assert contents(db, user) == {"User is allergic to nuts.", "User lives in Oslo.", dentist}
+    assert way.contents(user) == {"User is allergic to nuts.", "User lives in Oslo.", dentist}
     changes = table(db, "list_changes", user, columns="change_id, kind")
     assert {kind for _, kind in changes} == {"changed", "forgotten"}
     for change, _ in changes:
         call(db, "undo_change", user, change)
-    assert {"User lives in Bergen.", bank} <= contents(db, user)
+    assert {"User lives in Bergen.", bank} <= way.contents(user)
 
 
 @outside
@@ -144,9 +128,9 @@ def test_quoted_words_are_whose_they_are(db: Db, user: str, way: Way) -> None:
         candidate(0, "allergisch", "User owns 4711 yachts in Monaco."),
     ]
     with way.asks(says(new=found)):
-        extract(db, user, *[text for said in [*own, pasted] for text in (said, "Noted.")])
+        way.extract(user, *[text for said in [*own, pasted] for text in (said, "Noted.")])
         way.run()
-    made = dict(active_rows(db, user, "content, provenance::text || ' ' || scope::text || ' ' || tier"))
+    made = dict(way.active_rows(user, "content, provenance::text || ' ' || scope::text || ' ' || tier"))
     assert {made.get(content) for content in own.values()} == {"user_stated global 3"}
     others = ("User lives in Trondheim.", "User owns 4711 yachts in Monaco.")
     assert {made.get(content) for content in others} == {"system_inferred local 1"}
@@ -159,11 +143,11 @@ def test_stretch_that_is_too_long_for_an_answer(db: Db, user: str, way: Way) -> 
     boat = candidate(0, "the boat Brisa in Harstad", KEPT, valid_from="2026-02-30")
     hat = candidate(2, "My hat is at Ida's", "User's hat is at Ida's.")
     with way.asks(cut, cut, says(new=[boat]), says(new=[hat])) as stub:
-        extract(db, user, f"{BOAT}.", "Noted.", "My hat is at Ida's.", "Noted.")
+        way.extract(user, f"{BOAT}.", "Noted.", "My hat is at Ida's.", "Noted.")
         for _ in range(3):
             way.run()
         assert [[turn["turn"] for turn in read_request(request)["turns"]] for request in stub.requests[2:]] == [
             [0, 1],
             [2, 3],
         ]
-    assert work(db, "extract") == [] and contents(db, user) == {KEPT, "User's hat is at Ida's."}
+    assert work(db, "extract") == [] and way.contents(user) == {KEPT, "User's hat is at Ida's."}

@@ -10,30 +10,7 @@ import pytest
 from calls import Db, call, persist, recalled, remember, remembered, run_job, set_settings, table
 from internals import make_work_due, work
 from pg_memoir import Memoir
-from pipeline import (
-    BOAT,
-    COST,
-    GOOD,
-    HIKES,
-    KEPT,
-    MERGED,
-    PRICE,
-    SHORT,
-    TOKENS,
-    WAYS,
-    WHERE,
-    Way,
-    active_rows,
-    answer_of,
-    ask,
-    contents,
-    costs,
-    deploy,
-    hikes,
-    history,
-    renew_forms,
-    says,
-)
+from pipeline import BOAT, COST, GOOD, HIKES, KEPT, MERGED, PRICE, SHORT, TOKENS, WAYS, WHERE, Way, says
 from psycopg.types.json import Jsonb
 from stubs import Answer
 
@@ -68,21 +45,21 @@ def test_model_judges_what_rules_leave_open(db: Db, user: str, way: Way) -> None
         (guess, second, "priced judge.v1", "contradiction", "contradicts", None),
         (third, second, "priced judge.v1", "compatible", "none", None),
     } <= set(table(db, "list_judgements", user, columns=columns))
-    assert history(db, user)["Takes the train to work."][:3] == ("superseded", "priced judge.v1", second)
-    assert {row[0] for row in active_rows(db, user, "memory_id::text")} == {second, guess, third}
-    assert costs(db, user)[0] == (3 * TOKENS, 3 * COST, 3 * COST)
+    assert way.history(user)["Takes the train to work."][:3] == ("superseded", "priced judge.v1", second)
+    assert {row[0] for row in way.active_rows(user, "memory_id::text")} == {second, guess, third}
+    assert way.costs(user)[0] == (3 * TOKENS, 3 * COST, 3 * COST)
 
 
 def test_model_merges_what_rules_put_together(db: Db, user: str, way: Way) -> None:
     with way.asks(says(content=MERGED, covers=[0, 1, 2])) as stub:
-        members = hikes(db, user)
-        (by_rules,) = contents(db, user)
+        members = way.hikes(user)
+        (by_rules,) = way.contents(user)
         assert work(db, "consolidate") == [("ready", 0, None)] and all(text.rstrip(".") in by_rules for text in HIKES)
         way.run()
     [request] = stub.requests
     assert all(text in json.dumps(request) for text in HIKES) and by_rules not in json.dumps(request)
-    assert work(db, "consolidate") == [] and costs(db, user) == [(TOKENS, COST, COST)]
-    was = history(db, user)
+    assert work(db, "consolidate") == [] and way.costs(user) == [(TOKENS, COST, COST)]
+    was = way.history(user)
     whole = was[MERGED][3]
     assert was[MERGED] == ("active", None, None, whole, "priced consolidate.v1")
     assert was[by_rules][:3] == ("superseded", "reworded", whole)
@@ -91,7 +68,7 @@ def test_model_merges_what_rules_put_together(db: Db, user: str, way: Way) -> No
     # And back: each says what it said, and they stay apart.
     assert set(call(db, "undo_consolidation", user, whole)["restored"]) == set(members)
     run_job(db, "consolidation")
-    assert contents(db, user) == set(HIKES) and work(db, "consolidate") == []
+    assert way.contents(user) == set(HIKES) and work(db, "consolidate") == []
 
 
 @pytest.mark.parametrize(
@@ -105,23 +82,23 @@ def test_part_that_a_model_leaves_out_stands_by_itself(
     db: Db, user: str, way: Way, covers: list[int], content: str, left: set[str]
 ) -> None:
     with way.asks(says(content=content, covers=covers)):
-        hikes(db, user)
+        way.hikes(user)
         way.run()
         run_job(db, "consolidation")
-    assert contents(db, user) == left | ({content} if content else set()) and work(db, "consolidate") == []
+    assert way.contents(user) == left | ({content} if content else set()) and work(db, "consolidate") == []
 
 
 def test_refused_merge_is_asked_for_once_more(db: Db, user: str, way: Way) -> None:
     with way.asks(says(content="Hikes in the Alps each summer with Brigida.", covers=[0, 1, 2])) as stub:
-        hikes(db, user)
-        before = history(db, user)
+        way.hikes(user)
+        before = way.history(user)
         for tries, state in ((1, "ready"), (2, "dead"), (2, "dead")):
             way.run()
             [(found, attempts, error)] = work(db, "consolidate")
             assert (found, attempts, len(stub.requests)) == (state, tries, tries) and "does not say that" in error
             make_work_due(db)
         # What rules made stands; the answers are paid for.
-        assert history(db, user) == before and costs(db, user) == [(2 * TOKENS, 2 * COST, 2 * COST)]
+        assert way.history(user) == before and way.costs(user) == [(2 * TOKENS, 2 * COST, 2 * COST)]
         db.execute("select memoir.retry_work(work_id) from memoir.dead_letters where kind = 'consolidate'")
         way.run()
         assert [row[0] for row in work(db, "consolidate")] == ["ready"]
@@ -132,7 +109,7 @@ def test_refused_merge_is_asked_for_once_more(db: Db, user: str, way: Way) -> No
 def test_forgotten_part_is_not_merged(db: Db, user: str, way: Way, at: str) -> None:
     merged = says(content=MERGED, covers=[0, 1, 2])
     way.use("http://127.0.0.1:1")
-    members = hikes(db, user)
+    members = way.hikes(user)
     forget = "select memoir.forget(%s, %s)"
     during = forget if at == "asked" else "select %s, %s"
     with way.asks(merged, meanwhile=(during, [user, members[1]])) as stub:
@@ -142,21 +119,22 @@ def test_forgotten_part_is_not_merged(db: Db, user: str, way: Way, at: str) -> N
         if at == "after":
             db.execute(forget, [user, members[1]])
         assert len(stub.requests) == (at != "before")
-    assert contents(db, user) == set(HIKES) - {"Hikes with Brigida."} and work(db, "consolidate") == []
-    assert {row[0] for text, row in history(db, user).items() if "Brigida" in text} == {"forgotten"}
+    assert way.contents(user) == set(HIKES) - {"Hikes with Brigida."} and work(db, "consolidate") == []
+    assert {row[0] for text, row in way.history(user).items() if "Brigida" in text} == {"forgotten"}
 
 
 # Every kind -----------------------------------------------------------------------------------------------------------
 
 
-def queue_every_kind(db: Db, user: str) -> None:
+def queue_every_kind(way: Way, user: str) -> None:
+    db = way.db
     set_settings(db, judge="llm")
     persist(db, user, "s", f"{BOAT}. " * 8, "Noted, the boat Brisa is in Harstad. " * 8)
     run_job(db, "extract")
     call(db, "summarize_session", user, "s")
-    deploy(db, f"{user}-agent")
-    ask(db, user)
-    hikes(db, user)
+    way.deploy(f"{user}-agent")
+    way.ask(user)
+    way.hikes(user)
     for content, last in (("Takes the train to work.", 0.1), ("Cycles to work every day.", 0.3)):
         remember(db, user, content, embedding=[0, 0, 1, last])
 
@@ -190,8 +168,8 @@ def test_every_kind_gets_through_every_failure(db: Db, user: str, way: Way) -> N
         "no answer": (Answer(delay=60), "ready"),
     }
     with way.asks():
-        queue_every_kind(db, user)
-    before, summary = history(db, user), call(db, "summarize_session", user, "s")
+        queue_every_kind(way, user)
+    before, summary = way.history(user), call(db, "summarize_session", user, "s")
     for error, (answer, state) in failures.items():
         with way.asks(answer, timeout=1, retries=0):
             way.run()
@@ -200,11 +178,11 @@ def test_every_kind_gets_through_every_failure(db: Db, user: str, way: Way) -> N
         assert {(kind, found) for kind, found, *_ in rows} == {(kind, state) for kind in kinds}, (error, rows)
         assert all(error in row[2] and (row[3] or not answer.headers) for row in rows), (error, rows)
         make_work_due(db, anew=True)
-    assert history(db, user) == before and call(db, "summarize_session", user, "s") == summary
+    assert way.history(user) == before and call(db, "summarize_session", user, "s") == summary
     with way.asks(answer_to):
         way.run()
     assert [work(db, kind) for kind in kinds] == [[]] * len(kinds)
-    assert history(db, user)[MERGED][0] == "active" and KEPT in contents(db, user)
+    assert way.history(user)[MERGED][0] == "active" and KEPT in way.contents(user)
     whole = call(db, "summarize_session", user, "s")
     assert whole["made_by"] == "priced summarise.v1"
     assert whole["summary"].endswith("- user: the boat Brisa is kept in Harstad")
@@ -233,16 +211,16 @@ def test_model_words_summaries_of_every_level(db: Db, user: str, way: Way) -> No
 
 def test_model_renders_what_rules_cut(db: Db, user: str, way: Way) -> None:
     with way.asks(says(**SHORT)) as stub:
-        assert {made_by for made_by, _ in deploy(db, user)} == {"rules"}
+        assert {made_by for made_by, _ in way.deploy(user)} == {"rules"}
         way.run()
     [request] = stub.requests
-    assert "web-7.example.org" in json.dumps(request) and (TOKENS, COST, COST) in costs(db, user)
-    forms = renew_forms(db, user)
+    assert "web-7.example.org" in json.dumps(request) and (TOKENS, COST, COST) in way.costs(user)
+    forms = way.renew_forms(user)
     assert [made_by for made_by, _ in forms] == ["priced render.v1"] * 2
     assert SHORT["detailed"] in forms[0][1] and SHORT["compact"] in forms[1][1]
     assert all("Left out: " in text and "memory_query(" in text for _, text in forms)
     # And it is not asked for again.
-    assert renew_forms(db, user) == forms and work(db, "render") == []
+    assert way.renew_forms(user) == forms and work(db, "render") == []
 
 
 GONE = {
@@ -256,10 +234,10 @@ GONE = {
 @pytest.mark.parametrize("event", ["secret", "erased"])
 def test_form_of_what_is_gone_is_not_stored(db: Db, user: str, way: Way, event: str) -> None:
     with way.asks(says(**SHORT), meanwhile=(GONE[event].format(turn=2), [user])) as stub:
-        deploy(db, user)
+        way.deploy(user)
         way.run()
         assert len(stub.requests) == 1
-    assert all(SHORT["compact"] not in text for _, text in renew_forms(db, user))
+    assert all(SHORT["compact"] not in text for _, text in way.renew_forms(user))
 
 
 # Questions to memory_query --------------------------------------------------------------------------------------------
@@ -269,24 +247,24 @@ def test_form_of_what_is_gone_is_not_stored(db: Db, user: str, way: Way, event: 
 def test_passages_come_at_once_and_an_answer_later(db: Db, user: str, way: Way) -> None:
     persist(db, user, "s", f"{BOAT}.", "Noted.")
     with way.asks(says(answer="In Harstad."), says(answer=None)) as stub:
-        asked = ask(db, user)
+        asked = way.ask(user)
         assert "boat Brisa in Harstad" in asked["text"] and asked["answer"]["state"] == "waiting"
-        assert answer_of(db, user, asked) == asked["answer"] and "answer" not in ask(db, user, 600, "session", False)
+        assert way.answer_of(user, asked) == asked["answer"] and "answer" not in way.ask(user, 600, "session", False)
         # A model that asks with the tool reads passages itself.
         assert "Harstad" in call(db, "call_memory_tool", user, "s", "memory_query", Jsonb({"question": WHERE}))
         way.run()
         [request] = stub.requests
         assert WHERE in json.dumps(request) and "boat Brisa in Harstad" in json.dumps(request)
         done = {"state": "answered", "text": "In Harstad.", "tokens": 4, "made_by": "priced answer.v1"}
-        assert answer_of(db, user, asked) == asked["answer"] | done
-        assert work(db, "answer") == [] and (TOKENS, COST, COST) in costs(db, user)
-        again = ask(db, user)
+        assert way.answer_of(user, asked) == asked["answer"] | done
+        assert work(db, "answer") == [] and (TOKENS, COST, COST) in way.costs(user)
+        again = way.ask(user)
         way.run()
-        assert answer_of(db, user, again)["state"] == "unanswered"
+        assert way.answer_of(user, again)["state"] == "unanswered"
     with Memoir(db.info.dsn + f" password={db.info.password}") as client:
         assert client.session(user, "s").query_answer(asked["answer"]["id"])["text"] == "In Harstad."
     call(db, "reset_setting", "llm_provider")
-    assert "answer" not in ask(db, user)
+    assert "answer" not in way.ask(user)
 
 
 @pytest.mark.parametrize(
@@ -307,13 +285,13 @@ def test_text_that_can_not_stand_is_refused(
 ) -> None:
     with way.asks(*[says(**answer)] * 4):
         persist(db, user, "s", f"{BOAT}.", "Noted.")
-        made = deploy(db, user) if kind == "render" else ask(db, user)
+        made = way.deploy(user) if kind == "render" else way.ask(user)
         for _ in range(2):
             way.run()
             assert problem in work(db, kind)[0][2]
             make_work_due(db)
     assert [state for state, _, _ in work(db, kind)] == ["dead"]
-    assert renew_forms(db, user) == made if kind == "render" else answer_of(db, user, made)["state"] == "failed"
+    assert way.renew_forms(user) == made if kind == "render" else way.answer_of(user, made)["state"] == "failed"
 
 
 @outside
@@ -325,16 +303,16 @@ def test_answer_goes_with_what_it_was_made_of(db: Db, user: str, way: Way, event
     persist(db, user, "s", f"{BOAT}.", "Noted.")
     during = statement if when == "asked" else "select %s"
     with way.asks(says(answer="In Harstad."), meanwhile=(during, [user])) as stub:
-        asked = ask(db, user)
+        asked = way.ask(user)
         if when == "waiting":
             db.execute(statement, [user])
         way.run()
         assert len(stub.requests) == (when != "waiting") and work(db, "answer") == []
     if when == "answered":
-        assert answer_of(db, user, asked)["text"] == "In Harstad."
+        assert way.answer_of(user, asked)["text"] == "In Harstad."
         db.execute(statement, [user])
     with pytest.raises(psycopg.Error, match="has no question"):
-        answer_of(db, user, asked)
+        way.answer_of(user, asked)
 
 
 @outside
@@ -342,7 +320,7 @@ def test_private_text_is_sent_for_no_merge_and_no_answer(db: Db, user: str, way:
     persist(db, user, "s", f"{BOAT}.", "Noted.")
     call(db, "mark_turn", user, "s", 0, "private")
     with way.asks(says(answer="In Harstad.")) as stub:
-        asked = ask(db, user)
+        asked = way.ask(user)
         assert "Harstad" in asked["text"] and "answer" not in asked
         for text, vector in HIKES.items():
             remember(db, user, text, embedding=vector, sensitivity="private")

@@ -52,6 +52,55 @@ class Way:
             self.use(stub.url, **changed)
             yield stub
 
+    def active_rows(self, user: str, columns: str = "content") -> list[tuple[Any, ...]]:
+        """Of the user's active memories."""
+        return own_rows(self.db, user, "memory_store", columns, "state = 'active' order by content")
+
+    def contents(self, user: str) -> set[str]:
+        return {content for (content,) in self.active_rows(user)}
+
+    def costs(self, user: str) -> list[tuple[Any, ...]]:
+        return costs(self.db, user)
+
+    def extract(self, user: str, *said: str) -> None:
+        """Said in a session "s" and read by rules, which leaves it for the model."""
+        persist(self.db, user, "s", *said)
+        run_job(self.db, "extract")
+
+    def hikes(self, user: str) -> list[str]:
+        """Three memories that rules have put together; their ids."""
+        ids = [remembered(self.db, user, text, embedding=vector) for text, vector in HIKES.items()]
+        run_job(self.db, "consolidation")
+        return ids
+
+    def history(self, user: str) -> dict[str, tuple[Any, ...]]:
+        """Of all memories, by their text: state, reason, successor, id, who worded it."""
+        columns = "content, state::text, state_reason, superseded_by::text, memory_id::text, metadata ->> 'by'"
+        return {row[0]: row[1:] for row in own_rows(self.db, user, "memory_store", columns)}
+
+    def deploy(self, user: str) -> list[tuple[Any, ...]]:
+        """An object whose forms were needed: by whom each was made, and what is shown now."""
+        Agent(self.db, user).calls("Bash", {"command": "deploy"}, OUTPUT)
+        return self.renew_forms(user)
+
+    def renew_forms(self, user: str) -> list[tuple[Any, ...]]:
+        """As at a moment of compile."""
+        keep_forms(self.db, user, 1, 2)
+        return [(form["made_by"], form["content"]) for form in read_forms(self.db, user, 1, 2)]
+
+    def ask(self, user: str, *more: Any) -> dict[str, Any]:
+        return dict(call(self.db, "memory_query", user, "s", WHERE, *more))
+
+    def answer_of(self, user: str, asked: dict[str, Any]) -> dict[str, Any]:
+        return dict(call(self.db, "query_answer", user, "s", asked["answer"]["id"]))
+
+
+def costs(db: Db, user: str) -> list[tuple[Any, ...]]:
+    """Of the user and of each session: helpers' tokens, what they cost, and all costs."""
+    of = "helper_tokens, helper_microcents, cost_microcents"
+    sessions = own_rows(db, user, "session_counters", of, "true order by helper_tokens desc")
+    return own_rows(db, user, "user_counters", of) + sessions
+
 
 def says(**output: Any) -> Answer:
     return Answer(text="Here you are:\n" + json.dumps(output), **PRICE)
@@ -70,28 +119,6 @@ def read_request(request: dict[str, Any]) -> dict[str, Any]:
     return dict(json.loads(text[text.index("{") : text.rindex("}") + 1]))
 
 
-def active_rows(db: Db, user: str, columns: str = "content") -> list[tuple[Any, ...]]:
-    """Of the user's active memories."""
-    return own_rows(db, user, "memory_store", columns, "state = 'active' order by content")
-
-
-def contents(db: Db, user: str) -> set[str]:
-    return {content for (content,) in active_rows(db, user)}
-
-
-def costs(db: Db, user: str) -> list[tuple[Any, ...]]:
-    """Of the user and of each session: helpers' tokens, what they cost, and all costs."""
-    of = "helper_tokens, helper_microcents, cost_microcents"
-    sessions = own_rows(db, user, "session_counters", of, "true order by helper_tokens desc")
-    return own_rows(db, user, "user_counters", of) + sessions
-
-
-def extract(db: Db, user: str, *said: str) -> None:
-    """Said in a session "s" and read by rules, which leaves it for the model."""
-    persist(db, user, "s", *said)
-    run_job(db, "extract")
-
-
 # Alike, and no duplicates: names and numbers differ.
 HIKES = {
     "Hikes in the Alps each summer": [1, 0.1, 0, 0],
@@ -100,42 +127,6 @@ HIKES = {
 }
 MERGED = "Hikes in the Alps each summer with Brigida, once 40 km around Zermatt."
 
-
-def hikes(db: Db, user: str) -> list[str]:
-    """Three memories that rules have put together; their ids."""
-    ids = [remembered(db, user, text, embedding=vector) for text, vector in HIKES.items()]
-    run_job(db, "consolidation")
-    return ids
-
-
-def history(db: Db, user: str) -> dict[str, tuple[Any, ...]]:
-    """Of all memories, by their text: state, reason, successor, id, who worded it."""
-    columns = "content, state::text, state_reason, superseded_by::text, memory_id::text, metadata ->> 'by'"
-    return {row[0]: row[1:] for row in own_rows(db, user, "memory_store", columns)}
-
-
-# Forms and answers ----------------------------------------------------------------------------------------------------
-
 OUTPUT = "\n".join(f"Step {n} of deploy to host web-{n}.example.org took {n * 31} seconds" for n in range(80))
 SHORT = {"detailed": "Deployed to web-0.example.org first; 80 hosts.", "compact": "Deployed to 80 hosts."}
 WHERE = "Where is the boat Brisa kept?"
-
-
-def deploy(db: Db, user: str) -> list[tuple[Any, ...]]:
-    """An object whose forms were needed: by whom each was made, and what is shown now."""
-    Agent(db, user).calls("Bash", {"command": "deploy"}, OUTPUT)
-    return renew_forms(db, user)
-
-
-def renew_forms(db: Db, user: str) -> list[tuple[Any, ...]]:
-    """As at a moment of compile."""
-    keep_forms(db, user, 1, 2)
-    return [(form["made_by"], form["content"]) for form in read_forms(db, user, 1, 2)]
-
-
-def ask(db: Db, user: str, *more: Any) -> dict[str, Any]:
-    return dict(call(db, "memory_query", user, "s", WHERE, *more))
-
-
-def answer_of(db: Db, user: str, asked: dict[str, Any]) -> dict[str, Any]:
-    return dict(call(db, "query_answer", user, "s", asked["answer"]["id"]))
