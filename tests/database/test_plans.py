@@ -58,15 +58,11 @@ def fill(db: psycopg.Connection, turns: int, memories: int) -> None:
             db.execute("select memoir.persist_turn('alice', %s, %s)", [session, Jsonb(messages)])
         if month == 5:
             db.execute("select _memoir.merge_tail(user_id) from _memoir.users")
-    db.execute(
-        "select memoir.remember('alice', 'fact: ' || (%s::text[])[1 + n %% 20] || ' ' || n) from generate_series(1, %s) n",
-        [WORDS, memories],
-    )
+    facts = "select memoir.remember('alice', 'fact: ' || (%s::text[])[1 + n %% 20] || ' ' || n)"
+    db.execute(f"{facts} from generate_series(1, %s) n", [WORDS, memories])
     # The same ones in every database: what is used weighs, and what is found decides which months are read.
-    db.execute(
-        "update _memoir.memory_stats set access_count = 3 where memory_id in (select memory_id from _memoir.memory_store order by content limit %s)",
-        [memories // 10],
-    )
+    used = "select memory_id from _memoir.memory_store order by content limit %s"
+    db.execute(f"update _memoir.memory_stats set access_count = 3 where memory_id in ({used})", [memories // 10])
     db.execute("""insert into _memoir.embeddings (user_id, item_no, model_id, embedding)
         select i.user_id, i.item_no, m.model_id, (select array_agg(sin(i.item_no * k)) from generate_series(1, 384) k)::real[]::memoir_extensions.halfvec
         from _memoir.search_items i, _memoir.embedding_models m where m.status = 'active' on conflict do nothing""")
@@ -177,26 +173,18 @@ def test_no_statement_is_compiled(crowded: str, name: str) -> None:
 def test_plans_stay_in_the_users_part_and_use_indexes(crowded: str, name: str) -> None:
     with connect(crowded) as db:
         part = db.execute("select memoir.part_of('alice')").fetchone()[0]
-        sizes = dict(
-            db.execute(
-                "select relname, reltuples from pg_class where relnamespace = '_memoir'::regnamespace and relkind = 'r'"
-            ).fetchall()
-        )
+        ours = "relnamespace = '_memoir'::regnamespace and relkind"
+        sizes = dict(db.execute(f"select relname, reltuples from pg_class where {ours} = 'r'").fetchall())
         tables = {name for (name,) in db.execute("select table_name::text from _memoir.partitioned_tables")}
-        index_of = dict(
-            db.execute(
-                "select x.relname, c.relname from pg_index i join pg_class x on x.oid = i.indexrelid join pg_class c on c.oid = i.indrelid "
-                "where c.relnamespace = '_memoir'::regnamespace"
-            ).fetchall()
-        )
+        owners = "select c.relname, (select relname from pg_class where oid = i.indrelid) from pg_index i"
+        index_of = dict(db.execute(f"{owners} join pg_class c on c.oid = i.indexrelid and {ours} = 'i'").fetchall())
     assert sum(size > BIG for size in sizes.values()) > 10
     seen = watch(crowded, CALLS[name])
     assert len(seen.plans) >= 5
     problems, read = set(), set()
     # No trace of a policy: neither its functions nor a filter that would have to come first.
-    assert not re.search(
-        "_visible_users|_bound_projects|_own_clearance|One-Time Filter.{1,40}current_user", json.dumps(seen.plans)
-    )
+    policy = "_visible_users|_bound_projects|_own_clearance|One-Time Filter.{1,40}current_user"
+    assert not re.search(policy, json.dumps(seen.plans))
     for statement, node in seen.scans():
         relation = node.get("Relation Name") or index_of.get(node["Index Name"], "")
         table, _, of_part = relation.rpartition("_p")
@@ -207,17 +195,13 @@ def test_plans_stay_in_the_users_part_and_use_indexes(crowded: str, name: str) -
             problems.add(f"{relation}, of another part: {statement}")
         if node["Node Type"] == "Seq Scan" and sizes[relation] > BIG:
             problems.add(f"{relation} from end to end, {sizes[relation]:.0f} rows: {statement}")
-        if (
-            "Index Name" in node
-            and node["Node Type"] != "Bitmap Heap Scan"
-            and "user_id" not in node.get("Index Cond", "")
-        ):
+        is_index = "Index Name" in node and node["Node Type"] != "Bitmap Heap Scan"
+        if is_index and "user_id" not in node.get("Index Cond", ""):
             problems.add(f"{node['Index Name']} without the user: {statement}")
     assert sorted(problems) == []
     if name.startswith(("compile", "context", "explain")):
-        assert ARMS - read <= ({"search_tail"} if "as of" in name else {"embeddings"} if "words" in name else set()), (
-            ARMS - read
-        )
+        unread = {"search_tail"} if "as of" in name else {"embeddings"} if "words" in name else set()
+        assert ARMS - read <= unread
 
 
 # Growth ---------------------------------------------------------------------------------------------------------------
@@ -239,14 +223,12 @@ def cost(dsn: str, query: str) -> tuple[int, int]:
     """Relations locked by a call in a fresh backend, and pages it touches once that has warmed up."""
     with psycopg.connect(dsn) as fresh:
         fresh.execute(query, {"vector": VECTOR})
-        locked = fresh.execute(
-            "select count(*) from pg_locks where pid = pg_backend_pid() and locktype = 'relation' and relation >= 16384"
-        ).fetchone()[0]
+        ours = "pid = pg_backend_pid() and locktype = 'relation' and relation >= 16384"
+        (locked,) = fresh.execute(f"select count(*) from pg_locks where {ours}").fetchone()
+        explain = f"explain (analyze, buffers, timing off, format json) {query}"
         for _ in range(3):
             fresh.rollback()
-            [plan] = fresh.execute(
-                f"explain (analyze, buffers, timing off, format json) {query}", {"vector": VECTOR}
-            ).fetchone()[0]
+            [plan] = fresh.execute(explain, {"vector": VECTOR}).fetchone()[0]
         fresh.rollback()
     return locked, plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"]
 
@@ -257,10 +239,8 @@ def test_months_kept_cost_a_compile_nothing(crowded: str, name: str) -> None:
     with connect(crowded) as db:
         part = db.execute("select memoir.part_of('alice')").fetchone()[0]
         for month in range(24):
-            db.execute(
-                "select _memoir.make_leaf('conversation_history', %s, %s)",
-                [part, f"{2023 + month // 12}-{month % 12 + 1:02}-01"],
-            )
+            first = f"{2023 + month // 12}-{month % 12 + 1:02}-01"
+            db.execute("select _memoir.make_leaf('conversation_history', %s, %s)", [part, first])
     many = cost(crowded, CALLS[name])
     assert few[0] == many[0]
     assert abs(few[1] - many[1]) <= few[1] * 0.02, (few, many)
@@ -275,10 +255,8 @@ def test_the_modulus_costs_a_compile_nothing(server_dsn: str) -> None:
             with connect(dsn) as db:
                 db.execute("select memoir.set_clock('2026-01-10T00:00:00Z')")
                 modulus = db.execute("select modulus from _memoir.installation").fetchone()[0]
-                db.execute(
-                    "select _memoir.make_leaf(t, p) from unnest(%s::text[]) t, generate_series(0, %s - 1) p",
-                    [[*sorted(ARMS), "users", "session_counters", "kept_recalls"], modulus],
-                )
+                leaves = "select _memoir.make_leaf(t, p) from unnest(%s::text[]) t, generate_series(0, %s - 1) p"
+                db.execute(leaves, [[*sorted(ARMS), "users", "session_counters", "kept_recalls"], modulus])
                 fill(db, 48, 10)
                 db.execute("analyze")
             costs[modulus] = {name: cost(dsn, CALLS[name]) for name in MEASURED}

@@ -40,10 +40,7 @@ class Loop:
         """One step, or several calls at once."""
         rng, messages = self.rng, []
         for _ in range(rng.choice((1, 1, 1, 2, 4))):
-            kind, n = (
-                rng.choice(("read", "read", "again", "edit", "write", "run", "error", "empty", "huge")),
-                self.steps,
-            )
+            kind, n = rng.choice("read read again edit write run error empty huge".split()), self.steps
             self.steps += 1
             path = f"src/file_{n}.py"
             if kind == "again" and self.texts:
@@ -58,12 +55,8 @@ class Loop:
                 made = step(n, "Bash", {"command": f"pytest tests/test_{n}.py"}, code(n, rng.choice((60, 3000))))
                 path = f"test_{n}.py"
             elif kind == "error":
-                made = step(
-                    n,
-                    "Bash",
-                    {"command": f"python {path}"},
-                    f"Traceback (most recent call last):\n{code(n, 900)}\nKeyError: {n}",
-                )
+                trace = f"Traceback (most recent call last):\n{code(n, 900)}\nKeyError: {n}"
+                made = step(n, "Bash", {"command": f"python {path}"}, trace)
             else:
                 text = {"empty": "", "huge": code(n, self.window)}.get(kind, code(n, rng.choice((500, 2500, 6000))))
                 self.texts[path] = text
@@ -75,15 +68,8 @@ class Loop:
         append(self.db, self.user, [first, *(made[1] for made in messages)], self.session)
 
     def talk(self) -> None:
-        append(
-            self.db,
-            self.user,
-            [
-                {"role": "assistant", "content": "It is done."},
-                {"role": "user", "content": f"Now look at part {self.steps}."},
-            ],
-            self.session,
-        )
+        said = {"role": "user", "content": f"Now look at part {self.steps}."}
+        append(self.db, self.user, [{"role": "assistant", "content": "It is done."}, said], self.session)
 
     def other(self) -> None:
         """What else may happen between two calls."""
@@ -116,11 +102,7 @@ class Loop:
             json.loads(each["function"]["arguments"])
         shown = "\n".join(map(text_of, messages))
         left = re.search(r"earlier steps \(turns 0 to (\d+)\) are kept and not shown", shown)
-        told = {
-            row[0]
-            for row in table(self.db, "explain_context", self.user, self.session, columns="turn_index")
-            if row[0] is not None
-        }
+        told = {turn for (turn,) in table(self.db, "explain_context", self.user, self.session, columns="turn_index")}
         turns = call(self.db, "session_info", self.user, self.session)["turns"]
         if missing := set(range(turns)) - told:
             self.problems.append(f"turns {sorted(missing)[:5]} are not explained")

@@ -26,20 +26,10 @@ def test_weeks_of_life_keep_every_invariant(db: psycopg.Connection) -> None:
     report = simulation.report()
     counts = simulation.counts
     # Enough happened for the checks to mean something.
-    assert (
-        counts["turns"] > 400
-        and counts["turns compacted"] > 50
-        and counts["forgotten"] > 0
-        and counts["closed"] > 2
-        and counts["archived"] > 20
-        and counts["memories archived"] > 0
-    ), report
-    assert (
-        counts["expiry: memories"] + counts["demotion: expired"] > 5
-        and counts["expiry: sessions"] > 0
-        and counts["profiles: changed"] > 5
-        and counts["summaries: summaries"] > 2
-    ), report
+    least = {"turns": 400, "turns compacted": 50, "forgotten": 0, "closed": 2, "archived": 20, "memories archived": 0}
+    least |= {"expiry: sessions": 0, "profiles: changed": 5, "summaries: summaries": 2}
+    assert all(counts[name] > number for name, number in least.items()), report
+    assert counts["expiry: memories"] + counts["demotion: expired"] > 5, report
     assert counts["promotion: to_tier_2"] + counts["promotion: to_tier_3"] + counts["promotion: waiting"] > 0, report
     hot, updates = db.execute(
         "select sum(n_tup_hot_upd), sum(n_tup_upd) from pg_stat_user_tables where relname like 'memory_stats_p%'"

@@ -12,11 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 import psycopg
+from calls import embed_waiting, one
 from generators import SESSION, World, worlds
 from hypothesis import HealthCheck, given, seed, settings
 from psycopg.types.json import Jsonb
 from servers import connect
-from validator import Expected, Message, tokens_of, validate
+from validator import Expected, Message, asked_parts, tokens_of, validate
 
 # Registered models by name: tokens of overhead per message, provider, window less response reserve.
 MODELS = {
@@ -25,12 +26,8 @@ MODELS = {
     "claude-sonnet": (8, "anthropic", 200000 - 8192),
 }
 PRESENT = "2025-06"  # generated times are before or long after every run
-CASTS = {
-    "p_query_embedding": "::real[]",
-    "p_embedding": "::real[]",
-    "p_as_of": "::timestamptz",
-    "p_valid_at": "::timestamptz",
-}
+CASTS = dict.fromkeys(("p_query_embedding", "p_embedding"), "::real[]")
+CASTS |= dict.fromkeys(("p_as_of", "p_valid_at"), "::timestamptz")
 
 
 def check_worlds(dsn: str, start: int, examples: int, cases: int) -> Counter[str]:
@@ -71,10 +68,8 @@ class Tokens:
         new = list({text for text in texts if text not in self._known})
         if not new:
             return
-        counts = self._connection.execute(
-            "select array_agg(memoir.count_tokens(t, %s) order by n) from unnest(%s::text[]) with ordinality u (t, n)",
-            (self._model, new),
-        ).fetchone()[0]
+        counted = "array_agg(memoir.count_tokens(t, %s) order by n) from unnest(%s::text[]) with ordinality u (t, n)"
+        counts = one(self._connection, f"select {counted}", self._model, new)
         self._known.update(zip(new, counts, strict=True))
 
     def __call__(self, text: str) -> int:
@@ -154,17 +149,7 @@ class Built:
 
     def _embed(self, rng: random.Random) -> None:
         """Vectors for some of what waits for one, as a worker would store them."""
-        claimed = self.connection.execute("select * from memoir.claim_embeddings(200)").fetchall()
-        if claimed:
-            self.connection.execute(
-                "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[][], %s)",
-                (
-                    [row[0] for row in claimed],
-                    [row[1] for row in claimed],
-                    [[rng.gauss(0, 1) for _ in range(384)] for _ in claimed],
-                    claimed[0][2],
-                ),
-            )
+        embed_waiting(self.connection, lambda text: [rng.gauss(0, 1) for _ in range(384)], limit=200)
 
     def history(self, session: str) -> list[Message]:
         """A session's messages as persisted; [] where there is no such session."""
@@ -186,14 +171,10 @@ class Built:
             with self.connection.transaction():
                 # One snapshot for both: another world's worker may be storing this user's vectors.
                 self.connection.execute("set transaction isolation level repeatable read")
-                context = self.connection.execute(
-                    f"select memoir.context(p_user => %s, {listed})", arguments
-                ).fetchone()[0]
+                context = one(self.connection, f"select memoir.context(p_user => %s, {listed})", *arguments)
                 again = context["messages"]
                 if is_twice:
-                    again = self.connection.execute(
-                        f"select memoir.compile_context(p_user => %s, {listed})", arguments
-                    ).fetchone()[0]
+                    again = one(self.connection, f"select memoir.compile_context(p_user => %s, {listed})", *arguments)
         except psycopg.Error as error:
             return self._check_refusal(error, expected), error.sqlstate or "none"
         self.tokens[self._model_of(session)].prefetch(strings_of(context["messages"]))
@@ -277,9 +258,7 @@ class Built:
         if expected.query is not None or expected.query_parts is not None:
             content: Any = expected.query
             if expected.query_parts is not None:
-                content = ([{"type": "text", "text": expected.query}] if expected.query is not None else []) + list(
-                    expected.query_parts
-                )
+                content = asked_parts(expected)
             least.append({"role": "user", "content": content})
         elif open_from is not None:
             least += [_as_counted(message) for message in history[open_from:]]
@@ -318,18 +297,11 @@ def _as_counted(message: Message) -> Message:
             is_object = not isinstance(arguments, str) or isinstance(json.loads(arguments), dict)
         except ValueError:
             is_object = False
-        return (
-            call
-            if is_object
-            else call
-            | {"function": call["function"] | {"arguments": json.dumps({"arguments": arguments}, ensure_ascii=False)}}
-        )
+        whole = arguments if is_object else json.dumps({"arguments": arguments}, ensure_ascii=False)
+        return call | {"function": call["function"] | {"arguments": whole}}
 
-    return (
-        message | {"tool_calls": [wrapped(call) for call in message["tool_calls"]]}
-        if message.get("tool_calls")
-        else message
-    )
+    calls = message.get("tool_calls")
+    return message | {"tool_calls": [wrapped(call) for call in calls]} if calls else message
 
 
 def _open_exchange(history: list[Message]) -> int | None:

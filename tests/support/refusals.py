@@ -51,16 +51,11 @@ def as_sent(message: dict[str, Any]) -> dict[str, Any]:
 
 def refusal(db: psycopg.Connection, function: str, **named: Any) -> psycopg.Error:
     """The error with which memoir.<function> answers."""
-    short = {name.removeprefix("p_"): value for name, value in named.items()}
+    for name, value in named.items():
+        if name.removeprefix("p_") in JSON and isinstance(value, (dict, list, str, int, float)):
+            named[name] = Jsonb(value)
     with pytest.raises(psycopg.Error) as caught:
-        call(
-            db,
-            function,
-            **{
-                k: Jsonb(v) if k in JSON and isinstance(v, (dict, list, str, int, float)) else v
-                for k, v in short.items()
-            },
-        )
+        call(db, function, **named)
     return caught.value
 
 

@@ -9,22 +9,14 @@ from typing import Any
 
 import psycopg
 from calls import call, one, persist, read_turns, remembered, store, table
+from loops import read
 from psycopg.types.json import Jsonb
 from servers import connect, roles, unique, user_of
 
 NO_RIGHT = "42501"
 MESSAGES = [{"role": "user", "content": "My cat is called Ximena."}, {"role": "assistant", "content": "Noted."}]
-STEP = [
-    {"role": "user", "content": "Read it."},
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {"id": "c1", "type": "function", "function": {"name": "Read", "arguments": '{"file_path": "a.py"}'}}
-        ],
-    },
-    {"role": "tool", "tool_call_id": "c1", "content": "\n".join(f"def part_{n}(one): return {n}" for n in range(300))},
-]
+PARTS = "\n".join(f"def part_{n}(one): return {n}" for n in range(300))
+STEP = [{"role": "user", "content": "Read it."}, *read(1, "a.py", PARTS)]
 
 PERSONS = {"lift_tombstone", "validate", "retract"}  # only a person does that to what a person said
 
@@ -60,12 +52,11 @@ ROUTINES = """
 
 def all_routines(db: psycopg.Connection) -> dict[str, Routine]:
     """{signature: routine} of all that is ours."""
-    return {
-        signature: Routine(
-            schema, name, kind, dict(zip(names, types)), names[:required], set(granted), signature, definer
-        )
-        for signature, schema, name, kind, names, types, required, granted, definer in db.execute(ROUTINES)
-    }
+    found = {}
+    for signature, schema, name, kind, names, types, required, granted, definer in db.execute(ROUTINES):
+        arguments = dict(zip(names, types))
+        found[signature] = Routine(schema, name, kind, arguments, names[:required], set(granted), signature, definer)
+    return found
 
 
 # Arguments ------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
-from psycopg.types.json import Jsonb
+from calls import call, set_settings
+from internals import last_run
+from loops import step
 
 START = datetime(2026, 1, 20, tzinfo=UTC)
 NOUNS = (
@@ -101,17 +103,13 @@ class Simulation:
         self.outcomes = Counter[str]()
         db.execute("set synchronous_commit = off")
         db.execute("set search_path = memoir, _memoir, memoir_extensions, pg_catalog")
-        self.jobs = [
-            job for job in JOBS if db.execute("select 1 from _memoir.job_list() where job = %s", [job]).fetchone()
-        ]
-        db.execute(
-            "select memoir.register_model('small', 'openai', 2000, 500, p_prompt_microcents_per_1k => 15000, p_completion_microcents_per_1k => 60000)"
-        )
-        db.execute("select memoir.set_setting('compaction_tokens', '1500')")
+        known = {job for (job,) in db.execute("select job from _memoir.job_list()")}
+        self.jobs = [job for job in JOBS if job in known]
+        prices = {"prompt_microcents_per_1k": 15000, "completion_microcents_per_1k": 60000}
+        call(db, "register_model", "small", "openai", 2000, 500, **prices)
+        set_settings(db, compaction_tokens=1500)
         if archive_after and "archive" in self.jobs:
-            db.execute("select memoir.set_setting('history_days', %s)", [Jsonb(archive_after)])
-            db.execute("select memoir.set_setting('expired_memory_days', %s)", [Jsonb(archive_after)])
-            db.execute("select memoir.set_setting('archive_destination', '\"drop\"')")
+            set_settings(db, history_days=archive_after, expired_memory_days=archive_after, archive_destination="drop")
 
     def one(self, query: str, *values: Any) -> Any:
         return self.db.execute(query, values).fetchone()[0]
@@ -132,32 +130,16 @@ class Simulation:
         over = session and self.one("select memoir.session_info(%s, %s) ->> 'status'", user, session) == "expired"
         if not session or over or r.random() < 0.15:
             session, turns = f"s{self.day}", 0
-            self.db.execute(
-                "select memoir.open_session(%s, %s, 'small', 'You are a helpful assistant.')", [user, session]
-            )
+            call(self.db, "open_session", user, session, "small", "You are a helpful assistant.")
             self.counts["sessions"] += 1
         for _ in range(r.randint(1, 4)):
             said = [r.choice(SMALL), self.sentence(user), r.choice(SMALL)]
             messages: list[dict] = [{"role": "user", "content": " ".join(said)}]
             if r.random() < 0.15:
-                messages += [
-                    {
-                        "role": "assistant",
-                        "content": None,
-                        "tool_calls": [
-                            {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-                        ],
-                    },
-                    {"role": "tool", "tool_call_id": "c", "content": f"{r.randint(1, 99)} pieces on the shelf"},
-                ]
+                messages += step(1, "look", {}, f"{r.randint(1, 99)} pieces on the shelf")
             messages.append({"role": "assistant", "content": f"{r.choice(SMALL)} You said: {said[1]}"})
-            done = self.one(
-                "select memoir.persist_turn(%s, %s, %s, %s)",
-                user,
-                session,
-                Jsonb(messages),
-                Jsonb({"prompt_tokens": r.randint(50, 900), "completion_tokens": r.randint(5, 200)}),
-            )
+            usage = {"prompt_tokens": r.randint(50, 900), "completion_tokens": r.randint(5, 200)}
+            done = call(self.db, "persist_turn", user, session, messages, usage)
             turns = done["turn_count"]
             self.counts["turns"] += len(messages)
             if r.random() < 0.25:
@@ -165,14 +147,11 @@ class Simulation:
         self.active[user] = (session, turns)
         if r.random() < 0.3:
             value = r.choice(PLACES)
-            self.remember(user, f"Lives in {value} since day {self.day}", p_slot="home", p_slot_value=value)
+            self.remember(user, f"Lives in {value} since day {self.day}", slot="home", slot_value=value)
         if r.random() < 0.1:
-            self.remember(user, f"Prefers the {r.choice(NOUNS)} in {r.choice(PLACES)}", p_type="preference")
+            self.remember(user, f"Prefers the {r.choice(NOUNS)} in {r.choice(PLACES)}", type="preference")
         if r.random() < 0.05:
-            self.db.execute(
-                "select memoir.set_working_memory(%s, %s, 'plan', %s)",
-                [user, session, f"Look for the {r.choice(NOUNS)}"],
-            )
+            call(self.db, "set_working_memory", user, session, "plan", f"Look for the {r.choice(NOUNS)}")
         if self.memories[user] and r.random() < 0.04:
             self.forget(user)
         # Asks for what is known, some of it again and again.
@@ -193,32 +172,21 @@ class Simulation:
     def note(self, user: str, session: str, turn: int, said: str) -> None:
         """What an extraction would store of a turn: the person's word, or a conclusion of the agent."""
         if self.random.random() < 0.6:
-            self.remember(
-                user,
-                said.replace("I ", "Has ", 1),
-                p_session=session,
-                p_actor="agent",
-                p_provenance="user_stated",
-                p_source_turns=[turn],
-            )
+            of: dict[str, Any] = {"provenance": "user_stated", "source_turns": [turn]}
+            self.remember(user, said.replace("I ", "Has ", 1), session=session, actor="agent", **of)
         else:
-            self.remember(user, f"Seems to know about this: {said}", p_session=session, p_actor="agent")
+            self.remember(user, f"Seems to know about this: {said}", session=session, actor="agent")
 
     def remember(self, user: str, content: str, **more: Any) -> None:
-        named = "".join(f", {name} => %({name})s" for name in more)
-        done = self.db.execute(
-            f"select memoir.remember(%(user)s, %(content)s{named})", {"user": user, "content": content, **more}
-        ).fetchone()[0]
+        done = call(self.db, "remember", user, content, **more)
         self.outcomes[done["outcome"]] += 1
         if done["outcome"] == "stored":
             self.memories[user].append(done["memory_id"])
 
     def forget(self, user: str) -> None:
         memory = self.memories[user].pop(self.random.randrange(len(self.memories[user])))
-        found = self.db.execute(
-            "select content from _memoir.memory_store where memory_id = %s and state = 'active'", [memory]
-        ).fetchone()
-        if not found:  # superseded, expired, or archived since
+        active = "select content from _memoir.memory_store where memory_id = %s and state = 'active'"
+        if not (found := self.db.execute(active, [memory]).fetchone()):  # superseded, expired, or archived since
             return
         [content] = found
         self.db.execute("select memoir.forget(%s, %s)", [user, memory])
@@ -240,9 +208,7 @@ class Simulation:
             outcome = "time over"
             while outcome == "time over":  # on a busy machine what is left goes to the next run
                 self.db.execute("call memoir.run_job(%s)", [job])
-                outcome, error, counts = self.db.execute(
-                    "select outcome, error, counts from _memoir.job_runs order by run_id desc limit 1"
-                ).fetchone()
+                outcome, counts, error = last_run(self.db, job)
                 self.counts.update({f"{job}: {key}": value for key, value in counts.items()})
             assert outcome == "done", (job, outcome, error)
         self.check()
@@ -265,27 +231,17 @@ class Simulation:
               select exists (select from _memoir.compactions c where c.user_id = h.user_id and c.session_id = h.session_id and c.undone_at is null and c.level > 0
                 and h.turn_index between c.from_turn and c.to_turn) as covered from _memoir.conversation_history h) x""").fetchone()
         assert self.counts["turns"] == active + compacted + gone, (self.counts["turns"], active, compacted, gone)
-        self.counts.update(
-            {
-                "turns active": active - self.counts["turns active"],
-                "turns compacted": compacted - self.counts["turns compacted"],
-            }
-        )
+        self.counts["turns active"], self.counts["turns compacted"] = active, compacted
         states = dict(self.db.execute("select state::text, count(*) from _memoir.memory_store group by 1").fetchall())
         archived = self.one("select count(*) from _memoir.archived_memories")
-        assert sum(states.values()) + archived == self.outcomes["stored"] + self.counts["consolidation: made"], (
-            states,
-            archived,
-            self.outcomes,
-        )
+        made = self.outcomes["stored"] + self.counts["consolidation: made"]
+        assert sum(states.values()) + archived == made, (states, archived, self.outcomes)
         self.counts["memories archived"] = archived
         # Costs and token totals only grow.
-        for key, *totals in self.db.execute(
-            "select session_id, turn_count, tokens, prompt_tokens, completion_tokens, cost_microcents from _memoir.session_counters"
-        ):
-            assert all(new >= old for new, old in zip(totals, self.totals.get(key, (0,) * 5))), (
-                f"day {self.day}: session {key} lost counts"
-            )
+        counters = "turn_count, tokens, prompt_tokens, completion_tokens, cost_microcents"
+        for key, *totals in self.db.execute(f"select session_id, {counters} from _memoir.session_counters"):
+            is_grown = all(new >= old for new, old in zip(totals, self.totals.get(key, (0,) * 5)))
+            assert is_grown, f"day {self.day}: session {key} lost counts"
             self.totals[key] = tuple(totals)
 
     def report(self) -> str:

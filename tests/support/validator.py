@@ -248,7 +248,7 @@ def _query(messages: list[Message], expected: Expected) -> Iterable[str]:
     if place is None:
         yield "query: there is no user message"
         return
-    asked = parts_of({"content": _asked_parts(expected)})
+    asked = parts_of({"content": asked_parts(expected)})
     if expected.format == "anthropic":  # which refuses blocks of white space alone
         asked = [part for part in asked if part.get("type") != "text" or part["text"].strip()]
     if not asked:
@@ -265,7 +265,7 @@ def _query(messages: list[Message], expected: Expected) -> Iterable[str]:
             yield f"query: part {at} is {str(have)[:80]}, asked was {str(want)[:80]}"
 
 
-def _asked_parts(expected: Expected) -> list[Message]:
+def asked_parts(expected: Expected) -> list[Message]:
     text = [{"type": "text", "text": expected.query}] if expected.query is not None else []
     return [*text, *(expected.query_parts or [])]
 
@@ -374,7 +374,7 @@ def _history(messages: list[Message], expected: Expected) -> Iterable[str]:
     runs = _runs_of_list(messages, expected)
     kept = [(place, message) for place, message in enumerate(expected.history) if place not in expected.hidden]
     turns = [(_pieces_of(message, expected.format), place in expected.excerpts) for place, message in kept]
-    asked = _pieces_of({"role": "user", "content": _asked_parts(expected)}, expected.format)
+    asked = _pieces_of({"role": "user", "content": asked_parts(expected)}, expected.format)
     tails = [[*turns, (asked, False)]] if asked else [turns]
     if asked and turns and turns[-1][0] == asked:
         tails.append(turns)  # a query equal to the newest persisted unanswered message is not repeated

@@ -36,29 +36,17 @@ GOOD: list[dict[str, Any]] = [
     {"role": "user", "content": f"{RECALL}What now?"},
 ]
 EXPECTED = Expected(budget=1000, count=len, query="What now?", system_prompt="Be kind.", history=HISTORY)
+USE = {"type": "tool_use", "name": "look_up", "input": {"q": 1}}
+TOLD: dict[str, Any] = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "two"}]}
+HAT = {"type": "base64", "media_type": "image/png", "data": "aGk="}
 CLAUDE: dict[str, Any] = {
     "system": [{"type": "text", "text": f"Be kind.\n\n{PROFILE}", "cache_control": {"type": "ephemeral"}}],
     "messages": [
         {"role": "user", "content": [{"type": "text", "text": "Look it up.  "}]},
-        {
-            "role": "assistant",
-            "content": [{"type": "tool_use", "id": i, "name": "look_up", "input": {"q": 1}} for i in ("c1", "c2")],
-        },
-        {
-            "role": "user",
-            "content": [
-                {"type": "tool_result", "tool_use_id": "c1", "content": "one"},
-                {"type": "tool_result", "tool_use_id": "c2", "content": [{"type": "text", "text": "two"}]},
-            ],
-        },
+        {"role": "assistant", "content": [USE | {"id": "c1"}, USE | {"id": "c2"}]},
+        {"role": "user", "content": [TOLD | {"content": "one"}, TOLD | {"tool_use_id": "c2"}]},
         {"role": "assistant", "content": [{"type": "text", "text": "One and two."}]},
-        {
-            "role": "user",
-            "content": [
-                {"type": "text", "text": "See this"},
-                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
-            ],
-        },
+        {"role": "user", "content": [{"type": "text", "text": "See this"}, {"type": "image", "source": HAT}]},
         {"role": "assistant", "content": "A hat."},
         {"role": "user", "content": [{"type": "text", "text": f"{RECALL}What now?"}]},
     ],
@@ -91,12 +79,8 @@ def test_announced_excerpts_and_compacted_turns_pass() -> None:
     assert validate(cut, replace(EXPECTED, excerpts=frozenset({6}))) == []
     forged = changed(lambda m: m[5].update(content=f"One{mark}three."))
     assert found(forged, replace(EXPECTED, excerpts=frozenset({6}))) == {"history"}
-    history = [
-        *HISTORY[:7],
-        {"role": "user", "content": "gone"},
-        {"role": "assistant", "content": "gone"},
-        *HISTORY[7:],
-    ]
+    gone = [{"role": role, "content": "gone"} for role in ("user", "assistant")]
+    history = [*HISTORY[:7], *gone, *HISTORY[7:]]
     assert found(GOOD, replace(EXPECTED, history=history)) == {"history"}
     assert validate(GOOD, replace(EXPECTED, history=history, hidden=frozenset({7, 8}))) == []
 
