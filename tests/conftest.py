@@ -24,6 +24,12 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """What runs the tests that are coroutines, marked anyio."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
 def private_dsn() -> str:
     """The checkout's private database; nothing is written there."""
     dsn = os.environ.get("PG_MEMOIR_DSN")

@@ -187,22 +187,20 @@ def test_bad_arguments_are_refused(memoir: Client, user: str, refused: Any, erro
         refused(memoir, user)
 
 
+@pytest.mark.anyio
 @pytest.mark.parametrize("kind", ["database", "stand-in"])
-def test_async_client_answers_the_same(kind: str, request: pytest.FixtureRequest, user: str) -> None:
-    async def use() -> None:
-        made = pg_memoir.AsyncMemoir if kind == "database" else testing.AsyncMemoir
-        dsn = request.getfixturevalue("memoir_dsn") if kind == "database" else "not used"
-        async with made(dsn, max_size=2) as memoir:
-            session = memoir.session(user, "s", system_prompt="Be brief.")
-            await asyncio.gather(session.persist_turn([USER, ANSWER]), memoir.remember(user, "Likes tea"))
-            assert session.mark
-            messages = await session.compile_context("What do I keep?")
-            assert messages[0]["content"].startswith("Be brief.") and len(messages) == 4
-            assert [m.content for m in await memoir.list_memories(user)] == ["Likes tea"]
-            with pytest.raises(errors.UnknownMemoryError):
-                await memoir.forget(user, uuid.uuid4())
-
-    asyncio.run(use())
+async def test_async_client_answers_the_same(kind: str, request: pytest.FixtureRequest, user: str) -> None:
+    made = pg_memoir.AsyncMemoir if kind == "database" else testing.AsyncMemoir
+    dsn = request.getfixturevalue("memoir_dsn") if kind == "database" else "not used"
+    async with made(dsn, max_size=2) as memoir:
+        session = memoir.session(user, "s", system_prompt="Be brief.")
+        await asyncio.gather(session.persist_turn([USER, ANSWER]), memoir.remember(user, "Likes tea"))
+        assert session.mark
+        messages = await session.compile_context("What do I keep?")
+        assert messages[0]["content"].startswith("Be brief.") and len(messages) == 4
+        assert [m.content for m in await memoir.list_memories(user)] == ["Likes tea"]
+        with pytest.raises(errors.UnknownMemoryError):
+            await memoir.forget(user, uuid.uuid4())
 
 
 # The stand-in by itself -----------------------------------------------------------------------------------------------

@@ -238,8 +238,7 @@ def test_outside_one_transaction_is_refused(empty: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "wrong"),
-    [("LATIN1", "encoding LATIN1"), ("SQL_ASCII", "encoding SQL_ASCII"), ("UTF8", "LC_CTYPE C")],
+    ("encoding", "wrong"), [("LATIN1", "encoding LATIN1"), ("SQL_ASCII", "encoding SQL_ASCII"), ("UTF8", "LC_CTYPE C")]
 )
 def test_unfit_databases_are_refused(scratch: str, encoding: str, wrong: str) -> None:
     with database(scratch, f"template template0 encoding '{encoding}' lc_collate 'C' lc_ctype 'C'") as dsn:

@@ -73,10 +73,7 @@ def test_model_merges_what_rules_put_together(db: Db, user: str, way: Way) -> No
 
 @pytest.mark.parametrize(
     ("covers", "content", "left"),
-    [
-        ([0, 1], "Hikes in the Alps each summer, with Brigida.", {"Hiked 40 km around Zermatt"}),
-        ([], "", set(HIKES)),
-    ],
+    [([0, 1], "Hikes in the Alps each summer, with Brigida.", {"Hiked 40 km around Zermatt"}), ([], "", set(HIKES))],
 )
 def test_part_that_a_model_leaves_out_stands_by_itself(
     db: Db, user: str, way: Way, covers: list[int], content: str, left: set[str]

@@ -91,30 +91,27 @@ def test_the_same_by_both_transports(db: psycopg.Connection, memoir_dsn: str, ga
     asyncio.run(run())
 
 
-def test_what_one_keeps_another_does_not_see(db: psycopg.Connection, gateway: str) -> None:
+@pytest.mark.anyio
+async def test_what_one_keeps_another_does_not_see(db: psycopg.Connection, gateway: str) -> None:
     persist(db, "ann", "trip", "The ferry to Runmarö leaves at 8:15.", "Noted.")
-
-    async def run() -> None:
-        async with over_http(gateway, KEYS["ann"]) as ann, over_http(gateway, KEYS["bob"]) as bob:
-            kept = await text_of(ann, "memory_remember", content="The harbour pilot is called Yrsa")
-            memory = kept.removeprefix("Kept as ").removesuffix(".")
-            found = [await text_of(who, "memory_index", query="Who is the harbour pilot?") for who in (ann, bob)]
-            assert "Yrsa" in found[0] and found[1] == "Nothing found."
-            assert await text_of(bob, "memory_get", ids=[memory]) == "No such ids. A search gives ids."
-            assert "8:15" in (await ann.read_resource("memoir://episodic/trip")).contents[0].text
-            assert "Yrsa" in (await ann.read_resource(f"memoir://semantic/{memory}")).contents[0].text
-            for uri in (
-                "memoir://episodic/trip",
-                f"memoir://semantic/{memory}",
-                "memoir://elsewhere",
-                "file:///etc/passwd",
-            ):
-                with pytest.raises(MCPError, match="unknown resource"):
-                    await bob.read_resource(uri)
-            assert await text_of(ann, "memory_forget", id=memory, said="never mind") == "Taken back."
-            assert await text_of(ann, "memory_index", query="Who is the harbour pilot?") == "Nothing found."
-
-    asyncio.run(run())
+    async with over_http(gateway, KEYS["ann"]) as ann, over_http(gateway, KEYS["bob"]) as bob:
+        kept = await text_of(ann, "memory_remember", content="The harbour pilot is called Yrsa")
+        memory = kept.removeprefix("Kept as ").removesuffix(".")
+        found = [await text_of(who, "memory_index", query="Who is the harbour pilot?") for who in (ann, bob)]
+        assert "Yrsa" in found[0] and found[1] == "Nothing found."
+        assert await text_of(bob, "memory_get", ids=[memory]) == "No such ids. A search gives ids."
+        assert "8:15" in (await ann.read_resource("memoir://episodic/trip")).contents[0].text
+        assert "Yrsa" in (await ann.read_resource(f"memoir://semantic/{memory}")).contents[0].text
+        for uri in (
+            "memoir://episodic/trip",
+            f"memoir://semantic/{memory}",
+            "memoir://elsewhere",
+            "file:///etc/passwd",
+        ):
+            with pytest.raises(MCPError, match="unknown resource"):
+                await bob.read_resource(uri)
+        assert await text_of(ann, "memory_forget", id=memory, said="never mind") == "Taken back."
+        assert await text_of(ann, "memory_index", query="Who is the harbour pilot?") == "Nothing found."
 
 
 @pytest.mark.parametrize(
@@ -135,15 +132,14 @@ def test_what_one_keeps_another_does_not_see(db: psycopg.Connection, gateway: st
         ),
     ],
 )
-def test_an_error_is_an_answer(gateway: str, name: str, arguments: dict[str, Any], says: str) -> None:
-    async def run() -> None:
-        async with over_http(gateway, KEYS["ann"]) as session:
-            assert says in await text_of(session, name, **arguments)
-
-    asyncio.run(run())
+@pytest.mark.anyio
+async def test_an_error_is_an_answer(gateway: str, name: str, arguments: dict[str, Any], says: str) -> None:
+    async with over_http(gateway, KEYS["ann"]) as session:
+        assert says in await text_of(session, name, **arguments)
 
 
-def test_who_is_not_known_is_refused(gateway: str, memoir_dsn: str) -> None:
+@pytest.mark.anyio
+async def test_who_is_not_known_is_refused(gateway: str, memoir_dsn: str) -> None:
     initialize = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -165,13 +161,9 @@ def test_who_is_not_known_is_refused(gateway: str, memoir_dsn: str) -> None:
         for header in ({"host": "evil.example"}, {"origin": "https://evil.example"}):
             assert httpx.post(f"{address}/mcp", json=initialize, headers=accept | header).status_code in (403, 421)
         assert httpx.post(f"{address}/mcp", json=initialize, headers=accept).status_code == 200
-
-    async def run() -> None:
-        async with over_http(gateway, KEYS["ann"]) as session:
-            with pytest.raises(MCPError, match="unknown tool"):
-                await session.call_tool("memory_sing", {})
-
-    asyncio.run(run())
+    async with over_http(gateway, KEYS["ann"]) as session:
+        with pytest.raises(MCPError, match="unknown tool"):
+            await session.call_tool("memory_sing", {})
 
 
 @pytest.mark.acceptance

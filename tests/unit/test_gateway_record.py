@@ -82,41 +82,35 @@ async def end_left(gateway: Gateway) -> None:
     assert not gateway._left
 
 
-def test_calls_that_can_not_be_cancelled_are_left() -> None:
+@pytest.mark.anyio
+async def test_calls_that_can_not_be_cancelled_are_left() -> None:
     """psycopg asks the server to stop before it gives a cancelled call back, and a frozen server answers neither."""
+    left = asyncio.Event()
 
-    async def run() -> None:
-        left = asyncio.Event()
+    async def resist() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await left.wait()
 
-        async def resist() -> None:
-            try:
-                await asyncio.sleep(60)
-            finally:
-                await left.wait()
-
-        gateway = Gateway(Config(dsn="dbname=none", database_ms=20))
-        for told in ("no answer within", "a moment ago"):
-            with pytest.raises(TimeoutError, match=told):
-                await gateway.in_time(resist())
-        assert len(gateway._left) == 1
-        left.set()
-        await end_left(gateway)
-
-    asyncio.run(run())
+    gateway = Gateway(Config(dsn="dbname=none", database_ms=20))
+    for told in ("no answer within", "a moment ago"):
+        with pytest.raises(TimeoutError, match=told):
+            await gateway.in_time(resist())
+    assert len(gateway._left) == 1
+    left.set()
+    await end_left(gateway)
 
 
-def test_short_wait_does_not_mean_away() -> None:
+@pytest.mark.anyio
+async def test_short_wait_does_not_mean_away() -> None:
     """A conversation whose storing lags has little time left for the database, which answers all others."""
-
-    async def run() -> None:
-        gateway = Gateway(Config(dsn="dbname=none", database_ms=1000))
-        for left, told in ((0.05, "no answer within"), (-1, "no time is left")):
-            with pytest.raises(TimeoutError, match=told):
-                await gateway.in_time(asyncio.sleep(60), time.monotonic() + left)
-        assert await gateway.in_time(asyncio.sleep(0, 5)) == 5
-        await end_left(gateway)
-
-    asyncio.run(run())
+    gateway = Gateway(Config(dsn="dbname=none", database_ms=1000))
+    for left, told in ((0.05, "no answer within"), (-1, "no time is left")):
+        with pytest.raises(TimeoutError, match=told):
+            await gateway.in_time(asyncio.sleep(60), time.monotonic() + left)
+    assert await gateway.in_time(asyncio.sleep(0, 5)) == 5
+    await end_left(gateway)
 
 
 # Connections --------------------------------------------------------------------------------------------------------

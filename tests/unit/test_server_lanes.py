@@ -29,17 +29,16 @@ class Fake:
         return np.array([[len(text), 1] for text in texts], np.float32)
 
 
-def run(concurrent, story):
-    """Runs `story(model, fake)` with a model whose runtime is a Fake."""
+pytestmark = pytest.mark.anyio
 
-    async def main():
-        fake = Fake(concurrent)
-        model = lanes.Model("m", "m", SimpleNamespace(runtime="auto"))
-        model._load_now = lambda: (fake, 2)
-        await model.load()
-        return await story(model, fake)
 
-    return asyncio.run(main())
+async def make_model(concurrent=True):
+    """A model whose runtime is a Fake, and that."""
+    fake = Fake(concurrent)
+    model = lanes.Model("m", "m", SimpleNamespace(runtime="auto"))
+    model._load_now = lambda: (fake, 2)
+    await model.load()
+    return model, fake
 
 
 def ask(model, texts, query=False, seconds=5.0, gone=lambda: False):
@@ -47,92 +46,79 @@ def ask(model, texts, query=False, seconds=5.0, gone=lambda: False):
 
 
 @pytest.mark.parametrize("concurrent", [True, False])
-def test_rows_come_back_in_order(concurrent):
-    async def story(model, fake):
-        texts = ["x" * n for n in (700, 3, 90, 1, 1500, 40)]
-        vectors = await ask(model, texts)
-        assert [row[0] for row in vectors] == [len(text) for text in texts]
-        assert all(sum(map(model.cost, call)) <= lanes.BATCH_BYTES or len(call) == 1 for call in fake.calls)
-
-    run(concurrent, story)
+async def test_rows_come_back_in_order(concurrent):
+    model, fake = await make_model(concurrent)
+    texts = ["x" * n for n in (700, 3, 90, 1, 1500, 40)]
+    vectors = await ask(model, texts)
+    assert [row[0] for row in vectors] == [len(text) for text in texts]
+    assert all(sum(map(model.cost, call)) <= lanes.BATCH_BYTES or len(call) == 1 for call in fake.calls)
 
 
-def test_queries_do_not_wait_for_backlog_on_two_lanes():
-    async def story(model, fake):
-        held = threading.Event()
+async def test_queries_do_not_wait_for_backlog_on_two_lanes():
+    model, fake = await make_model()
+    held = threading.Event()
 
-        def embed(texts):
-            if texts[0].startswith("b"):
-                held.wait(5)
-            return np.ones((len(texts), 2), np.float32)
+    def embed(texts):
+        if texts[0].startswith("b"):
+            held.wait(5)
+        return np.ones((len(texts), 2), np.float32)
 
-        fake.embed = embed
-        backlog = ask(model, ["b"])
+    fake.embed = embed
+    backlog = ask(model, ["b"])
+    await asyncio.sleep(0.05)
+    await asyncio.wait_for(ask(model, ["why"], query=True), 2)
+    assert not backlog.done()
+    held.set()
+    await backlog
+
+
+async def test_backlog_requests_take_turns():
+    model, fake = await make_model()
+    long, short = ask(model, ["l" * 1000] * 30), ask(model, ["s" * 1000])
+    await short
+    assert not long.done()
+    await long
+
+
+async def test_one_bad_text_fails_its_own_request_only():
+    model, fake = await make_model()
+    fake.gate.clear()
+    ask(model, ["first"], query=True)
+    await asyncio.sleep(0.05)
+    good, bad = ask(model, ["good"], query=True), ask(model, ["poison"], query=True)
+    await asyncio.sleep(0.05)
+    fake.gate.set()
+    assert len(await good) == 1
+    with pytest.raises(ValueError):
+        await bad
+
+
+async def test_nobody_waits_any_more():
+    model, fake = await make_model()
+    fake.gate.clear()
+    first = []
+    for _ in range(min(4, os.cpu_count() or 1)):  # a query for each thread
+        first.append(ask(model, ["first"], query=True))
         await asyncio.sleep(0.05)
-        await asyncio.wait_for(ask(model, ["why"], query=True), 2)
-        assert not backlog.done()
-        held.set()
-        await backlog
-
-    run(True, story)
-
-
-def test_backlog_requests_take_turns():
-    async def story(model, fake):
-        long, short = ask(model, ["l" * 1000] * 30), ask(model, ["s" * 1000])
-        await short
-        assert not long.done()
-        await long
-
-    run(True, story)
+    left = ask(model, ["left"], query=True, gone=lambda: True)
+    late = ask(model, ["late"], query=True, seconds=0.05)
+    with pytest.raises(Refused) as refusal:
+        await late
+    assert refusal.value.kind == "timeout"
+    fake.gate.set()
+    await asyncio.gather(left, return_exceptions=True)
+    await asyncio.gather(*first)
+    assert fake.calls == [["first"]] * len(first) and model.figures()["dropped"] == 2
 
 
-def test_one_bad_text_fails_its_own_request_only():
-    async def story(model, fake):
-        fake.gate.clear()
-        ask(model, ["first"], query=True)
-        await asyncio.sleep(0.05)
-        good, bad = ask(model, ["good"], query=True), ask(model, ["poison"], query=True)
-        await asyncio.sleep(0.05)
-        fake.gate.set()
-        assert len(await good) == 1
-        with pytest.raises(ValueError):
-            await bad
-
-    run(True, story)
-
-
-def test_nobody_waits_any_more():
-    async def story(model, fake):
-        fake.gate.clear()
-        first = []
-        for _ in range(min(4, os.cpu_count() or 1)):  # a query for each thread
-            first.append(ask(model, ["first"], query=True))
-            await asyncio.sleep(0.05)
-        left = ask(model, ["left"], query=True, gone=lambda: True)
-        late = ask(model, ["late"], query=True, seconds=0.05)
-        with pytest.raises(Refused) as refusal:
-            await late
-        assert refusal.value.kind == "timeout"
-        fake.gate.set()
-        await asyncio.gather(left, return_exceptions=True)
-        await asyncio.gather(*first)
-        assert fake.calls == [["first"]] * len(first) and model.figures()["dropped"] == 2
-
-    run(True, story)
-
-
-def test_queries_do_not_wait_for_loading():
-    async def story():
-        model = lanes.Model("m", "m", SimpleNamespace(runtime="auto"))
-        loaded = threading.Event()
-        model._load_now = lambda: (loaded.wait(5), (Fake(True), 2))[1]
-        with pytest.raises(Refused) as refusal:
-            await model.embed(["why"], True, time.monotonic() + 5, lambda: False)
-        assert refusal.value.kind == "loading" and model.about()["state"] == "loading"
-        backlog = ask(model, ["text"])
-        await asyncio.sleep(0.05)
-        loaded.set()
-        assert len(await backlog) == 1 and model.about()["state"] == "ready"
-
-    asyncio.run(story())
+async def test_queries_do_not_wait_for_loading():
+    model = lanes.Model("m", "m", SimpleNamespace(runtime="auto"))
+    loaded = threading.Event()
+    model._load_now = lambda: (loaded.wait(5), (Fake(True), 2))[1]
+    with pytest.raises(Refused) as refusal:
+        await model.embed(["why"], True, time.monotonic() + 5, lambda: False)
+    assert refusal.value.kind == "loading" and model.about()["state"] == "loading"
+    backlog = ask(model, ["text"])
+    await asyncio.sleep(0.05)
+    loaded.set()
+    assert len(await backlog) == 1 and model.about()["state"] == "ready"
