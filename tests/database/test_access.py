@@ -83,6 +83,8 @@ UNCHECKED = set(
     run_job run_in_python cancel_overdue enable_jobs disable_jobs""".split()
 )
 """Harmless, or stopped one call further in."""
+ELSEWHERE = set("fail enable_jobs disable_jobs ensure_embedder embed_backlog run_in_python".split())
+"""Raise as they should, or need what this server may lack."""
 
 
 @pytest.mark.parametrize(("role", "short_of"), [("reader", "app"), ("app", "admin"), ("tenant", "jobs")])
@@ -115,14 +117,7 @@ def test_admins_and_jobs_do_their_work(world: World, role: str) -> None:
     with world.login(role) as login, world.login("app") as app:
         for routine in world.of_role(role, *(["app"] if role == "admin" else [])):
             assert role == "admin" or "p_user" not in routine.arguments, routine.signature
-            if routine.name not in {
-                "enable_jobs",
-                "disable_jobs",
-                "fail",
-                "run_in_python",
-                "ensure_embedder",
-                "embed_backlog",
-            }:
+            if routine.name not in ELSEWHERE:
                 routine.call(login, world.values(routine, login if role == "admin" else app))
 
 
@@ -193,7 +188,7 @@ def test_no_function_changes_history(world: World) -> None:
     def read_turns() -> dict[Any, str]:
         return dict(own_rows(world.db, "vera", "conversation_history", "message_id, md5(t::text)"))
 
-    without = set("fail enable_jobs disable_jobs ensure_embedder embed_backlog run_in_python learn_weights".split())
+    without = ELSEWHERE | {"learn_weights"}
     with world.login("admin") as admin:
         routines = [r for r in world.of_role("admin") if not r.name.startswith("erase_") and r.name not in without]
         prepared = [(routine, world.values(routine, admin, "vera")) for routine in routines]
@@ -289,10 +284,8 @@ def test_messages_are_refused_by_field_and_value(db: Db, user: str) -> None:
         for says, sent in table:
             error = refusal(db, "persist_turn", user=user, session="s", messages=sent)
             assert error.sqlstate == state and says in str(error), (sent, error)
-    for where, sent in (
-        ("[3].role", message("hi", "robot")),
-        ('[3].content must be a string or a list of parts, not "5"', message(5)),
-    ):
+    parts = '[3].content must be a string or a list of parts, not "5"'
+    for where, sent in (("[3].role", message("hi", "robot")), (parts, message(5))):
         error = refusal(db, "append_messages", user=user, session="s", messages=[USER, ANSWER, USER, sent])
         assert error.sqlstate == "PM010" and f"messages{where}" in str(error), error
     assert count_all_rows(db) == before
@@ -307,183 +300,152 @@ BRANCH = {"session": "open", "new_session": "new"}
 HEADER = {"kind": "header", "format": "pg_memoir.export"}
 LOST = {"kind": "conversation_history", "row": {"session_id": {"session": "nowhere"}, "turn_index": 0}}
 PROMPT = {"kind": "system_prompts", "row": {"content": "x", "prompt_hash": "\\x00"}}
-# Function: its other arguments, and rows of an argument, wrong values of it, and a part of the error. PM014 if not said.
-REFUSED: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
-    "persist_turn": (
+NOTE = {"set_working_memory": {"key": "k", "content": "x"}}
+# Function: its other arguments, then rows of an argument, wrong values of it, and a part of the error. PM014 if not said.
+REFUSED: dict[str, list[Any]] = {
+    "persist_turn": [
         {"session": "s", "messages": [USER]},
-        [
-            *[("usage", [{"prompt_tokens": n}], "usage.prompt_tokens must be") for n in (-1, 1.5, "7", 2**31)],
-            *[("usage", [{key: -1}], f"usage.{key} must be") for key in ("completion_tokens", "latency_ms")],
-            *[("usage", [{"model": name}], "usage.model must be") for name in ("", 5, ["gpt-4o"], "x" * 201)],
-            ("usage", [{"finish_reason": 5}], "usage.finish_reason must be"),
-            ("usage", [[], "x", True], "usage must be a JSON object, not"),
-            ("metadata", [[], "x", 5], "metadata must be a JSON object, not"),
-            ("key", ["", "x" * 201], "key must be a text of 1 to 200"),
-            ("actor", ["robot"], 'actor must be person, agent or tool, not "robot"'),
-            ("user", ["", "x" * 501], "user must be a text of 1 to"),
-            ("session", ["", "x" * 501, None], "session must be"),
-        ],
-    ),
-    "open_session": (
+        *[("usage", [{"prompt_tokens": n}], "usage.prompt_tokens must be") for n in (-1, 1.5, "7", 2**31)],
+        *[("usage", [{key: -1}], f"usage.{key} must be") for key in ("completion_tokens", "latency_ms")],
+        *[("usage", [{"model": name}], "usage.model must be") for name in ("", 5, ["gpt-4o"], "x" * 201)],
+        ("usage", [{"finish_reason": 5}], "usage.finish_reason must be"),
+        ("usage", [[], "x", True], "usage must be a JSON object, not"),
+        ("metadata", [[], "x", 5], "metadata must be a JSON object, not"),
+        ("key", ["", "x" * 201], "key must be a text of 1 to 200"),
+        ("actor", ["robot"], 'actor must be person, agent or tool, not "robot"'),
+        ("user", ["", "x" * 501], "user must be a text of 1 to"),
+        ("session", ["", "x" * 501, None], "session must be"),
+    ],
+    "open_session": [
         NEW,
-        [
-            ("model", ["x" * 201], "model must be a text of 1 to 200 characters"),
-            ("context_window", [0, -5], 'session "new" can\'t have a window of'),
-            ("response_tokens", [32768, 0], 'session "new" can\'t have a window of'),
-            ("task", ["chat"], 'task must be continuation, knowledge, new_session or tool_heavy, not "chat"'),
-            ("project", [""], "project must be"),
-            ("parent", ["nobody", "new"], "PM003 unknown parent session"),
-            ("metadata", [[1]], "metadata must be a JSON object"),
-            ("settings", [[1], 5], "settings must be a JSON object"),
-            ("settings", [{"colour": 1}], 'PM015 unknown setting "colour"'),
-            ("temperature", ["2.1", "-0.1"], "temperature must be from 0 to 2, not"),
-            ("top_p", ["1.01", "NaN"], "top_p must be from 0 to 1, not"),
-        ],
-    ),
+        ("model", ["x" * 201], "model must be a text of 1 to 200 characters"),
+        ("context_window", [0, -5], 'session "new" can\'t have a window of'),
+        ("response_tokens", [32768, 0], 'session "new" can\'t have a window of'),
+        ("task", ["chat"], 'task must be continuation, knowledge, new_session or tool_heavy, not "chat"'),
+        ("project", [""], "project must be"),
+        ("parent", ["nobody", "new"], "PM003 unknown parent session"),
+        ("metadata", [[1]], "metadata must be a JSON object"),
+        ("settings", [[1], 5], "settings must be a JSON object"),
+        ("settings", [{"colour": 1}], 'PM015 unknown setting "colour"'),
+        ("temperature", ["2.1", "-0.1"], "temperature must be from 0 to 2, not"),
+        ("top_p", ["1.01", "NaN"], "top_p must be from 0 to 1, not"),
+    ],
     **{
-        function: (more, [("session", ["nobody"], 'PM003 unknown session "nobody"')])
-        for function, more in {
-            "close_session": {},
-            "history": {},
-            "compact_session": {},
-            "set_working_memory": {"key": "k", "content": "x"},
-        }.items()
+        function: [more, ("session", ["nobody"], 'PM003 unknown session "nobody"')]
+        for function, more in (dict.fromkeys(("close_session", "history", "compact_session"), {}) | NOTE).items()
     },
-    "context": (
+    "context": [
         {"session": "open", "query": "Well?"},
-        [
-            ("format", ["xml"], 'format must be openai or anthropic, not "xml"'),
-            ("budget", [0], "budget must be from 1 to 2147483647, not 0"),
-            ("budget", [5], "PM020 the newest message needs a budget of 9 tokens, the budget is 5"),
-            ("memory_budget", [-1], "memory_budget must be from 0 to 2147483647, not -1"),
-            ("task", ["play"], 'must be continuation, knowledge, new_session or tool_heavy, not "play"'),
-            ("tools", [{"a": 1}], "tools must be a list of tool definitions, not"),
-            ("tools", [TOOLS], "PM020 the newest message needs a budget of", {"budget": 60}),
-            ("query", [None], 'PM022 session "open" has nothing to continue: its newest message is the assistant'),
-            ("session", ["none"], 'PM022 session "none" has nothing to continue: it has no turns', {"query": None}),
-            ("session", [""], "session must be a text of 1 to 500 characters"),
-            ("query_parts", [{"a": 1}], "query_parts must be a list of content parts, not", {"query": None}),
-            ("query_parts", [[]], "PM010 query.content must not be an empty list", {"query": None}),
-            ("query_parts", [[{"type": "smell"}]], 'PM010 query.content[0].type "smell" can\'t be', {"query": None}),
-            ("query_embedding", [[1, 2]], "PM030 embedding has 2 dimensions, model"),
-            ("query_embedding", [[0] * 384], "embedding is zero in all dimensions, to half precision"),
-            ("after_turn", ["x", "01234567:1"], 'is no mark of session "open"'),
-        ],
-    ),
-    "recall": (
+        ("format", ["xml"], 'format must be openai or anthropic, not "xml"'),
+        ("budget", [0], "budget must be from 1 to 2147483647, not 0"),
+        ("budget", [5], "PM020 the newest message needs a budget of 9 tokens, the budget is 5"),
+        ("memory_budget", [-1], "memory_budget must be from 0 to 2147483647, not -1"),
+        ("task", ["play"], 'must be continuation, knowledge, new_session or tool_heavy, not "play"'),
+        ("tools", [{"a": 1}], "tools must be a list of tool definitions, not"),
+        ("tools", [TOOLS], "PM020 the newest message needs a budget of", {"budget": 60}),
+        ("query", [None], 'PM022 session "open" has nothing to continue: its newest message is the assistant'),
+        ("session", ["none"], 'PM022 session "none" has nothing to continue: it has no turns', {"query": None}),
+        ("session", [""], "session must be a text of 1 to 500 characters"),
+        ("query_parts", [{"a": 1}], "query_parts must be a list of content parts, not", {"query": None}),
+        ("query_parts", [[]], "PM010 query.content must not be an empty list", {"query": None}),
+        ("query_parts", [[{"type": "smell"}]], 'PM010 query.content[0].type "smell" can\'t be', {"query": None}),
+        ("query_embedding", [[1, 2]], "PM030 embedding has 2 dimensions, model"),
+        ("query_embedding", [[0] * 384], "embedding is zero in all dimensions, to half precision"),
+        ("after_turn", ["x", "01234567:1"], 'is no mark of session "open"'),
+    ],
+    "recall": [
         {"query": "x"},
-        [
-            ("query", [""], "query must not be empty"),
-            ("limit", [0], "limit must be from 1 to 1000, not 0"),
-            ("kinds", [["smell"]], 'kinds may be memory, turn, summary, not "smell"'),
-            ("session", ["none"], 'PM003 unknown session "none"'),
-        ],
-    ),
-    "correct": ({"content": "x"}, [("memory", [UNKNOWN], "PM004 unknown memory")]),
-    "pin": ({"session": "open"}, [("memory", [UNKNOWN], "PM004 unknown memory")]),
-    "pin_turns": ({"session": "open"}, [("from_turn", [9], 'turns 9 to 9 are not in session "open", which has 2')]),
-    "mark_turn": (
+        ("query", [""], "query must not be empty"),
+        ("limit", [0], "limit must be from 1 to 1000, not 0"),
+        ("kinds", [["smell"]], 'kinds may be memory, turn, summary, not "smell"'),
+        ("session", ["none"], 'PM003 unknown session "none"'),
+    ],
+    "correct": [{"content": "x"}, ("memory", [UNKNOWN], "PM004 unknown memory")],
+    "pin": [{"session": "open"}, ("memory", [UNKNOWN], "PM004 unknown memory")],
+    "pin_turns": [{"session": "open"}, ("from_turn", [9], 'turns 9 to 9 are not in session "open", which has 2')],
+    "mark_turn": [
         {"session": "open", "turn": 0},
-        [
-            ("turn", [9], 'turn 9 does not exist in session "open"'),
-            ("sensitivity", ["top"], 'sensitivity must be normal, private or secret, not "top"'),
-        ],
-    ),
-    "branch_session": (
+        ("turn", [9], 'turn 9 does not exist in session "open"'),
+        ("sensitivity", ["top"], 'sensitivity must be normal, private or secret, not "top"'),
+    ],
+    "branch_session": [
         BRANCH,
-        [
-            ("session", ["nobody"], 'PM003 unknown session "nobody"'),
-            ("new_session", ["open"], 'session "open" exists already'),
-            ("at_turn", [-1, 3], 'can\'t branch session "open" at turn'),
-        ],
-    ),
-    "remember": (
+        ("session", ["nobody"], 'PM003 unknown session "nobody"'),
+        ("new_session", ["open"], 'session "open" exists already'),
+        ("at_turn", [-1, 3], 'can\'t branch session "open" at turn'),
+    ],
+    "remember": [
         {"content": "Likes tea.", "session": "open"},
-        [
-            ("content", [None, "", " \n\t", "\u2028\u3000"], "content must not be empty"),
-            ("type", ["gossip", None], "unknown type"),
-            ("importance", ["huge"], 'importance must be critical, important, normal or minor, not "huge"'),
-            ("provenance", ["hearsay"], 'unknown provenance "hearsay"'),
-            ("sensitivity", ["public"], 'sensitivity must be normal, private or secret, not "public"'),
-            ("confidence", ["-0.1", "1.1", "nan"], "confidence must be from 0 to 1, not"),
-            ("valid_to", ["2024-02-01"], "is not after valid_from", {"valid_from": "2024-02-01"}),
-            ("slot_value", ["Bonn"], 'slot_value "Bonn" needs a slot'),
-            ("slot", ["", " \u200b", "x" * 3000], "slot must be a text of 1 to"),
-            *[
-                (name, [""], f"{name} must be a text of 1 to")
-                for name in ("category", "source_tool", "source_key", "key")
-            ],
-            ("tags", [["a", ""]], "tags[1] must be a text"),
-            ("aliases", [[None]], "aliases[0] must be a text"),
-            ("source_turns", [[0, 2], [-1], [None]], "does not exist in session"),
-            ("source_turns", [[0]], "source_turns needs the session", {"session": None}),
-            ("session", ["nobody"], 'PM003 unknown session "nobody"'),
-            ("metadata", ["x"], "metadata must be a JSON object"),
-            ("created_at", ["2199-01-01T00:00:00Z"], "created_at must be a time from 1900 to tomorrow"),
-            ("project", [""], "project must be"),
-            ("actor", ["system"], "actor must be person, agent or tool"),
-            ("embedding", [[1, 2, 3]], "PM030 embedding has 3 dimensions"),
-        ],
-    ),
-    "forget": ({}, [("memory", [UNKNOWN], "PM004 unknown memory")]),
-    "capture_call": (
+        ("content", [None, "", " \n\t", "\u2028\u3000"], "content must not be empty"),
+        ("type", ["gossip", None], "unknown type"),
+        ("importance", ["huge"], 'importance must be critical, important, normal or minor, not "huge"'),
+        ("provenance", ["hearsay"], 'unknown provenance "hearsay"'),
+        ("sensitivity", ["public"], 'sensitivity must be normal, private or secret, not "public"'),
+        ("confidence", ["-0.1", "1.1", "nan"], "confidence must be from 0 to 1, not"),
+        ("valid_to", ["2024-02-01"], "is not after valid_from", {"valid_from": "2024-02-01"}),
+        ("slot_value", ["Bonn"], 'slot_value "Bonn" needs a slot'),
+        ("slot", ["", " \u200b", "x" * 3000], "slot must be a text of 1 to"),
+        *[(name, [""], f"{name} must be a text of 1 to") for name in ("category", "source_tool", "source_key", "key")],
+        ("tags", [["a", ""]], "tags[1] must be a text"),
+        ("aliases", [[None]], "aliases[0] must be a text"),
+        ("source_turns", [[0, 2], [-1], [None]], "does not exist in session"),
+        ("source_turns", [[0]], "source_turns needs the session", {"session": None}),
+        ("session", ["nobody"], 'PM003 unknown session "nobody"'),
+        ("metadata", ["x"], "metadata must be a JSON object"),
+        ("created_at", ["2199-01-01T00:00:00Z"], "created_at must be a time from 1900 to tomorrow"),
+        ("project", [""], "project must be"),
+        ("actor", ["system"], "actor must be person, agent or tool"),
+        ("embedding", [[1, 2, 3]], "PM030 embedding has 3 dimensions"),
+    ],
+    "forget": [{}, ("memory", [UNKNOWN], "PM004 unknown memory")],
+    "capture_call": [
         {"session": "s", "request": b"{}"},
-        [
-            ("request", [None], "request"),
-            ("session", [""], "session"),
-            ("latency_ms", [-1], "latency_ms"),
-            ("status", [1000, -1], "status"),
-            *[(name, ["x" * 201], name) for name in ("provider", "model")],
-            *[(name, [["a"]], name) for name in ("request_headers", "response_headers", "metadata")],
-            ("events", [[b"a", None]], "events"),
-            ("event_times", [["2026-03-04T05:06:07Z"]], "0 events have 1 times"),
-        ],
-    ),
-    "list_memories": (
+        ("request", [None], "request"),
+        ("session", [""], "session"),
+        ("latency_ms", [-1], "latency_ms"),
+        ("status", [1000, -1], "status"),
+        *[(name, ["x" * 201], name) for name in ("provider", "model")],
+        *[(name, [["a"]], name) for name in ("request_headers", "response_headers", "metadata")],
+        ("events", [[b"a", None]], "events"),
+        ("event_times", [["2026-03-04T05:06:07Z"]], "0 events have 1 times"),
+    ],
+    "list_memories": [
         {},
-        [
-            ("limit", [0], "limit must be from 1 to 1000, not 0"),
-            ("states", [["asleep"]], 'not "asleep"'),
-            ("after_memory", [UNKNOWN], f"PM004 {UNKNOWN}"),
-        ],
-    ),
-    "list_sessions": ({}, [("status", ["asleep"], 'not "asleep"'), ("after_session", ["nowhere"], "PM003 nowhere")]),
-    "list_compiles": ({}, [("session", ["nowhere"], "PM003 unknown session")]),
-    "explain_compile": ({}, [("compile", [UNKNOWN], "PM004 no compile")]),
-    "memory_timeline": (
+        ("limit", [0], "limit must be from 1 to 1000, not 0"),
+        ("states", [["asleep"]], 'not "asleep"'),
+        ("after_memory", [UNKNOWN], f"PM004 {UNKNOWN}"),
+    ],
+    "list_sessions": [{}, ("status", ["asleep"], 'not "asleep"'), ("after_session", ["nowhere"], "PM003 nowhere")],
+    "list_compiles": [{}, ("session", ["nowhere"], "PM003 unknown session")],
+    "explain_compile": [{}, ("compile", [UNKNOWN], "PM004 no compile")],
+    "memory_timeline": [
         {"id": UNKNOWN},
-        [("id", [UNKNOWN], f"PM004 {UNKNOWN}"), ("lines_before", [101], "lines_before must be from 0 to 100, not 101")],
-    ),
-    "memory_get": ({}, [("ids", [[]], "ids must be 1 to 100 ids")]),
-    "memory_graph": (
+        ("id", [UNKNOWN], f"PM004 {UNKNOWN}"),
+        ("lines_before", [101], "lines_before must be from 0 to 100, not 101"),
+    ],
+    "memory_get": [{}, ("ids", [[]], "ids must be 1 to 100 ids")],
+    "memory_graph": [
         {"memory": UNKNOWN},
-        [("hops", [6], "hops must be from 1 to 5, not 6"), ("memory", [UNKNOWN], f"PM004 {UNKNOWN}")],
-    ),
-    "memory_index": ({}, [("query", [" "], "query must not be empty")]),
-    "export_user": ({}, [("user", ["nobody at all"], "PM002 unknown user")]),
-    "set_user_settings": (
+        ("hops", [6], "hops must be from 1 to 5, not 6"),
+        ("memory", [UNKNOWN], f"PM004 {UNKNOWN}"),
+    ],
+    "memory_index": [{}, ("query", [" "], "query must not be empty")],
+    "export_user": [{}, ("user", ["nobody at all"], "PM002 unknown user")],
+    "set_user_settings": [
         {},
-        [
-            ("settings", [[], 5, "window_steps"], "settings must be a JSON object"),
-            ("settings", [{"no_such": 1}, {"no_such": None}], "PM015 unknown setting"),
-            ("settings", [{"weak_below": 7}], "PM015 setting weak_below can't be"),
-            ("settings", [{"clock": "2031-01-01"}], "PM015 setting clock can't be overridden"),
-        ],
-    ),
-    "import_user": (
+        ("settings", [[], 5, "window_steps"], "settings must be a JSON object"),
+        ("settings", [{"no_such": 1}, {"no_such": None}], "PM015 unknown setting"),
+        ("settings", [{"weak_below": 7}], "PM015 setting weak_below can't be"),
+        ("settings", [{"clock": "2031-01-01"}], "PM015 setting clock can't be overridden"),
+    ],
+    "import_user": [
         {},
-        [
-            ("lines", [[{"kind": "header"}], [HEADER | {"version": 2}]], "no export of a version"),
-            (
-                "lines",
-                [[{"kind": kind}] for kind in ("audit_log", "search_items", "pg_authid", None)],
-                "no kind that can be",
-            ),
-            ("lines", [[{"kind": "tombstones", "row": {"kind": "value"}}]], "can't be imported"),
-            ("lines", [[LOST]], "comes before its session"),
-            ("lines", [[PROMPT]], "not the text of its hash"),
-        ],
-    ),
+        ("lines", [[{"kind": "header"}], [HEADER | {"version": 2}]], "no export of a version"),
+        *[("lines", [[{"kind": k}]], "no kind that can be") for k in ("audit_log", "search_items", "pg_authid", None)],
+        ("lines", [[{"kind": "tombstones", "row": {"kind": "value"}}]], "can't be imported"),
+        ("lines", [[LOST]], "comes before its session"),
+        ("lines", [[PROMPT]], "not the text of its hash"),
+    ],
 }
 
 
@@ -491,7 +453,7 @@ REFUSED: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
 def test_arguments_are_refused_by_name_and_value(db: Db, user: str, name: str) -> None:
     store(db, user, "open", [USER, ANSWER])
     remembered(db, user, "A fact")
-    others, table = REFUSED[name]
+    others, *table = REFUSED[name]
     before = count_all_rows(db)
     for argument, values, says, *more in table:
         state, says = (says[:5], says[6:]) if says.startswith("PM0") else ("PM014", says)
@@ -507,21 +469,11 @@ def test_sizes_and_numbers_are_bounded(db: Db, user: str, setting: Any) -> None:
     setting("messages_max", 3)
     long, turn = "x" * 4096, {"user": user, "session": "s"}
     for function_name, code_, says, named in (
-        (
-            "persist_turn",
-            "PM012",
-            "messages[1].content is 4098 bytes",
-            turn | {"messages": [USER, message("é" * 2049)]},
-        ),
+        ("persist_turn", "PM012", "[1].content is 4098 bytes", turn | {"messages": [USER, message("é" * 2049)]}),
         ("persist_turn", "PM012", "messages[0] is ", turn | {"messages": [USER | {"extra": long}]}),
         ("persist_turn", "PM012", "messages[0] is ", turn | {"messages": function(arguments=long)}),
         ("persist_turn", "PM012", "metadata is ", turn | {"messages": [USER], "metadata": {"x": long}}),
-        (
-            "persist_turn",
-            "PM010",
-            "messages has 4 entries, more than messages_max = 3",
-            turn | {"messages": [USER] * 4},
-        ),
+        ("persist_turn", "PM010", "has 4 entries, more than messages_max = 3", turn | {"messages": [USER] * 4}),
         ("remember", "PM012", "content is 4097 bytes", {"user": user, "content": long + "x"}),
         ("remember", "PM012", "metadata is ", {"user": user, "content": "x", "metadata": {"x": long}}),
         ("open_session", "PM012", "system_prompt is 4097 bytes", turn | {"system_prompt": long + "x"}),

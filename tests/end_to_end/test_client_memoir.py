@@ -69,17 +69,6 @@ def test_a_conversation(memoir, user):
         session.persist_turn([USER, MODEL])
 
 
-def test_how_the_model_is_called_comes_back(memoir, user):
-    session = memoir.session(user, "warm", temperature=0.7)
-    session.persist_turn([USER, MODEL])
-    assert memoir.open_session(user, "warm", top_p=1) is not None
-    context = session.context("x")
-    assert (context["temperature"], context["top_p"]) == (0.7, 1)
-    assert session.info()["temperature"] == 0.7
-    with pytest.raises(errors.InvalidArgumentError, match="temperature must be from 0 to 2, not 2.5"):
-        memoir.open_session(user, "hot", temperature=2.5)
-
-
 def test_refusals_say_what_and_why(memoir, user):
     with pytest.raises(errors.BudgetTooSmallError) as caught:
         memoir.compile_context(user, "s1", "word " * 500, budget=100)
