@@ -27,10 +27,8 @@ def expire_memory(db: Db, user: str, content: str, **more: Any) -> str:
 
 def count_turns(db: Db, user: str) -> tuple[int, int, int]:
     """Turns ever written, still there, archived."""
-    written, archived = (
-        sum(turns for (turns,) in own_rows(db, user, *of))
-        for of in (("session_counters", "turn_count"), ("archived_turns", "turns"))
-    )
+    tables = (("session_counters", "turn_count"), ("archived_turns", "turns"))
+    written, archived = (sum(turns for (turns,) in own_rows(db, user, *of)) for of in tables)
     return written, len(own_rows(db, user, "conversation_history", "turn_index")), archived
 
 
@@ -192,11 +190,8 @@ def test_open_reader_only_delays_a_detach(memoir_dsn: str, db: Db, user: str) ->
         assert archive(db)["locked"] >= 1 and count_turns(db, user) == (2, 2, 0)
         set_settings(db, archive_detach="concurrently")
         assert archive(db)["detaching"] >= 1
-        asked = [
-            statement
-            for statement, reason in table(db, "bare_statements", columns="statement, reason")
-            if "archived" in reason
-        ]
+        told = table(db, "bare_statements", columns="statement, reason")
+        asked = [statement for statement, reason in told if "archived" in reason]
         [mine] = [statement for statement in asked if statement.endswith(f"history_p{part}_y2036m07 concurrently")]
         waiting = threading.Thread(target=lambda: sender.execute(mine))
         waiting.start()
@@ -244,16 +239,9 @@ def test_a_client_writes_expired_memories_away(memoir_dsn: str, db: Db, user: st
     with Memoir(memoir_dsn) as memoir:
         memoir.run_job("archive")
         [row] = [row for row in memoir.export_memories() if str(row["memory_id"]) == gone]
-        assert (row["memory"]["user"], row["memory"]["session"], row["memory"]["content"]) == (
-            user,
-            "s",
-            "Seems to have a bassoon in Coimbra.",
-        )
-        assert (
-            memoir.confirm_memories([row["user_id"]], [row["memory_id"]])
-            == 1
-            == 1 + memoir.confirm_memories([row["user_id"]], [row["memory_id"]])
-        )
+        shown = [row["memory"][key] for key in ("user", "session", "content")]
+        assert shown == [user, "s", "Seems to have a bassoon in Coimbra."]
+        assert [memoir.confirm_memories([row["user_id"]], [row["memory_id"]]) for _ in range(2)] == [1, 0]
         assert gone not in [str(row["memory_id"]) for row in memoir.export_memories()]
         # That it was is known, and where from: an erase of its turn finds it.
         assert count_rows(db, "archived_memories", "memory is null and memory_id = %s", gone) == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import Db, call, persist, raises, remembered, table, use_vectors
+from calls import Db, call, one, persist, raises, remembered, table, use_vectors
 from internals import clear_work, count_vectors, end_leases, work
 from servers import connect
 
@@ -30,17 +30,12 @@ def nothing_waiting(db: Db) -> None:
 
 def claim(db: Db, limit: int = 64, model: str = MODEL) -> list[tuple[Any, ...]]:
     """(user id, item number, model, text) of each."""
-    return db.execute(
-        "select user_id, item_no, model, text from memoir.claim_embeddings(%s, %s)", [limit, model]
-    ).fetchall()
+    return table(db, "claim_embeddings", limit, model, columns="user_id, item_no, model, text")
 
 
 def store(db: Db, items: list[tuple[Any, ...]], vectors: list[list[float]], model: str | None = MODEL) -> int:
-    users, numbers = [i[0] for i in items], [i[1] for i in items]
-    return db.execute(
-        "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], %s)",
-        [users, numbers, [list(v) for v in vectors], model],
-    ).fetchone()[0]
+    stored = "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], %s)"
+    return int(one(db, stored, [i[0] for i in items], [i[1] for i in items], [list(v) for v in vectors], model))
 
 
 def progress(db: Db, model: str = MODEL) -> dict[str, Any]:
@@ -50,11 +45,8 @@ def progress(db: Db, model: str = MODEL) -> dict[str, Any]:
 
 def by_vector(db: Db, user: str, vector: list[float]) -> str | None:
     """The best match by meaning alone: the query shares no word with anything."""
-    found = db.execute(
-        "select content, matched_by from memoir.recall(%s, 'qqqq', p_query_embedding => %s::real[], p_limit => 1)",
-        [user, vector],
-    ).fetchone()
-    return found[0] if found and found[1] == ["vector"] else None
+    found = table(db, "recall", user, "qqqq", query_embedding=vector, limit=1, columns="content, matched_by")
+    return found[0][0] if found and found[0][1] == ["vector"] else None
 
 
 def test_vectors_are_claimed_and_stored(db: Db, user: str) -> None:
@@ -74,11 +66,8 @@ def test_the_text_claimed_carries_the_end_of_the_previous_turn(db: Db, user: str
     question = "We looked at the old boats by the pier and then at the new ones. " * 4 + "Which colour do you want?"
     persist(db, user, "s", question, "Blue.")
     persist(db, user, "other", "Another conversation")
-    assert [i[3] for i in claim(db)] == [
-        f"doc: {question}",
-        f"doc: {question[-200:]}\nBlue.",
-        "doc: Another conversation",
-    ]
+    texts = [question, f"{question[-200:]}\nBlue.", "Another conversation"]
+    assert [i[3] for i in claim(db)] == [f"doc: {text}" for text in texts]
 
 
 def test_secret_memories_are_never_claimed(db: Db, user: str) -> None:
@@ -118,10 +107,7 @@ def test_two_workers_claim_the_work_of_different_users(db: Db, memoir_dsn: str, 
     for name in (user, user + "-2"):
         remembered(db, name, "keeps a boat")
         remembered(db, name, "avoids nuts")
-    with (
-        psycopg.connect(memoir_dsn) as first,
-        psycopg.connect(memoir_dsn, autocommit=True, options="-c statement_timeout=5s") as second,
-    ):
+    with psycopg.connect(memoir_dsn) as first, connect(memoir_dsn, options="-c statement_timeout=5s") as second:
         mine = claim(first, 2)  # its transaction stays open: skipped, not waited for
         theirs = claim(second)
         assert [len({i[0] for i in items}) for items in (mine, theirs)] == [1, 1]
@@ -219,9 +205,7 @@ def test_second_model_fills_then_takes_over(db: Db, memoir_dsn: str, user: str) 
     for _ in range(2):  # asked for twice: still one job a user
         assert call(db, "queue_backfill", "next") is not None
     items = claim(db, 1000, "next")
-    vectors = [
-        boat if item[3] == "keeps a boat" else nuts if item[3] == "avoids nuts" else [1.0, 0.0, 0.0] for item in items
-    ]
+    vectors = [{"keeps a boat": boat, "avoids nuts": nuts}.get(item[3], [1.0, 0.0, 0.0]) for item in items]
     assert store(db, items, vectors, "next") == len(items)
     assert by_vector(db, user, BOAT) == "keeps a boat"  # the first still answers
     with psycopg.connect(memoir_dsn) as admin:

@@ -17,17 +17,8 @@ Steps = list[tuple[int, int, int, float, int]]
 def choose(db: Db, steps: Steps, openings: dict[int, int], budget: int) -> tuple[list[int], int, bool]:
     """Chooses of steps (item, which step up, cost and worth that it adds, group): their places in the list; how many tokens
     it thinks they take; whether there was nothing more to choose."""
-    lines = [
-        {
-            "candidate_no": item + 1,
-            "step": step,
-            "cost": cost,
-            "worth": worth,
-            "group_no": group,
-            "opening": openings[group],
-        }
-        for item, step, cost, worth, group in steps
-    ]
+    names = ("candidate_no", "step", "cost", "worth", "group_no", "opening")
+    lines = [dict(zip(names, (item + 1, *more, openings[more[-1]]))) for item, *more in steps]
     chosen = "_memoir.choose(array(select l from jsonb_populate_recordset(null::_memoir.recall_line, %s) l), %s)"
     row = db.execute(f"select chosen, used, everything from {chosen}", [Jsonb(lines), budget]).fetchone()
     return [place - 1 for place in row[0]], row[1], row[2]

@@ -6,6 +6,7 @@ import random
 import runpy
 import string
 import struct
+from functools import partial
 
 import psycopg
 import pytest
@@ -17,10 +18,8 @@ SAMPLES: list[tuple[str, str]] = runpy.run_path(str(ROOT / "bench" / "token_samp
 
 
 def estimates(db, texts: list[str]) -> list[int]:
-    return db.execute(
-        "select array(select memoir.estimate_tokens(t) from unnest(%s::text[]) with ordinality x(t, n) order by n)",
-        [texts],
-    ).fetchone()[0]
+    each = "select memoir.estimate_tokens(t) from unnest(%s::text[]) with ordinality x(t, n) order by n"
+    return [tokens for (tokens,) in db.execute(each, [texts])]
 
 
 def exact(texts: list[str]) -> list[int]:
@@ -124,14 +123,7 @@ def webp(kind, w, h):
     return b"RIFF" + struct.pack("<I", 30) + b"WEBP" + kind + struct.pack("<I", len(body)) + body + bytes(4)
 
 
-FORMATS = [
-    png,
-    gif,
-    jpeg,
-    lambda w, h: webp(b"VP8 ", w, h),
-    lambda w, h: webp(b"VP8L", w, h),
-    lambda w, h: webp(b"VP8X", w, h),
-]
+FORMATS = [png, gif, jpeg, *(partial(webp, kind) for kind in (b"VP8 ", b"VP8L", b"VP8X"))]
 
 
 def image_tokens(db, part: dict, provider: str) -> int:
@@ -140,10 +132,8 @@ def image_tokens(db, part: dict, provider: str) -> int:
 
 
 def as_part(data: bytes, **more) -> dict:
-    return {
-        "type": "image_url",
-        "image_url": {"url": "data:image/png;base64," + base64.b64encode(data).decode(), **more},
-    }
+    url = "data:image/png;base64," + base64.b64encode(data).decode()
+    return {"type": "image_url", "image_url": {"url": url, **more}}
 
 
 @pytest.mark.parametrize("size", [(1, 1), (640, 480), (4000, 3000), (16383, 20)])

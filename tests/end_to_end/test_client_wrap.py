@@ -34,11 +34,7 @@ class Door:
 
     def client(self, stub: Any, **options: Any) -> Any:
         package = anthropic if self.form == "messages" else openai
-        kind = getattr(
-            package,
-            ("Async" if self.runner else "")
-            + package.__name__.replace("openai", "OpenAI").replace("anthropic", "Anthropic"),
-        )
+        kind = getattr(package, ("Async" if self.runner else "") + {openai: "OpenAI", anthropic: "Anthropic"}[package])
         return self.memoir.wrap(kind(api_key="k", base_url=stub.url, max_retries=0), **options)
 
     def run(self, value: Any) -> Any:
@@ -46,15 +42,11 @@ class Door:
 
     def ask(self, client: Any, messages: list[Any] | str, stream: bool = False, **more: Any) -> tuple[str, list[Any]]:
         """Text and calls of the answer."""
-        if self.form == "chat":
-            create, request = client.chat.completions.create, {"model": "gpt-4o", "messages": messages}
-        elif self.form == "responses":
-            create, request = client.responses.create, {"model": "gpt-4o", "input": messages}
-        else:
-            create, request = (
-                client.messages.create,
-                {"model": "claude-sonnet-4-6", "max_tokens": 99, "messages": messages},
-            )
+        request: dict[str, Any] = {"model": "gpt-4o", "input" if self.form == "responses" else "messages": messages}
+        if self.form == "messages":
+            request |= {"model": "claude-sonnet-4-6", "max_tokens": 99}
+        api = client.chat.completions if self.form == "chat" else getattr(client, self.form)
+        create = api.create
         if stream:
             return self.joined(self.run(self.listed(create, request | more)))
         answer = self.run(create(**request, **more))
@@ -96,11 +88,8 @@ class Door:
         """An application's messages with a call and its result."""
         if self.form == "chat":
             function = {"name": "weather", "arguments": "{}"}
-            asked = {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [{"id": call, "type": "function", "function": function}],
-            }
+            calls = [{"id": call, "type": "function", "function": function}]
+            asked = {"role": "assistant", "content": None, "tool_calls": calls}
             return [asked, {"role": "tool", "tool_call_id": call, "content": answer}]
         if self.form == "responses":
             asked = {"type": "function_call", "call_id": call, "name": "weather", "arguments": "{}"}
@@ -134,11 +123,8 @@ def sent(body: dict[str, Any]) -> str:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_an_application_that_sends_all_its_messages(door, user, stream):
     """What it sends again is stored once; what another session said is recalled."""
-    door.run(
-        door.memoir.persist_turn(
-            user, "earlier", [said("My cello is called Bruno."), {"role": "assistant", "content": "Nice."}]
-        )
-    )
+    earlier = [said("My cello is called Bruno."), {"role": "assistant", "content": "Nice."}]
+    door.run(door.memoir.persist_turn(user, "earlier", earlier))
     with door.stub_type(Answer(text="Hello!"), Answer(text="It is Bruno.")) as stub:
         client = door.client(stub, user=user, session="s")
         messages = [said("Good morning, I am back.")]

@@ -14,6 +14,7 @@ from servers import unique
 
 pytestmark = pytest.mark.extended
 
+QUESTION = "What is the breaker of the kiln room rated?"
 FACT = "the breaker of the kiln room is rated 63 amperes (label KX-4481)"
 
 
@@ -27,14 +28,14 @@ class Model:
     def answer(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
         shown = "\n".join(map(text_of, messages))
         newest = messages[-1]
-        asked = "What is the breaker of the kiln room rated?" in text_of(newest)
+        asked = QUESTION in text_of(newest)
         found = re.search(r"breaker of the kiln room is rated (\d+ amperes)", shown)
         if found and (asked or newest["role"] == "tool" and "memory" in newest["tool_call_id"]):
             return {"role": "assistant", "content": f"It is rated {found[1]}."}
         self.step += 1
         name, arguments = "Read", {"file_path": f"src/part_{self.step}.py"}
         if asked:
-            name, arguments = "memory_query", {"question": "What is the breaker of the kiln room rated?"}
+            name, arguments = "memory_query", {"question": QUESTION}
         function = {"name": name, "arguments": json.dumps(arguments)}
         call = {"id": f"{name}_{self.step}", "type": "function", "function": function}
         return {"role": "assistant", "content": None, "tool_calls": [call]}
@@ -57,21 +58,14 @@ def run(dsn: str, steps: int) -> tuple[str, list[str]]:
                 text += f"\n# note: {FACT}\n" + code(9_999, 600)
             call = answer["tool_calls"][0]
             session.append([answer, {"role": "tool", "tool_call_id": call["id"], "content": text}])
-        session.append(
-            [
-                {"role": "assistant", "content": "It is the parser."},
-                {"role": "user", "content": "What is the breaker of the kiln room rated?"},
-            ]
-        )
+        session.append([{"role": "assistant", "content": "It is the parser."}, {"role": "user", "content": QUESTION}])
         for _ in range(3):
             answer = model.answer(session.context(None)["messages"])
             if not answer.get("tool_calls"):
                 return answer["content"], wrong
             call = answer["tool_calls"][0]
-            result = session.run_tool(
-                ToolCall(call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))
-            )
-            session.append([answer, result])
+            arguments = json.loads(call["function"]["arguments"])
+            session.append([answer, session.run_tool(ToolCall(call["id"], call["function"]["name"], arguments))])
     return "", wrong
 
 

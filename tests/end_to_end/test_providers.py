@@ -92,10 +92,8 @@ def installed(request: pytest.FixtureRequest) -> Iterator[str]:
             db.execute("call memoir.setup()")
             db.execute("call memoir.ensure_partitions()")
             db.execute(f"grant memoir_admin to {provider.admin}")
-            [(path,)] = db.execute(
-                "select distinct substr(c, 13) from pg_proc, unnest(proconfig) c"
-                " where pronamespace = 'memoir'::regnamespace and c like 'search_path=%'"
-            ).fetchall()
+            paths = "select distinct substr(c, 13) from pg_proc, unnest(proconfig) c where c like 'search_path=%'"
+            [(path,)] = db.execute(f"{paths} and pronamespace = 'memoir'::regnamespace").fetchall()
             assert path == f"pg_catalog, {provider.schema}, pg_temp"
         yield customer
 
@@ -111,10 +109,8 @@ def test_the_demos_calls(installed: str) -> None:
         persist(db, "alice", "march", "I live in Lisbon, and I never eat meat.", "Noted.")
         listed = call(db, "compile_context", "alice", "today", "Where do I live?")
         assert "Lisbon" in str(listed) and listed[-1]["role"] == "user"
-        assert any(
-            "Lisbon" in row[0]
-            for row in table(db, "explain_context", "alice", "today", "Where do I live?", columns="content")
-        )
+        rows = table(db, "explain_context", "alice", "today", "Where do I live?", columns="content")
+        assert any("Lisbon" in content for (content,) in rows)
         call(db, "remember", "alice", "Plays the viola")
         assert "viola" in str(table(db, "recall", "alice", "viola"))
         reads = "select has_table_privilege(oid, 'select') from pg_class where relname = 'conversation_history'"

@@ -70,14 +70,9 @@ def roles(server_dsn: str, **options: str) -> Iterator[dict[str, str]]:
 
 def psql(dsn: str, *args: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     """psql without start-up file; the caller looks at the return code."""
-    return subprocess.run(
-        [PGBIN / "psql", "-X", "-q", "-o", os.devnull, *args, dsn],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PGOPTIONS": "-c client_min_messages=warning"},
-    )
+    env = os.environ | {"PGOPTIONS": "-c client_min_messages=warning"}
+    command = [PGBIN / "psql", "-X", "-q", "-o", os.devnull, *args, dsn]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, env=env)
 
 
 def run_psql(dsn: str, *args: str) -> None:
@@ -150,11 +145,8 @@ def environment_of(dsn: str) -> dict[str, str]:
     with connect(dsn) as db:
         pid = db.execute("select split_part(pg_read_file('postmaster.pid'), chr(10), 1)").fetchone()[0]
     pairs = (pair.partition("=") for pair in Path(f"/proc/{pid}/environ").read_text().split("\0"))
-    return {
-        key: value
-        for key, _, value in pairs
-        if key.startswith(("PYTHON", "PG_MEMOIR", "OMP_", "HF_", "ORT_", "TOKENIZERS_"))
-    }
+    ours = ("PYTHON", "PG_MEMOIR", "OMP_", "HF_", "ORT_", "TOKENIZERS_")
+    return {key: value for key, _, value in pairs if key.startswith(ours)}
 
 
 def make_cluster(folder: Path) -> None:
@@ -166,11 +158,8 @@ def make_cluster(folder: Path) -> None:
 @contextmanager
 def running(folder: Path, environment: dict[str, str] | None = None, **settings: str) -> Iterator[str]:
     """Starts the data directory folder/data on a socket in folder; yields a superuser's DSN. Stopped by its own pid file."""
-    settings = (
-        VOLATILE
-        | {"listen_addresses": "", "unix_socket_directories": str(folder), "port": "5432", "jit": "off"}
-        | settings
-    )
+    socket = {"listen_addresses": "", "unix_socket_directories": str(folder), "port": "5432", "jit": "off"}
+    settings = VOLATILE | socket | settings
     options = " ".join(f"-c {key}={shlex.quote(value)}" for key, value in settings.items())
     start = ["-D", folder / "data", "-l", folder / "log", "-o", options, "-w", "-t", "60", "-s"]
     env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **(environment or {})}
