@@ -45,6 +45,12 @@ def way(
 
 
 @pytest.fixture
+def memoir(memoir_dsn: str) -> Iterator[Memoir]:
+    with Memoir(memoir_dsn) as client:
+        yield client
+
+
+@pytest.fixture
 def model() -> Iterator[Any]:
     from answers import text
     from upstream import upstream

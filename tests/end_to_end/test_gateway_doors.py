@@ -42,14 +42,13 @@ def body(said: str, **more: Any) -> bytes:
 
 @pytest.mark.parametrize("headers", [PAGE, {"host": "evil.example"}, {"content-type": "text/plain"}])
 def test_pages_write_and_read_nothing(
-    running: Running, model: Upstream, memoir_dsn: str, user: str, headers: dict[str, str]
+    running: Running, model: Upstream, memoir: Memoir, user: str, headers: dict[str, str]
 ) -> None:
     answer = running.post("/v1/messages", body("I live in Evilville."), **headers)
     assert answer.status_code in (403, 415) and answer.json()["error"]["message"]
     assert running.post("/mcp", b"{}", **headers).status_code in (403, 415)
     running.settle()
-    with Memoir(memoir_dsn) as memoir:
-        assert not model.asked and not memoir.list_sessions(user)
+    assert not model.asked and not memoir.list_sessions(user)
 
 
 def test_pages_of_allowed_origins_may_call(running: Running, model: Upstream) -> None:
@@ -66,17 +65,16 @@ def test_pages_of_allowed_origins_may_call(running: Running, model: Upstream) ->
     assert httpx.options(running.url + "/v1/messages", headers=asked | PAGE).status_code == 403
 
 
-def test_only_accepted_exchanges_are_stored(running: Running, model: Upstream, memoir_dsn: str, user: str) -> None:
+def test_only_accepted_exchanges_are_stored(running: Running, model: Upstream, memoir: Memoir, user: str) -> None:
     for status in (401, 403, 429, 500, 302):
         model.answer = lambda body, status=status: Response('{"error":{"message":"no"}}', status)
         running.post("/v1/messages", body("I live in Evilville."), **{"x-session-id": "s"})
     running.settle()
-    with Memoir(memoir_dsn) as memoir:
-        assert not memoir.list_sessions(user) and not memoir.list_calls(user)
-        model.answer = lambda body: [text("Noted.")]
-        running.post("/v1/messages", body("I live in Bern."), **{"x-session-id": "s"})
-        running.settle()
-        assert [turn["content"] for turn in memoir.history(user, "session s")] == ["I live in Bern.", "Noted."]
+    assert not memoir.list_sessions(user) and not memoir.list_calls(user)
+    model.answer = lambda body: [text("Noted.")]
+    running.post("/v1/messages", body("I live in Bern."), **{"x-session-id": "s"})
+    running.settle()
+    assert [turn["content"] for turn in memoir.history(user, "session s")] == ["I live in Bern.", "Noted."]
 
 
 def test_programs_state_nothing_about_their_user(running: Running, memoir_dsn: str, user: str) -> None:
@@ -171,17 +169,16 @@ def test_odd_answers_pass(memoir_dsn: str, user: str) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "zstd"])
-def test_compressed_requests(running: Running, model: Upstream, memoir_dsn: str, user: str, encoding: str) -> None:
+def test_compressed_requests(running: Running, model: Upstream, memoir: Memoir, user: str, encoding: str) -> None:
     """They are stored, and go upstream as they came unless something is set in."""
     pack = gzip.compress if encoding == "gzip" else zstandard.ZstdCompressor().compress
     headers = {"content-encoding": encoding, "x-session-id": "s"}
-    with Memoir(memoir_dsn) as memoir:
-        memoir.remember(user, "The harbour crane in Visby is a Liebherr K7.")
-        running.post("/v1/messages", pack(body("Which crane is in Visby?")), **headers)
-        sent = model.asked[-1]
-        assert b"Liebherr" in sent.raw and "content-encoding" not in sent.headers
-        running.settle()
-        assert len(memoir.history(user, "session s")) == 2
+    memoir.remember(user, "The harbour crane in Visby is a Liebherr K7.")
+    running.post("/v1/messages", pack(body("Which crane is in Visby?")), **headers)
+    sent = model.asked[-1]
+    assert b"Liebherr" in sent.raw and "content-encoding" not in sent.headers
+    running.settle()
+    assert len(memoir.history(user, "session s")) == 2
     packed = pack(b"{}")  # once: gzip writes the second into its header
     running.post("/v1/embeddings", packed, **headers)
     assert model.asked[-1].raw == packed and model.asked[-1].headers["content-encoding"] == encoding

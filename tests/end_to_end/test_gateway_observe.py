@@ -48,21 +48,20 @@ def test_unreachable_upstream_is_an_error(memoir_dsn: str, user: str) -> None:
     assert answer.status_code == 502 and "ConnectError" in answer.json()["error"]["message"]
 
 
-def test_growing_list_is_stored_once(running: Running, model: Upstream, memoir_dsn: str, user: str) -> None:
+def test_growing_list_is_stored_once(running: Running, model: Upstream, memoir: Memoir, user: str) -> None:
     """Thoughts, calls and their results are turns; marks of caching that move change nothing."""
     script(model, [thought("Read it."), text("Reading."), call("read", "toolu_1", path="a")], [text("Porto it is.")])
     client = Messages(running, "s1")
     client.say("<system-reminder>\nCLAUDE.md: I always deploy on Fridays.\n</system-reminder>", "I live in Porto.")
     client.result("toolu_1", "a file", stream=False)
     running.settle()
-    with Memoir(memoir_dsn) as memoir:
-        told = memoir.history(user, "claude-code s1")
-        assert [m["role"] for m in told] == ["user", "assistant", "tool", "assistant"]
-        assert told[0]["content"] == "I live in Porto." and len(memoir.list_sessions(user)) == 1
-        first = memoir.list_calls(user, "claude-code s1")[-1]
-        parts = memoir.read_call(user, first.call_id)
-        assert bytes(parts[0].body) == model.asked[0].raw
-        assert b"".join(bytes(part.body) for part in parts[1:]) == model.sent[0]
+    told = memoir.history(user, "claude-code s1")
+    assert [m["role"] for m in told] == ["user", "assistant", "tool", "assistant"]
+    assert told[0]["content"] == "I live in Porto." and len(memoir.list_sessions(user)) == 1
+    first = memoir.list_calls(user, "claude-code s1")[-1]
+    parts = memoir.read_call(user, first.call_id)
+    assert bytes(parts[0].body) == model.asked[0].raw
+    assert b"".join(bytes(part.body) for part in parts[1:]) == model.sent[0]
 
 
 def test_replayed_conversation_is_known(model: Upstream, memoir_dsn: str, user: str) -> None:
@@ -81,28 +80,26 @@ def test_replayed_conversation_is_known(model: Upstream, memoir_dsn: str, user: 
             assert [(row.session, row.turns) for row in memoir.list_sessions(user)] == [("claude-code s1", 10)]
 
 
-def test_changed_past_is_a_branch(running: Running, memoir_dsn: str, user: str) -> None:
+def test_changed_past_is_a_branch(running: Running, memoir: Memoir, user: str) -> None:
     for said in (["One."], ["One.", "Noted.", "Two."], ["One.", "Noted.", "Another two."]):
         messages = [{"role": "user" if at % 2 == 0 else "assistant", "content": s} for at, s in enumerate(said)]
         running.anthropic().messages.create(model="m", max_tokens=9, messages=messages)  # type: ignore[arg-type]
         running.settle()
-    with Memoir(memoir_dsn) as memoir:
-        names = [row.session for row in memoir.list_sessions(user)]
-        told = {name: [m["content"] for m in memoir.history(user, name)] for name in names}
+    names = [row.session for row in memoir.list_sessions(user)]
+    told = {name: [m["content"] for m in memoir.history(user, name)] for name in names}
     assert sorted(told) == ["session s1", next(n for n in told if "~" in n)]
     assert [said[2] for _, said in sorted(told.items())] == ["Two.", "Another two."]
 
 
-def test_asides_are_captured_only(running: Running, memoir_dsn: str, user: str) -> None:
+def test_asides_are_captured_only(running: Running, memoir: Memoir, user: str) -> None:
     raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": "A title, please."}]}).encode()
     for path in ("/v1/messages", "/v1/messages/count_tokens"):
         running.post(path, raw, **CLAUDE, **{"x-claude-code-session-id": "s1"})
     running.settle()
-    with Memoir(memoir_dsn) as memoir:
-        assert not memoir.list_sessions(user) and len(memoir.list_calls(user)) == 2
+    assert not memoir.list_sessions(user) and len(memoir.list_calls(user)) == 2
 
 
-def test_list_that_the_provider_keeps(running: Running, memoir_dsn: str, user: str) -> None:
+def test_list_that_the_provider_keeps(running: Running, memoir: Memoir, user: str) -> None:
     """Each request brings what is new alone, and names the answer before. Two that go on from one are branches."""
     client: Any = running.openai("kept")
     first = client.responses.create(model="m", input="My locker code is 4711.")
@@ -112,8 +109,7 @@ def test_list_that_the_provider_keeps(running: Running, memoir_dsn: str, user: s
     client.responses.create(model="m", input="Or is it open?", previous_response_id=first.id)
     client.responses.create(model="m", input="Who are you?", previous_response_id="resp_never_seen")
     running.settle()
-    with Memoir(memoir_dsn) as memoir:
-        told = [memoir.history(user, s.session) for s in memoir.list_sessions(user)]
+    told = [memoir.history(user, s.session) for s in memoir.list_sessions(user)]
     assert sorted([turn["content"] for turn in turns if turn["role"] == "user"] for turns in told) == [
         ["My locker code is 4711.", "Or is it open?"],
         ["My locker code is 4711.", "The gym is shut.", "Thanks."],
@@ -122,11 +118,10 @@ def test_list_that_the_provider_keeps(running: Running, memoir_dsn: str, user: s
 
 
 @pytest.mark.parametrize("api", [Chat, Responses])
-def test_openai_conversations_are_stored(running: Running, memoir_dsn: str, user: str, api: Any) -> None:
+def test_openai_conversations_are_stored(running: Running, memoir: Memoir, user: str, api: Any) -> None:
     assert api(running, "s1").say("Hello.") == ("Noted.", [])
     running.settle()
-    with Memoir(memoir_dsn) as memoir:
-        assert [m["content"] for m in memoir.history(user, "session s1")] == ["Hello.", "Noted."]
+    assert [m["content"] for m in memoir.history(user, "session s1")] == ["Hello.", "Noted."]
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])

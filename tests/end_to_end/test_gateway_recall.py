@@ -1,7 +1,6 @@
 """The gateway in mode recall: memories stand beside the newest message and stay there; our tools are answered within the
 client's message."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,12 +13,6 @@ from upstream import Upstream
 MODE = "recall"
 each_api = pytest.mark.parametrize("api", APIS)
 each_way = pytest.mark.parametrize("stream", [True, False])
-
-
-@pytest.fixture
-def memoir(memoir_dsn: str) -> Iterator[Memoir]:
-    with Memoir(memoir_dsn) as client:
-        yield client
 
 
 def ask(ident: str = "m", question: str = "q") -> Any:
