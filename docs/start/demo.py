@@ -46,7 +46,7 @@ SAMPLE_MEMORIES: list[dict[str, Any]] = [
 RECALL_TOKENS, SHOWN_ITEMS = 500, 20
 Question = tuple[str, str | None]
 """With its answer, where the file has one."""
-console = Console(width=max(72, min(110, Console().width)), markup=False, emoji=False, highlight=False)
+console = Console(width=max(80, min(110, Console().width)), markup=False, emoji=False, highlight=False)
 
 
 def main() -> int:
@@ -172,8 +172,8 @@ def print_message(message: dict[str, Any]) -> None:
 def print_items(items: list[Considered]) -> None:
     """Prints a table of the items considered, the included ones first."""
     shown = Table(box=None, pad_edge=False, header_style="bold", expand=True)
-    for title in ("#", "what", "arm", "score", "rank", "tokens", "shown as"):
-        shown.add_column(title, no_wrap=True, justify="right" if title in ("#", "score", "tokens") else "left")
+    for title, most in {"#": 2, "what": 24, "score": 5, "rank": 7, "tokens": 6, "shown as": 12}.items():
+        shown.add_column(title, no_wrap=True, max_width=most, justify="right" if title in ("#", "tokens") else "left")
     shown.add_column("text", no_wrap=True, ratio=1)
     ordered = sorted(items, key=lambda item: (not item.included, item.position or 0, -(item.score or 0)))
     for item in ordered[:SHOWN_ITEMS]:
@@ -185,7 +185,6 @@ def print_items(items: list[Considered]) -> None:
                     f"{item.kind} {item.session or ''}" + (f":{item.turn_index}" if item.turn_index is not None else "")
                 )
             ),
-            "+".join(item.arms or []),
             "" if item.score is None else f"{item.score:.3f}",
             " ".join(f"{arm}{rank}" for arm, rank in ranks.items() if rank),
             "" if item.tokens is None else str(item.tokens),
