@@ -18,7 +18,7 @@ step() {
   fi
 }
 
-shell_scripts() { local file; for file in scripts/*.sh .ci/run; do bash -n "$file" || return; done; }
+shell_scripts() { local file; for file in scripts/*.sh deploy/*.sh .ci/run; do bash -n "$file" || return; done; }
 
 step shell shell_scripts
 step layers "$python" scripts/check_layers.py

@@ -4,8 +4,10 @@ import threading
 import uuid
 from collections.abc import Iterator
 
-import psycopg
 import pytest
+from calls import Db, call
+from internals import end_leases
+from internals import work as waiting
 from servers import connect
 
 # What every claim, store and fail function of a kind does to the queue (claim_model_calls, store_model_result, fail_model_call).
@@ -16,16 +18,16 @@ FAIL = "select _memoir.give_back(l, %s, %s, %s) from _memoir.leased(%s, %s) l wh
 
 
 @pytest.fixture(autouse=True)
-def empty(db: psycopg.Connection) -> Iterator[None]:
+def empty(db: Db) -> Iterator[None]:
     db.execute("delete from _memoir.work_items where kind = 'judge'")
     yield
 
 
-def ask(db: psycopg.Connection, user: uuid.UUID, key: str = "k", priority: int = 0) -> None:
+def ask(db: Db, user: uuid.UUID, key: str = "k", priority: int = 0) -> None:
     db.execute("select _memoir.enqueue('judge', %s, %s, '{\"id\": 1}', %s)", [user, key, priority])
 
 
-def claim(db: psycopg.Connection, limit: int = 10) -> list[tuple]:
+def claim(db: Db, limit: int = 10) -> list[tuple]:
     """(work, lease, user, key, payload, attempts) of each, leased for five minutes."""
     claims: list[tuple] = []
     with db.transaction():
@@ -35,24 +37,20 @@ def claim(db: psycopg.Connection, limit: int = 10) -> list[tuple]:
     return claims
 
 
-def complete(db: psycopg.Connection, work: int, lease: uuid.UUID) -> bool:
+def complete(db: Db, work: int, lease: uuid.UUID) -> bool:
     return db.execute(COMPLETE, [work, lease]).fetchone() is not None
 
 
-def fail(
-    db: psycopg.Connection, work: int, lease: uuid.UUID, error: str, seconds: float | None = None, final: bool = False
-) -> str:
+def fail(db: Db, work: int, lease: uuid.UUID, error: str, seconds: float | None = None, final: bool = False) -> str:
     found = db.execute(FAIL, [error, seconds, final, work, lease]).fetchone()
     return found[0] if found else "lost"
 
 
-def state(db: psycopg.Connection) -> list[tuple]:
-    return db.execute(
-        "select state, attempts, last_error from _memoir.work_items where kind = 'judge' order by work_id"
-    ).fetchall()
+def state(db: Db) -> list[tuple]:
+    return waiting(db, "judge")
 
 
-def test_claim_complete(db: psycopg.Connection) -> None:
+def test_claim_complete(db: Db) -> None:
     one, two = uuid.uuid4(), uuid.uuid4()
     ask(db, one)
     ask(db, one)  # waits once
@@ -64,14 +62,12 @@ def test_claim_complete(db: psycopg.Connection) -> None:
         assert not complete(db, work, uuid.uuid4())
         assert db.execute("select memoir.heartbeat(%s, %s)", [work, lease]).fetchone() == (True,)
         assert complete(db, work, lease)
-        assert db.execute(
-            "select memoir.heartbeat(%s, %s), memoir.release_work(%s, %s)", [work, lease] * 2
-        ).fetchone() == (False, False)
+        assert not call(db, "heartbeat", work, lease) and not call(db, "release_work", work, lease)
         assert fail(db, work, lease, "x") == "lost"
     assert state(db) == []
 
 
-def test_the_same_work_is_done_by_one(db: psycopg.Connection) -> None:
+def test_the_same_work_is_done_by_one(db: Db) -> None:
     user = uuid.uuid4()
     ask(db, user)
     [(work, lease, *_)] = claim(db)
@@ -81,22 +77,17 @@ def test_the_same_work_is_done_by_one(db: psycopg.Connection) -> None:
     assert [c[2] for c in claim(db)] == [user]
 
 
-def test_a_lease_passes_on(db: psycopg.Connection) -> None:
+def test_a_lease_passes_on(db: Db) -> None:
     ask(db, uuid.uuid4())
     [(work, old, *_)] = claim(db)
-    db.execute(
-        "update _memoir.work_items set leased_until = clock_timestamp() - interval '1 s' where work_id = %s", [work]
-    )
+    end_leases(db)
     [(again, new, *_, attempts)] = claim(db)
     assert (again, attempts) == (work, 2) and new != old
-    assert db.execute("select memoir.heartbeat(%s, %s), memoir.release_work(%s, %s)", [work, old] * 2).fetchone() == (
-        False,
-        False,
-    )
+    assert not call(db, "heartbeat", work, old) and not call(db, "release_work", work, old)
     assert not complete(db, work, old) and complete(db, work, new)
 
 
-def test_backoff_and_dead_letters(db: psycopg.Connection) -> None:
+def test_backoff_and_dead_letters(db: Db) -> None:
     poisoned, well = uuid.uuid4(), uuid.uuid4()
     ask(db, poisoned, priority=9)
     waits = []
@@ -105,12 +96,8 @@ def test_backoff_and_dead_letters(db: psycopg.Connection) -> None:
         assert user == poisoned
         now = "dead" if attempt == 8 else "ready"
         assert fail(db, work, lease, f"bad {attempt}") == now
-        waits.append(
-            db.execute(
-                "select extract(epoch from run_after - clock_timestamp()) from _memoir.work_items where work_id = %s",
-                [work],
-            ).fetchone()[0]
-        )
+        due = "select extract(epoch from run_after - clock_timestamp()) from _memoir.work_items where work_id = %s"
+        waits.append(db.execute(due, [work]).fetchone()[0])
         if attempt == 3:
             ask(db, well)
             [(other, own, user, *_)] = claim(db, 5)  # the bad one waits, others pass
@@ -126,28 +113,26 @@ def test_backoff_and_dead_letters(db: psycopg.Connection) -> None:
     assert db.execute("select count(*) from _memoir.audit_log where action = 'retry_work'").fetchone() == (1,)
 
 
-def test_a_server_says_when_to_retry(db: psycopg.Connection) -> None:
+def test_a_server_says_when_to_retry(db: Db) -> None:
     ask(db, uuid.uuid4())
     [(work, lease, *_)] = claim(db)
     assert fail(db, work, lease, "busy", 3600) == "ready"
-    due = (
-        "select run_after - clock_timestamp() between '59 min' and '61 min' from _memoir.work_items where work_id = %s"
-    )
-    assert db.execute(due, [work]).fetchone() == (True,)
+    late = "run_after - clock_timestamp() between '59 min' and '61 min'"
+    assert db.execute(f"select {late} from _memoir.work_items where work_id = %s", [work]).fetchone() == (True,)
     db.execute("update _memoir.work_items set run_after = now()")
     [(work, lease, *_)] = claim(db)
     assert fail(db, work, lease, "never", final=True) == "dead"
 
 
-def test_leases_that_run_out_end_as_dead_letters(db: psycopg.Connection) -> None:
+def test_leases_that_run_out_end_as_dead_letters(db: Db) -> None:
     ask(db, uuid.uuid4())
     for _ in range(8):
         assert len(claim(db)) == 1
-        db.execute("update _memoir.work_items set leased_until = clock_timestamp() - interval '1 s'")
+        end_leases(db)
     assert claim(db) == [] and state(db) == [("dead", 8, "leases ran out")]
 
 
-def test_many_workers_share_the_work(db: psycopg.Connection, memoir_dsn: str) -> None:
+def test_many_workers_share_the_work(db: Db, memoir_dsn: str) -> None:
     users = [uuid.uuid4() for _ in range(60)]
     for user in users:
         ask(db, user)

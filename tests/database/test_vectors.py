@@ -5,9 +5,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from calls import one, persist
 from internals import nearest_items, user_id
 
-DIMENSION = 384
 WANTED = 100
 ABOUT = " + ".join(f"t{n}.v" for n in range(6))
 JOINS = " ".join(f"join topics t{n} on t{n}.n = abs(hashint4(i.item * 6 + {n})) % 64" for n in range(6))
@@ -20,13 +20,10 @@ def filled(memoir_dsn: str) -> Iterator[psycopg.Connection]:
     with psycopg.connect(memoir_dsn, autocommit=True) as db:
         db.execute("set search_path = memoir, _memoir, memoir_extensions, public")
         db.execute("select setseed(0.5)")
-        db.execute(
-            "create temp table topics as select n, array(select random() + random() + random() - 1.5 + 0 * n from generate_series(1, %s))::real[]::halfvec as v "
-            "from generate_series(0, 63) n",
-            [DIMENSION],
-        )
+        db.execute("""create temp table topics as select n, array(select random() + random() + random() - 1.5 + 0 * n
+            from generate_series(1, 384))::real[]::halfvec as v from generate_series(0, 63) n""")
         for user, items in ITEMS.items():
-            db.execute('select persist_turn(%s, \'s\', \'[{"role": "user", "content": "Hello"}]\')', [user])
+            persist(db, user, "s", "Hello")
             db.execute(
                 f"""insert into embeddings (user_id, item_no, model_id, embedding)
                     select %s, i.item, m.model_id, {ABOUT} from generate_series(1, %s) i(item)
@@ -36,9 +33,8 @@ def filled(memoir_dsn: str) -> Iterator[psycopg.Connection]:
             db.execute("update user_counters set items = %s where user_id = %s", [items, user_id(db, user)])
         for _ in range(20):  # again if somebody's snapshot held it up
             db.execute("vacuum analyze embeddings")
-            if db.execute(
-                "select sum(relallvisible) = sum(relpages) from pg_class where relname like 'embeddings\\_p%' and relkind = 'r'"
-            ).fetchone()[0]:
+            seen = "from pg_class where relname like 'embeddings\\_p%%' and relkind = 'r'"
+            if one(db, f"select sum(relallvisible) = sum(relpages) {seen}"):
                 break
         yield db
 
@@ -50,12 +46,8 @@ def nearest(
 
 
 def queries(db: psycopg.Connection, count: int) -> list[str]:
-    return [
-        v
-        for (v,) in db.execute(
-            f"select ({ABOUT})::text from generate_series(1000001, 1000000 + {count}) i(item) {JOINS} order by i.item"
-        )
-    ]
+    others = f"generate_series(1000001, 1000000 + {count}) i(item) {JOINS} order by i.item"
+    return [vector for (vector,) in db.execute(f"select ({ABOUT})::text from {others}")]
 
 
 @pytest.mark.parametrize("user", ITEMS)
@@ -71,11 +63,8 @@ def test_signs_find_what_comparing_all_finds(filled: psycopg.Connection, user: s
 
 def test_what_matched_by_words_is_compared_whatever_its_signs(filled: psycopg.Connection) -> None:
     [vector] = queries(filled, 1)
-    ranked = filled.execute(
-        "select array_agg(item_no order by embedding <=> %s::halfvec desc) from embeddings where user_id = %s",
-        [vector, user_id(filled, "large")],
-    ).fetchone()[0]
-    far = sorted(ranked[:5])
+    farthest = "select array_agg(item_no order by embedding <=> %s::halfvec desc) from embeddings where user_id = %s"
+    far = sorted(one(filled, farthest, vector, user_id(filled, "large"))[:5])
     for exact in (0, 1_000_000):
         found = nearest(filled, "large", vector, exact, far)
         assert set(far) <= set(found) and len(found) == WANTED + len(far)
