@@ -11,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -52,28 +51,17 @@ def _bundle(folder: Path) -> None:
     subprocess.run(["bash", ROOT / "scripts" / "build_sql.sh", folder / "build"], check=True)
 
 
-def build(source: Path, what: str, out: Path) -> Path:
-    """One of setuptools' hooks, in a process of its own since it changes folders; the file it made."""
-    hook = f"import setuptools.build_meta as b, sys; print(b.build_{what}(sys.argv[1]))"
-    done = subprocess.run([sys.executable, "-c", hook, out], cwd=source, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{source.name}: no {what}\n{done.stdout}{done.stderr}")
-    return out / done.stdout.split()[-1]
-
-
 def main(out: Path) -> list[Path]:
     """Builds everything into a folder, which is emptied first."""
     shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
-    made: list[Path] = []
     with tempfile.TemporaryDirectory() as folder:
         for package in PACKAGES:
-            sdist = build(stage(package, Path(folder) / "staged"), "sdist", out)
-            with tarfile.open(sdist) as archive:
-                archive.extractall(Path(folder) / "unpacked")
-            [source] = (Path(folder) / "unpacked").glob(f"{sdist.name.removesuffix('.tar.gz')}")
-            made += [sdist, build(source, "wheel", out)]
-    return made
+            source = stage(package, Path(folder))
+            command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", out, source]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise SystemExit(f"{package} could not be built\n{done.stdout}{done.stderr}")
+    return sorted(out.iterdir())
 
 
 if __name__ == "__main__":
