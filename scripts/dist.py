@@ -57,7 +57,7 @@ def main(out: Path) -> list[Path]:
     with tempfile.TemporaryDirectory() as folder:
         for package in PACKAGES:
             source = stage(package, Path(folder))
-            command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", out, source]
+            command: list[str | Path] = [sys.executable, "-m", "build", "--no-isolation", "--outdir", out, source]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise SystemExit(f"{package} could not be built\n{done.stdout}{done.stderr}")
