@@ -9,6 +9,7 @@ import pytest
 from calls import Db, call, one, raises, recalled, remember, remembered, run_job, say, set_clock, set_settings, table
 from internals import count_rows, memory_row, own_rows, set_memories, user_id
 from loops import append, code, read
+from parallel import until
 from pg_memoir import Memoir, errors
 from psycopg.types.json import Jsonb
 
@@ -196,8 +197,7 @@ def test_open_reader_only_delays_a_detach(memoir_dsn: str, db: Db, user: str) ->
         waiting = threading.Thread(target=lambda: sender.execute(mine))
         waiting.start()
         blocked = "select exists (select from pg_stat_activity where pid = %s and wait_event_type = 'Lock')"
-        while not one(db, blocked, sender.info.backend_pid):
-            assert waiting.is_alive()
+        until(lambda: one(db, blocked, sender.info.backend_pid))
         db.execute("set lock_timeout = '50ms'")
         assert "number 77" in str(call(db, "compile_context", user, "other", "Where is number 77?"))
         say(db, user, "other", "And on we go.")

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from calls import Db, call, one, persist, raises, remembered, table, use_vectors
 from internals import clear_work, count_vectors, end_leases, work
+from parallel import until
 from servers import connect
 
 MODEL = "small"
@@ -228,8 +229,7 @@ def test_two_admins_switching_models_both_succeed(db: Db, memoir_dsn: str) -> No
     with psycopg.connect(memoir_dsn) as first, connect(memoir_dsn) as second, ThreadPoolExecutor(1) as pool:
         call(first, "switch_embedding_model", "other")
         waiting = pool.submit(call, second, "switch_embedding_model", MODEL)
-        while not db.execute("select pg_blocking_pids(%s) <> '{}'", [second.info.backend_pid]).fetchone()[0]:
-            assert not waiting.done()
+        until(lambda: one(db, "select pg_blocking_pids(%s) <> '{}'", second.info.backend_pid))
         first.commit()
         waiting.result(timeout=30)
     assert table(db, "embedding_progress", columns="model, status").count((MODEL, "active")) == 1

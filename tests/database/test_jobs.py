@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from calls import Db, call, history, one, persist, remember, run_job, set_clock, table
 from internals import changed_function, last_run, user_id
+from parallel import until
 from routines import code
 from servers import connect, install
 
@@ -45,8 +46,7 @@ def blocked_run(
     with connect(dsn) as other:
         thread, result = in_thread(lambda: other.execute("call memoir.run_job('flush', 5)"))
         waits = "select 1 from pg_locks where locktype = 'advisory' and not granted and objid = 4711"
-        while not db.execute(waits).fetchone():
-            assert thread.is_alive()
+        until(lambda: db.execute(waits).fetchone())
         yield other, thread, result
         db.execute("select pg_advisory_unlock_all()")
         thread.join(30)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from calls import Db, call, one, persist, raises, set_settings, table
 from internals import clear_work, has_python, last_run, work
+from parallel import until
 from pipeline import costs
 from routines import code
 from servers import connect
@@ -147,8 +148,7 @@ def test_cancel_gives_everything_back(db: Db, memoir_dsn: str, user: str) -> Non
             target=lambda: result.append(code(lambda: other.execute("call memoir.run_job('model')")))
         )
         run.start()
-        while not stub.requests:
-            assert run.is_alive()
+        until(lambda: stub.requests)
         db.execute("select pg_cancel_backend(%s)", [other.info.backend_pid])
         run.join(30)
     assert result == ["57014"] and last_run(db, "model")[0] == "cancelled"

@@ -5,7 +5,6 @@ All tests share a database. Each has years of its own.
 
 import re
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ import psycopg
 import pytest
 from calls import Db, call, one, persist, remember, set_clock, store, table
 from catalog import describe, differences
+from parallel import until
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, all_routines, values_for
 from servers import add_python, apply, complete, connect, database, environment_of, fresh_server
@@ -43,10 +43,7 @@ def count_turns(db: Db, user: str) -> int:
 
 
 def wait_until(db: Db, condition: str) -> None:
-    deadline = time.monotonic() + 20
-    while not one(db, f"select {condition}"):
-        assert time.monotonic() < deadline, f"it did not come to pass: {condition}"
-        time.sleep(0.02)
+    until(lambda: one(db, f"select {condition}"))
 
 
 SOMEBODY_WAITS = "exists (select from pg_locks where not granted and database = (select oid from pg_database where datname = current_database()))"

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 from calls import call, messages, one, set_settings, table
+from parallel import until
 from pg_memoir import AsyncMemoir, Memoir, MemoirError
 from pg_memoir_cli import worker
 from pg_memoir_cli.embedder import EmbedderUnavailable
@@ -110,9 +111,7 @@ def outlive_lease(db, kind):
     db.execute(
         f"update _memoir.work_items set leased_until = clock_timestamp() + interval '30 s' where work_id = (select work_id {leased})"
     )
-    deadline = time.monotonic() + 20
-    while one(db, f"select leased_until < clock_timestamp() + interval '290 s' {leased}"):
-        assert time.monotonic() < deadline
+    until(lambda: one(db, f"select leased_until >= clock_timestamp() + interval '290 s' {leased}"))
 
 
 def test_leases_outlive_a_slow_model(memoir, memoir_dsn, db, user, monkeypatch):
@@ -170,9 +169,7 @@ def test_worker_goes_on_after_failures(memoir, user, caplog):
     thread = threading.Thread(target=worker.run, args=(memoir, flaky), kwargs=dict(interval=0.01, stop=stop, limit=2))
     with caplog.at_level(logging.WARNING):
         thread.start()
-        deadline = time.monotonic() + 10
-        while not tries and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: tries)
         store(memoir, user + "-later", count=1)
         thread.join(20)
     stop.set()
@@ -191,9 +188,7 @@ def test_worker_process_with_an_endpoint(memoir, memoir_dsn, user):
         assert stub.requests and stub.requests[0]["model"] == "all-MiniLM-L6-v2"
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         store(memoir, user + "-more")
-        deadline = time.monotonic() + 30
-        while sum("bicycle" in str(r["input"]) for r in stub.requests) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until(lambda: sum("bicycle" in str(r["input"]) for r in stub.requests) >= 2)
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=30)
         assert process.returncode == 0 and "stopped after 6" in said
@@ -284,8 +279,7 @@ def test_a_worker_ended_in_the_middle_of_a_job(memoir, memoir_dsn, db, schedule,
     assert (process.returncode == 0) == (how == signal.SIGTERM)
     if how == signal.SIGKILL:  # a server looks for a vanished client when it next writes to it
         db.execute("select pg_terminate_backend(%s)", found)
-    while db.execute("select 1 from pg_stat_activity where pid = %s", found).fetchone():
-        time.sleep(0.02)
+    until(lambda: not db.execute("select 1 from pg_stat_activity where pid = %s", found).fetchone())
     assert one(db, "select count(*) from public.done") == 3
     db.execute("select pg_advisory_unlock_all()")
     run_jobs(memoir_dsn, once=True)
@@ -304,10 +298,7 @@ def test_bare_statements(memoir, db):
     db.execute("alter table _memoir.bloated owner to memoir_owner")
     db.execute("insert into _memoir.bloated select generate_series(1, 20001); delete from _memoir.bloated")
     db.execute("select pg_stat_force_next_flush()")
-    deadline = time.monotonic() + 30
-    while not (statements := memoir.bare_statements()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    [row] = statements
+    [row] = until(memoir.bare_statements)
     assert row["statement"] == "vacuum (analyze) _memoir.bloated" and "dead" in row["reason"]
     send_bare(memoir)
     assert one(db, "select pg_relation_size('_memoir.bloated')") == 0

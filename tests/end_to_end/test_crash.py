@@ -17,6 +17,7 @@ from agents import Agent
 from calls import one, remember, run_job, say, set_settings, table, use_vectors
 from catalog import differences
 from internals import count_all_rows
+from parallel import until
 from pg_memoir import Memoir
 from pg_memoir_cli import worker
 from pipeline import HIKES
@@ -78,10 +79,7 @@ def kill(folder: Path, spared: int | None = None) -> None:
 
 def gone(*processes: int) -> None:
     """Waits for the end of processes."""
-    end = time.monotonic() + 30
-    while alive := [pid for pid in processes if _status(pid)[0] not in ("", "Z")]:
-        assert time.monotonic() < end, f"still there: {alive}"
-        time.sleep(0.02)
+    until(lambda: all(_status(pid)[0] in ("", "Z") for pid in processes))
 
 
 def _status(pid: int) -> tuple[str, int]:
@@ -328,9 +326,7 @@ def test_a_killed_worker(
             db.execute("delete from _memoir.work_items where kind not in ('summarise')")
         process = subprocess.Popen([sys.executable, "-c", STUCK, kind, memoir_dsn], stdout=subprocess.PIPE, text=True)
         if kind == "summarise":
-            while not stub.requests:
-                assert process.poll() is None
-                time.sleep(0.02)
+            until(lambda: stub.requests)
         else:
             assert process.stdout and process.stdout.readline() == "at it\n"
         process.kill()

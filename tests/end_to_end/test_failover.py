@@ -15,6 +15,7 @@ import anthropic
 import psycopg
 import pytest
 from calls import messages, one
+from parallel import until
 from pg_memoir import Memoir, MemoirError
 from servers import ROOT, server_folder
 from stubs import Answer, MessagesStub
@@ -122,13 +123,6 @@ def last_run(cluster: Cluster, node: str) -> datetime | None:
         return one(db, "select max(last_started) from memoir.list_jobs() where last_outcome = 'done'")
 
 
-def wait(until, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not until():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-
-
 def test_the_primary_dies_under_load(cluster: Cluster, upstream: MessagesStub) -> None:
     assert cluster.primary() == "a" and cluster.standbys() == ["b", "c"]
     with psycopg.connect(cluster.dsn("a"), autocommit=True) as db:
@@ -137,22 +131,22 @@ def test_the_primary_dies_under_load(cluster: Cluster, upstream: MessagesStub) -
     for load in loads:
         load.start()
     try:
-        wait(lambda: is_answered(cluster))
-        wait(lambda: knows(cluster, "Ximena"))
-        wait(lambda: all(len(load.said) > 20 for load in loads))
-        wait(lambda: last_run(cluster, "a") is not None, 90)
+        until(lambda: is_answered(cluster), 60)
+        until(lambda: knows(cluster, "Ximena"), 60)
+        until(lambda: all(len(load.said) > 20 for load in loads), 60)
+        until(lambda: last_run(cluster, "a") is not None, 90)
         postmaster = int((cluster.data("a") / "postmaster.pid").read_text().split()[0])
         os.kill(postmaster, signal.SIGKILL)
-        wait(lambda: not cluster.is_up("a"))
+        until(lambda: not cluster.is_up("a"), 60)
         assert ask(cluster, "between", "My dog is called Borka.") == "Noted."  # the gateway fails open
         new, before = cluster.failover(), [len(load.said) for load in loads]
         assert new in NODES[1:]
-        wait(lambda: all(len(load.said) > count + 20 for load, count in zip(loads, before, strict=True)))
+        until(lambda: all(len(load.said) > count + 20 for load, count in zip(loads, before, strict=True)), 60)
 
-        wait(lambda: knows(cluster, "Borka"), 120)  # it was said while no primary was there
+        until(lambda: knows(cluster, "Borka"), 120)  # it was said while no primary was there
         assert knows(cluster, "Ximena")
         had = last_run(cluster, new)
-        wait(lambda: last_run(cluster, new) != had, 120)
+        until(lambda: last_run(cluster, new) != had, 120)
         cluster.rejoin()
         assert sorted([*cluster.standbys(), new]) == list(NODES)
     finally:

@@ -14,19 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from parallel import until
 from pg_memoir_server import embed_client, models, protocol, supervise
 from pg_memoir_server.detach import lock_holder
 
 MODEL = models.DEFAULT_MODEL
-
-
-def until(condition, seconds: float = 30.0):
-    """Waits for a condition; returns what it returned."""
-    end = time.monotonic() + seconds
-    while not (answer := condition()):
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
-    return answer
 
 
 def ready(path: str) -> bool:

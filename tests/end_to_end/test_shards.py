@@ -2,13 +2,13 @@
 
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 from calls import call, messages, table
+from parallel import until
 from pg_memoir import Memoir, MemoirError
 from routines import PERSONS, all_routines, code, values_for
 from servers import PGBIN, ROOT, connect, server_folder
@@ -165,16 +165,14 @@ def test_parts_move_under_load(shards: Shards) -> None:
         load.start()
     waited = []
     try:
-        while min(len(load.said) for load in loads) < 150:
-            time.sleep(0.1)
+        until(lambda: min(len(load.said) for load in loads) >= 150, 120)
         for user in ("user-0", "user-7"):
             part = part_of(shards, user)
             with connect(shards.dsn(ROUTER)) as db:
                 [shard] = db.execute("select shard from routing.parts where part = %s", [part]).fetchone()
             waited.append(Moving(shards.folder).move(part, (shard + 1) % 4))
         after = [len(load.said) for load in loads]
-        while any(len(load.said) < count + 10 for load, count in zip(loads, after, strict=True)):
-            time.sleep(0.1)
+        until(lambda: all(len(load.said) >= count + 10 for load, count in zip(loads, after, strict=True)), 120)
     finally:
         for load in loads:
             load.stop.set()

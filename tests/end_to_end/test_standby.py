@@ -1,6 +1,5 @@
 """A streaming standby answers as its primary does, writes nothing, and says what it has not got yet."""
 
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,9 +7,10 @@ from math import sin
 
 import psycopg
 import pytest
-from calls import call, export_rows, messages, persist, set_clock, table
+from calls import call, export_rows, messages, one, persist, set_clock, table
 from catalog import contents
 from internals import count_rows, own_rows
+from parallel import until
 from pg_memoir import Memoir
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
@@ -64,13 +64,8 @@ class Pair:
     def caught_up(self) -> None:
         """Waits until the standby has replayed all that the primary has written."""
         with connect(self.primary) as primary, connect(self.standby) as standby:
-            [lsn] = primary.execute(
-                "select pg_current_wal_insert_lsn()"
-            ).fetchone()  # what is committed may not be flushed yet
-            deadline = time.monotonic() + 30
-            while not standby.execute("select pg_last_wal_replay_lsn() >= %s", [lsn]).fetchone()[0]:
-                assert time.monotonic() < deadline, "the standby does not follow"
-                time.sleep(0.05)
+            lsn = one(primary, "select pg_current_wal_insert_lsn()")  # what is committed may not be flushed yet
+            until(lambda: one(standby, "select pg_last_wal_replay_lsn() >= %s", lsn))
 
 
 def fill(db: psycopg.Connection) -> None:

@@ -1,14 +1,15 @@
-"""Work on several connections at the same moment."""
+"""Work on several connections at the same moment, and waiting for the work of others."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from time import sleep
-from typing import Any
+from time import monotonic, sleep
+from typing import Any, TypeVar
 
 import psycopg
 from servers import connect
 
+T = TypeVar("T")
 Job = Callable[[psycopg.Connection], Any]
 # A hang is a failure, too.
 PATIENCE = "-c statement_timeout=60s -c deadlock_timeout=100ms -c synchronous_commit=off"
@@ -30,3 +31,12 @@ def in_parallel(dsn: str, *jobs: Job, look: Callable[[], object] = lambda: sleep
         while not all(future.done() for future in pending):
             look()
         return [future.result() for future in pending]
+
+
+def until(condition: Callable[[], T], seconds: float = 30) -> T:
+    """Waits for what another thread or process does. Returns what the condition came to."""
+    end = monotonic() + seconds
+    while not (found := condition()):
+        assert monotonic() < end, "waited in vain"
+        sleep(0.02)
+    return found
