@@ -9,6 +9,13 @@ create or replace function _memoir.login()
 returns text language sql stable
 return case when current_setting('role') in ('', 'none') then session_user::text else current_setting('role') end;
 
+-- Says in the audit log that the caller did something. Returns the row's number.
+create or replace function _memoir.audit(p_action text, p_detail jsonb, p_user_id uuid default null)
+returns bigint language sql as $$
+  insert into _memoir.audit_log (login, action, user_id, detail)
+  values (_memoir.login(), p_action, p_user_id, p_detail) returning audit_id
+$$;
+
 -- Returns what an admin has bound the caller to. A role without a binding does not free a login from its own: whoever
 -- is a member of memoir_app may SET ROLE to it.
 create or replace function _memoir.binding(p_login name)
@@ -188,9 +195,8 @@ end $$;
 create or replace function memoir.bind_login(p_login name, p_users text[] default null, p_actor text default null,
   p_projects text[] default null, p_clearance text default 'private', p_namespace text default 'default')
 returns void language plpgsql security definer set search_path from current as $$
-declare
-  v_admin name := _memoir.authorise_admin();
 begin
+  perform _memoir.authorise_admin();
   if p_login in ('memoir_reader', 'memoir_app', 'memoir_tenant', 'memoir_admin', 'memoir_jobs', 'memoir_owner') then
     perform _memoir.fail('PM014', format('%s is what logins are members of and can''t be bound itself', p_login));
   end if;
@@ -215,8 +221,8 @@ begin
   delete from _memoir.login_users where login = p_login;
   insert into _memoir.login_users (login, user_id)
   select distinct p_login, _memoir.user_id(p_namespace, u) from unnest(p_users) u;
-  insert into _memoir.audit_log (login, action, detail)
-  values (v_admin, 'bind_login', jsonb_build_object('login', p_login, 'users', cardinality(p_users), 'actor', p_actor));
+  perform _memoir.audit('bind_login', jsonb_build_object('login', p_login, 'users', cardinality(p_users), 'actor',
+    p_actor));
 end $$;
 comment on function memoir.bind_login(name, text[], text, text[], text, text) is
   'Binds a login to users (null: none), an actor class (person, agent, tool), projects (null: all), a clearance and a
@@ -225,13 +231,11 @@ memoir_reader. Admin only. Raises PM001, PM014.';
 
 create or replace function memoir.unbind_login(p_login name)
 returns void language plpgsql security definer set search_path from current as $$
-declare
-  v_admin name := _memoir.authorise_admin();
 begin
+  perform _memoir.authorise_admin();
   delete from _memoir.logins where login = p_login;
   if not found then perform _memoir.fail('PM014', format('login %s is not bound', _memoir.shown(p_login))); end if;
-  insert into _memoir.audit_log (login, action, detail)
-    values (v_admin, 'unbind_login', jsonb_build_object('login', p_login));
+  perform _memoir.audit('unbind_login', jsonb_build_object('login', p_login));
 end $$;
 comment on function memoir.unbind_login(name) is
   'Removes a login''s binding: users, actor class, projects, clearance, namespace. Call it before the role is dropped

@@ -172,9 +172,8 @@ PM030.';
 
 create or replace function memoir.switch_embedding_model(p_name text)
 returns void language plpgsql security definer set search_path from current as $$
-declare
-  v_admin name := _memoir.authorise_admin();
 begin
+  perform _memoir.authorise_admin();
   lock table _memoir.embedding_models in share row exclusive mode;  -- two switches at once: one after the other
   if not exists (select from _memoir.embedding_models where name = p_name) then
     perform _memoir.fail('PM031', format('unknown embedding model %s', _memoir.shown(p_name)),
@@ -182,8 +181,7 @@ begin
   end if;
   update _memoir.embedding_models set status = 'retired' where status = 'active' and name <> p_name;
   update _memoir.embedding_models set status = 'active' where name = p_name;
-  insert into _memoir.audit_log (login, action, detail) values (v_admin, 'switch_embedding_model',
-    jsonb_build_object('model', p_name));
+  perform _memoir.audit('switch_embedding_model', jsonb_build_object('model', p_name));
 end $$;
 comment on function memoir.switch_embedding_model(text) is
   'Makes an embedding model the one that queries use, in this transaction; the former one is retired and its vectors are

@@ -135,14 +135,14 @@ logins only. Raises PM001.';
 create or replace function memoir.retry_work(p_work bigint)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
-  v_admin name := _memoir.authorise_admin(); v_work _memoir.work_items;
+  v_work _memoir.work_items;
 begin
+  perform _memoir.authorise_admin();
   select * into v_work from _memoir.work_items where work_id = p_work and state = 'dead' for update;
   if not found then return false; end if;
   update _memoir.work_items set payload = payload - 'refused' where work_id = p_work;
   perform _memoir.requeue(v_work, 0, memoir.now());
-  insert into _memoir.audit_log (login, action, user_id, detail)
-  values (v_admin, 'retry_work', v_work.user_id, jsonb_build_object('work', p_work, 'kind', v_work.kind));
+  perform _memoir.audit('retry_work', jsonb_build_object('work', p_work, 'kind', v_work.kind), v_work.user_id);
   return true;
 end $$;
 comment on function memoir.retry_work(bigint) is

@@ -130,9 +130,8 @@ begin
     v_version := _memoir.put_user_ranking(v_caller.user_id, p_weights, p_source,
       (select version from _memoir.ranking_profiles where profile = 'shipped'));
   end if;
-  insert into _memoir.audit_log (login, action, user_id, detail)
-  values (_memoir.login(), 'set_ranking_profile', v_caller.user_id,
-    jsonb_build_object('version', v_version, 'source', p_source));
+  perform _memoir.audit('set_ranking_profile', jsonb_build_object('version', v_version, 'source', p_source),
+    v_caller.user_id);
   return v_version;
 end $$;
 comment on function memoir.set_ranking_profile(text, jsonb, text) is
@@ -156,10 +155,7 @@ begin
     update _memoir.users set ranking = null where user_id = v_caller.user_id and ranking is not null;
     v_found := found;
   end if;
-  if v_found then
-    insert into _memoir.audit_log (login, action, user_id)
-    values (_memoir.login(), 'reset_ranking_profile', v_caller.user_id);
-  end if;
+  if v_found then perform _memoir.audit('reset_ranking_profile', '{}', v_caller.user_id); end if;
   return v_found;
 end $$;
 comment on function memoir.reset_ranking_profile(text) is

@@ -100,8 +100,7 @@ begin
   insert into _memoir.settings (key, value) values (p_key, p_value)
   on conflict (key) do update set value = excluded.value;
   perform _memoir.merge_settings();
-  insert into _memoir.audit_log (login, action, detail)
-  values (_memoir.login(), 'set_setting', jsonb_build_object('key', p_key, 'value', p_value));
+  perform _memoir.audit('set_setting', jsonb_build_object('key', p_key, 'value', p_value));
 end $$;
 
 create or replace function memoir.set_setting(p_key text, p_value jsonb)
@@ -122,8 +121,7 @@ begin
   end if;
   delete from _memoir.settings where key = p_key;
   perform _memoir.merge_settings();
-  insert into _memoir.audit_log (login, action, detail) values (_memoir.login(), 'reset_setting',
-    jsonb_build_object('key', p_key));
+  perform _memoir.audit('reset_setting', jsonb_build_object('key', p_key));
 end $$;
 comment on function memoir.reset_setting(text) is 'Returns a setting to its default. Admin only. Raises PM001, PM015.';
 

@@ -97,9 +97,8 @@ begin
         exists (select from _memoir.memory_store o where o.user_id = v_caller.user_id and o.memory_id = any (i.ids)
           and (o.state in ('forgotten', 'erased') or o.sensitivity = 'secret'))
         or exists (select from _memoir.search_items o where o.user_id = v_caller.user_id and o.ref_id = any (i.ids)
-          and (o.sensitivity = 'secret' or exists (select from _memoir.recall_exclusions x
-            where x.user_id = v_caller.user_id and x.session_id = o.session_id and x.turn_index = o.turn_index
-              and x.lifted_at is null and not x.changed))))
+          and (o.sensitivity = 'secret' or exists (select
+            from _memoir.exclusions_of(v_caller.user_id, o.session_id, o.turn_index) x where not x.changed))))
       then _memoir.without_texts(m.added) else m.added end
   from _memoir.client_messages m
   join _memoir.sessions s on s.user_id = v_caller.user_id and s.session_id = m.session_id

@@ -18,9 +18,7 @@ begin
   -- From the last on, so that the places of those before stay right.
   for v_span in
     select coalesce(x.span_start, 1) as first, coalesce(x.span_length, length(p_text)) as many, x.changed
-    from _memoir.recall_exclusions x
-    where x.user_id = p_user_id and x.session_id = p_session_id and x.turn_index = p_turn and x.lifted_at is null
-      and not x.is_doubt
+    from _memoir.exclusions_of(p_user_id, p_session_id, p_turn) x where not x.is_doubt
     order by x.span_start desc nulls first, x.changed
   loop
     v_end := least(v_span.first + v_span.many, length(v_text) + 1);
@@ -185,20 +183,18 @@ create or replace function _memoir.turns_around(p_caller _memoir.caller, p_sessi
 returns table (kind text, id uuid, session text, turn_index integer, role text, name text, said_at timestamptz,
   line text) language plpgsql stable as $$
 declare
-  v_user uuid := p_caller.user_id; v_session _memoir.sessions; v_part record; v_marks jsonb; v_since timestamptz;
-  v_until timestamptz; v_ids uuid[] := '{}';
+  v_user uuid := p_caller.user_id; v_session _memoir.sessions; v_part record; v_marks jsonb; v_ids uuid[] := '{}';
 begin
   select * into v_session from _memoir.sessions s where s.user_id = v_user and s.session_id = p_session_id;
   for v_part in select * from _memoir.lineage(v_session) order by from_turn loop
     v_marks := _memoir.marks(v_user, v_part.session_id);
-    select c.first_recorded_at, c.last_recorded_at into v_since, v_until from _memoir.session_counters c
-    where c.user_id = v_user and c.session_id = v_part.session_id;
     for kind, id, session, turn_index, role, name, said_at, line in
       select 'turn', h.message_id, v_session.external_id, h.turn_index, h.role::text, h.name, h.created_at,
         _memoir.on_one_line(coalesce(_memoir.as_known(v_user, v_part.session_id, h.turn_index, h.content),
           'calls ' || (select string_agg(c #>> '{function,name}', ', ') from jsonb_array_elements(h.tool_calls) c)))
       from _memoir.conversation_history h
-      where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_since and v_until
+      where h.user_id = v_user and h.session_id = v_part.session_id
+        and h.recorded_at between v_part.since and v_part.until
         and h.turn_index between greatest(v_part.from_turn, p_from) and least(v_part.to_turn, p_to)
         and _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) <= p_caller.clearance
     loop

@@ -153,9 +153,8 @@ begin
       case when h.turn_index >= (v.frame).first_turn then 'an earlier step' else 'left the list, which says so' end,
       left(h.content, 200)
     from _memoir.lineage(v.session) l
-    join _memoir.session_counters c on c.user_id = v.user_id and c.session_id = l.session_id
     join _memoir.conversation_history h on h.user_id = v.user_id and h.session_id = l.session_id
-      and h.recorded_at between c.first_recorded_at and c.last_recorded_at
+      and h.recorded_at between l.since and l.until
       and h.turn_index between greatest(l.from_turn, (v.frame).summary_through + 1)
       and least(l.to_turn, (v.frame).lines_through)
       and _memoir.sensitivity_now(h.sensitivity, h.turn_index, _memoir.marks(h.user_id, h.session_id)) <= v.clearance

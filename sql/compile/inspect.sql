@@ -140,8 +140,7 @@ begin
       when exists (select from _memoir.memory_store m where m.user_id = v_user and m.memory_id = c.ref_id
         and m.state in ('forgotten', 'erased')) then null
       -- What was forgotten of a turn, or changed, is known of the whole turn.
-      when exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = c.session_id
-        and x.turn_index = c.turn_index and x.lifted_at is null)
+      when exists (select from _memoir.exclusions_of(v_user, c.session_id, c.turn_index))
         then _memoir.whole_item(v_caller, c.ref_id) ->> 'content'
       else coalesce(t.name || ': ', '') || t.body end)
   from considered c left join texts t on t.item_no = c.item_no

@@ -65,9 +65,8 @@ begin
       -- Lines that are there already: what they were is no longer among the turns.
       select h.turn_index, h.role, h.exchange_start, h.recorded_at, h.token_count, true, 0
       from _memoir.lineage(p_session) l
-      join _memoir.session_counters c on c.user_id = p_session.user_id and c.session_id = l.session_id
       join _memoir.conversation_history h on h.user_id = p_session.user_id and h.session_id = l.session_id
-        and h.recorded_at between c.first_recorded_at and c.last_recorded_at
+        and h.recorded_at between l.since and l.until
         and h.turn_index between greatest(l.from_turn, p_frame.first_turn) and least(l.to_turn, p_frame.lines_through)
       where (h.role = 'tool' or h.role = 'assistant' and h.tool_calls is not null)
         and not exists (select from unnest(p_turns) u where u.turn_index = h.turn_index)) t
@@ -108,18 +107,16 @@ begin
   end if;
   for v_row in
     with parts as materialized (
-      select l.session_id, l.from_turn, l.to_turn, _memoir.marks(p_session.user_id, l.session_id) as marks
+      select l.*, _memoir.marks(p_session.user_id, l.session_id) as marks
       from _memoir.lineage(p_session) l where l.to_turn >= v_from
     )
     select h.turn_index, h.role, h.exchange_start, h.tool_calls, h.tool_call_id, left(h.content, 20000) as content,
       _memoir.sensitivity_now(h.sensitivity, h.turn_index, l.marks) > 'normal' as hidden,
-      p.memory_id, o.source_key, h.token_count, exists (select from _memoir.recall_exclusions x
-        where x.user_id = p_session.user_id and x.session_id = l.session_id and x.turn_index = h.turn_index
-          and x.lifted_at is null and not x.changed) as excluded
+      p.memory_id, o.source_key, h.token_count, exists (select
+        from _memoir.exclusions_of(p_session.user_id, l.session_id, h.turn_index) x where not x.changed) as excluded
     from parts l
-    join _memoir.session_counters c on c.user_id = p_session.user_id and c.session_id = l.session_id
     join _memoir.conversation_history h on h.user_id = p_session.user_id and h.session_id = l.session_id
-      and h.recorded_at between c.first_recorded_at and c.last_recorded_at
+      and h.recorded_at between l.since and l.until
       and h.turn_index between greatest(l.from_turn, v_from) and least(l.to_turn, p_frame.lines_through)
     left join _memoir.object_places p on p.user_id = p_session.user_id and p.session_id = l.session_id
       and p.turn_index = h.turn_index and p.call_no = 0
@@ -170,9 +167,8 @@ begin
   if p_frame.first_turn <= v_from then return null; end if;
   select count(*) filter (where h.role = 'assistant' and h.tool_calls is not null), count(*) into v_steps, v_turns
   from _memoir.lineage(p_session) l
-  join _memoir.session_counters c on c.user_id = p_session.user_id and c.session_id = l.session_id
   join _memoir.conversation_history h on h.user_id = p_session.user_id and h.session_id = l.session_id
-    and h.recorded_at between c.first_recorded_at and c.last_recorded_at
+    and h.recorded_at between l.since and l.until
     and h.turn_index between greatest(l.from_turn, v_from) and least(l.to_turn, p_frame.first_turn - 1)
   -- The question of the exchange that the list begins in stays.
   where h.role not in ('user', 'system') or h.turn_index < p_frame.opening;

@@ -58,16 +58,14 @@ declare
   v_session _memoir.sessions := v.session; v_frame _memoir.session_windows := v.frame;
   v_model _memoir.models := v.model;
   v_most integer := p_cap + v_model.message_overhead; v_last integer := (v.counters).turn_count - 1;
-  v_user uuid := v.user_id; v_from timestamptz; v_to timestamptz; v_marks jsonb;
+  v_user uuid := v.user_id; v_marks jsonb;
 begin
   for v_part in select * from _memoir.lineage(v_session) l where l.to_turn >= v_frame.opening order by l.from_turn loop
     v_marks := _memoir.marks(v_user, v_part.session_id);
-    select c.first_recorded_at, c.last_recorded_at into v_from, v_to from _memoir.session_counters c
-    where c.user_id = v_user and c.session_id = v_part.session_id;
     for v_row in select * from _memoir.conversation_history h
-      where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
-        and h.turn_index between greatest(v_part.from_turn, v_frame.opening)
-        and least(v_part.to_turn, v_last)
+      where h.user_id = v_user and h.session_id = v_part.session_id
+        and h.recorded_at between v_part.since and v_part.until
+        and h.turn_index between greatest(v_part.from_turn, v_frame.opening) and least(v_part.to_turn, v_last)
         and (h.turn_index > v_frame.lines_through or h.role in ('user', 'system')
           or h.turn_index >= v_frame.first_turn and h.role = 'assistant' and h.tool_calls is null)
       order by h.turn_index

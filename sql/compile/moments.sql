@@ -96,8 +96,8 @@ create or replace function _memoir.session_past(p_session _memoir.sessions, p_co
 returns _memoir.past language plpgsql stable as $$
 declare
   v_past _memoir.past; v_part record; v_turns _memoir.past_turn[]; v_places _memoir.past_place[];
-  v_user uuid := p_session.user_id; v_own uuid := p_session.session_id; v_from timestamptz; v_to timestamptz;
-  v_last integer := p_counters.turn_count - 1; v_asked uuid[];
+  v_user uuid := p_session.user_id; v_own uuid := p_session.session_id; v_last integer := p_counters.turn_count - 1;
+  v_asked uuid[];
 begin
   v_past.turns := '{}';
   v_past.places := '{}';
@@ -110,8 +110,6 @@ begin
     union select o.memory_id from _memoir.session_objects o where o.user_id = v_user and o.session_id = v_own
       and o.is_used));
   for v_part in select * from _memoir.lineage(p_session) l where l.to_turn >= p_frame.opening order by l.from_turn loop
-    select c.first_recorded_at, c.last_recorded_at into v_from, v_to from _memoir.session_counters c
-    where c.user_id = v_user and c.session_id = v_part.session_id;
     select array_agg((o.turn_index, o.call_no, o.argument, o.memory_id, o.tokens, o.part_no,
         -- What a model summed up is shown as that.
         case when coalesce(s.fidelity_ceiling, o.fidelity_ceiling) = 2 then 'summary' else o.type end,
@@ -133,7 +131,8 @@ begin
     select array_agg((h.turn_index, h.role, h.exchange_start, h.recorded_at, h.token_count + p_overhead,
       h.tool_calls is not null, 0)::_memoir.past_turn order by h.turn_index) into v_turns
     from _memoir.conversation_history h
-    where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
+    where h.user_id = v_user and h.session_id = v_part.session_id
+      and h.recorded_at between v_part.since and v_part.until
       and h.turn_index between greatest(v_part.from_turn, p_frame.opening) and least(v_part.to_turn, v_last)
       and (h.turn_index > p_frame.lines_through or h.role in ('user', 'system')
         or h.turn_index >= p_frame.first_turn and h.role = 'assistant' and h.tool_calls is null);

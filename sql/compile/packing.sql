@@ -115,10 +115,9 @@ begin
   end if;
   for v_change in
     select distinct l.item_no, least(x.span_start + x.span_length, l.span_start + l.span_length) - l.span_start as at
-    from unnest(p_locators) l join _memoir.recall_exclusions x on x.user_id = p_user_id and x.session_id = l.session_id
-      and x.turn_index = l.turn_index
-    where l.kind = 't' and x.changed and not x.is_doubt and x.lifted_at is null
-      and x.span_start < l.span_start + l.span_length and l.span_start < x.span_start + x.span_length
+    from unnest(p_locators) l, _memoir.exclusions_of(p_user_id, l.session_id, l.turn_index) x
+    where l.kind = 't' and x.changed and not x.is_doubt
+      and _memoir.spans_overlap(x.span_start, x.span_length, l.span_start, l.span_length)
       and (p_as_of is null or x.recorded_at <= p_as_of)
     order by 1, 2 desc
   loop

@@ -89,9 +89,8 @@ begin
           when o.turn_index <= v_frame.lines_through then 3 else f.fidelity end)::smallint as shown
       from _memoir.objects_at(v_caller.user_id, v_part.session_id, v_part.from_turn, least(v_part.to_turn,
         (v.counters).turn_count - 1)) o
-      join _memoir.session_counters c on c.user_id = v_caller.user_id and c.session_id = v_part.session_id
       join _memoir.conversation_history h on h.user_id = v_caller.user_id and h.session_id = v_part.session_id
-        and h.turn_index = o.turn_index and h.recorded_at between c.first_recorded_at and c.last_recorded_at
+        and h.turn_index = o.turn_index and h.recorded_at between v_part.since and v_part.until
       left join _memoir.shown_forms f on f.user_id = v_caller.user_id and f.session_id = v_session.session_id
         and f.turn_index = o.turn_index and f.call_no = o.call_no and f.argument = o.argument
       where o.source_tool is not null and o.sensitivity <= v_caller.clearance),

@@ -24,13 +24,11 @@ create or replace function _memoir.counters_as_of(p_session _memoir.sessions, p_
 returns _memoir.session_counters language plpgsql stable as $$
 declare
   v_counters _memoir.session_counters := p_counters; v_next _memoir.conversation_history; v_part record;
-  v_user uuid := p_session.user_id; v_from timestamptz;
+  v_user uuid := p_session.user_id;
 begin
   for v_part in select * from _memoir.lineage(p_session) order by from_turn desc loop
-    select first_recorded_at into v_from from _memoir.session_counters where user_id = v_user
-      and session_id = v_part.session_id;
     select * into v_next from _memoir.conversation_history h
-    where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_from and p_as_of
+    where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_part.since and p_as_of
       and h.turn_index between v_part.from_turn and v_part.to_turn order by h.turn_index desc limit 1;
     exit when found;
   end loop;
@@ -152,20 +150,15 @@ declare
   v_turns _memoir.shown_turn[] := '{}'; v_turn _memoir.shown_turn; v_row _memoir.conversation_history; v_part record;
   v_session _memoir.sessions := v.session; v_counters _memoir.session_counters := v.counters;
   v_model _memoir.models := v.model; v_most integer := p_cap + v_model.message_overhead; v_last _memoir.turn_role;
-  v_user uuid := v.user_id; v_from timestamptz; v_to timestamptz; v_marks jsonb;
+  v_user uuid := v.user_id; v_to timestamptz; v_marks jsonb;
 begin
   <<parts>>
   for v_part in select * from _memoir.lineage(v_session) order by from_turn desc loop
     v_marks := _memoir.marks(v_user, v_part.session_id);
-    if v_part.session_id = v_session.session_id then
-      v_from := v_counters.first_recorded_at;
-      v_to := v_counters.last_recorded_at;
-    else
-      select first_recorded_at, last_recorded_at into v_from, v_to
-      from _memoir.session_counters where user_id = v_user and session_id = v_part.session_id;
-    end if;
+    -- The counters may be those of an earlier time.
+    v_to := least(v_part.until, v_counters.last_recorded_at);
     for v_row in select * from _memoir.conversation_history h
-      where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
+      where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_part.since and v_to
         and h.turn_index between greatest(v_part.from_turn, p_first)
         and least(v_part.to_turn, v_counters.turn_count - 1)
       order by h.turn_index desc

@@ -16,10 +16,12 @@ end $$;
 
 -- Reading turns: a session's line of descent, one turn, the tokens before it, and what is withheld from whom.
 
--- Which stretches of which sessions make up a session''s history: itself, and what it shares with the sessions it
--- branched from.
+-- Which stretches of which sessions make up a session's history: itself, and what it shares with the sessions it
+-- branched from. since, until: when the turns of that session were recorded. A statement that reads turns is bounded by
+-- them, so that it opens no other months.
 create or replace function _memoir.lineage(p_session _memoir.sessions)
-returns table (session_id uuid, from_turn integer, to_turn integer) language plpgsql stable as $$
+returns table (session_id uuid, from_turn integer, to_turn integer, since timestamptz, until timestamptz)
+language plpgsql stable as $$
 declare
   v_session _memoir.sessions := p_session; v_to integer := 2147483647; v_depth integer := 0;
 begin
@@ -27,7 +29,11 @@ begin
     session_id := v_session.session_id;
     from_turn := case when v_session.parent_turn is null then 0 else v_session.parent_turn end;
     to_turn := v_to - 1;
-    if from_turn <= to_turn then return next; end if;
+    if from_turn <= to_turn then
+      select c.first_recorded_at, c.last_recorded_at into since, until from _memoir.session_counters c
+      where c.user_id = v_session.user_id and c.session_id = v_session.session_id;
+      return next;
+    end if;
     exit when v_session.parent_turn is null or v_depth >= 64;
     v_to := least(v_to, v_session.parent_turn);
     v_depth := v_depth + 1;
@@ -98,14 +104,12 @@ end $$;
 create or replace function _memoir.tokens_before(p_session _memoir.sessions, p_turn integer)
 returns bigint language plpgsql stable as $$
 declare
-  v_part record; v_from timestamptz; v_to timestamptz; v_tokens bigint;
+  v_part record; v_tokens bigint;
 begin
   for v_part in select * from _memoir.lineage(p_session) l where l.to_turn >= p_turn order by l.from_turn loop
-    select first_recorded_at, last_recorded_at into v_from, v_to
-    from _memoir.session_counters where user_id = p_session.user_id and session_id = v_part.session_id;
     select h.tokens_before into v_tokens from _memoir.conversation_history h
-    where h.user_id = p_session.user_id and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
-      and h.turn_index between greatest(p_turn, v_part.from_turn) and v_part.to_turn order by h.turn_index limit 1;
+    where h.user_id = p_session.user_id and h.session_id = v_part.session_id
+      and h.recorded_at between v_part.since and v_part.until and h.turn_index between greatest(p_turn, v_part.from_turn) and v_part.to_turn order by h.turn_index limit 1;
     exit when found;
   end loop;
   return v_tokens;
@@ -151,6 +155,28 @@ begin
   if cardinality(p_turns) = 0 then return 'normal'; end if;
   return (select coalesce(max(_memoir.sensitivity_now(t.sensitivity, t.turn_index,
     _memoir.marks(t.user_id, t.session_id))), 'normal') from unnest(p_turns) t);
+end $$;
+
+-- The exclusions of a turn that count: spans that are out of recall, that a later turn changed, or that are in doubt.
+create or replace function _memoir.exclusions_of(p_user_id uuid, p_session_id uuid, p_turn integer)
+returns setof _memoir.recall_exclusions language sql stable as $$
+  select * from _memoir.recall_exclusions
+  where user_id = p_user_id and session_id = p_session_id and turn_index = p_turn and lifted_at is null
+$$;
+
+create or replace function _memoir.spans_overlap(p_start integer, p_length integer, p_other integer,
+  p_other_length integer)
+returns boolean language sql immutable as $$
+  select p_start < p_other + p_other_length and p_other < p_start + p_length
+$$;
+
+-- Returns whether any of an item's words are out of recall.
+create or replace function _memoir.is_excluded(p_item _memoir.search_items)
+returns boolean language plpgsql stable as $$
+begin
+  return exists (select from _memoir.exclusions_of(p_item.user_id, p_item.session_id, p_item.turn_index) x
+    where not x.changed and (x.span_start is null
+      or _memoir.spans_overlap(x.span_start, x.span_length, p_item.span_start, p_item.span_length)));
 end $$;
 
 -- The ranges of pinned turns of a session and of the sessions it branched from, each with the session it lies in. A

@@ -49,9 +49,8 @@ begin
       select v_user, v_unit.session_id, v_unit.turn_index, gen_random_uuid(), v_unit.span_start, v_unit.span_length,
         'perhaps changed in conversation', memoir.now(), true, true, gen_random_uuid(), p_turn.session_id,
         p_turn.turn_index, v_change.span_start, v_change.span_length
-      where not exists (select from _memoir.recall_exclusions x where x.user_id = v_user
-        and x.session_id = v_unit.session_id and x.turn_index = v_unit.turn_index and x.lifted_at is null
-        and x.by_session = p_turn.session_id and x.by_turn = p_turn.turn_index and x.span_start = v_unit.span_start);
+      where not exists (select from _memoir.exclusions_of(v_user, v_unit.session_id, v_unit.turn_index) x
+        where x.by_session = p_turn.session_id and x.by_turn = p_turn.turn_index and x.span_start = v_unit.span_start);
       perform _memoir.drop_recalled(v_user, array[v_unit.message_id::text]);
       v_likely := v_likely + 1;
     end if;
@@ -69,8 +68,8 @@ begin
       and m.memory_id = s.item_id and m.state = 'active'
     where s.user_id = p_turn.user_id and s.source_kind = 'turn' and s.source_id = p_turn.message_id
       and s.item_kind = 'memory' and m.memory_id <> all (p_old)
-    order by (s.span_start < p_change.span_start + p_change.span_length
-      and p_change.span_start < s.span_start + s.span_length) desc nulls last, m.recorded_at desc, m.memory_id limit 1);
+    order by _memoir.spans_overlap(s.span_start, s.span_length, p_change.span_start, p_change.span_length)
+      desc nulls last, m.recorded_at desc, m.memory_id limit 1);
 end $$;
 
 -- One change: the older span is marked, and what was made of it gives way to what was said now. What remains of it goes
@@ -83,8 +82,7 @@ declare
   v_old uuid[] := _memoir.memories_from(v_user, array[v_unit]); v_new uuid; v_change uuid := gen_random_uuid();
   v_found _memoir.extracted;
 begin
-  if exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = v_unit.session_id
-    and x.turn_index = v_unit.turn_index and x.lifted_at is null and not x.is_doubt
+  if exists (select from _memoir.exclusions_of(v_user, v_unit.session_id, v_unit.turn_index) x where not x.is_doubt
       and x.span_start <= v_unit.span_start and x.span_start + x.span_length > v_unit.span_start) then
     return false;
   end if;
@@ -157,9 +155,8 @@ begin
     update _memoir.recall_exclusions set memory_id = p_memories[1] where user_id = p_user_id and change_id = p_change;
     perform _memoir.drop_recalled(p_user_id, p_memories::text[]);
   end if;
-  insert into _memoir.audit_log (login, action, user_id, detail)
-  values (p_by, 'forget', p_user_id, jsonb_build_object('change_id', p_change, 'memory_ids', p_memories, 'reason',
-    'asked to forget'));
+  perform _memoir.audit('forget', jsonb_build_object('change_id', p_change, 'memory_ids', p_memories, 'reason',
+    'asked to forget'), p_user_id);
 end $$;
 
 -- A whole turn as a clause; null where the caller may not see it.
@@ -276,10 +273,7 @@ begin
       and i.ref_id in (select u.message_id from unnest(v_units) u)
       and not exists (select from _memoir.search_items w where w.user_id = v_user and w.ref_id = i.ref_id
         and w.span_start <= i.span_start and w.span_start + w.span_length >= i.span_start + i.span_length
-        and w.span_length > i.span_length)
-      and not exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = i.session_id
-        and x.turn_index = i.turn_index and x.lifted_at is null and not x.changed and (x.span_start is null
-          or x.span_start < i.span_start + i.span_length and i.span_start < x.span_start + x.span_length))));
+        and w.span_length > i.span_length) and not _memoir.is_excluded(i)));
   perform _memoir.set_state(v_user, array(select m.memory_id from _memoir.memory_store m where m.user_id = v_user
     and m.state = 'active' and m.metadata ->> 'remainder_of' = p_change::text), 'invalidated', v_caller.login,
     'change undone', null, v_now);
@@ -293,8 +287,7 @@ begin
     if _memoir.restore(v_user, v_id, v_caller.login, 'change undone', v_now, v_caller.actor) then v_back := v_back
       || v_id; end if;
   end loop;
-  insert into _memoir.audit_log (login, action, user_id, detail)
-  values (v_caller.login, 'undo_change', v_user, jsonb_build_object('change_id', p_change, 'restored', v_back));
+  perform _memoir.audit('undo_change', jsonb_build_object('change_id', p_change, 'restored', v_back), v_user);
   return jsonb_build_object('change_id', p_change, 'restored', to_jsonb(v_back), 'returned_turns',
     (select count(distinct (u.session_id, u.turn_index)) from unnest(v_units) u));
 end $$;

@@ -45,9 +45,9 @@ begin
         when p_with_changed then t.body else _memoir.without_spans(t.body, array(
           select int4range(greatest(1, x.span_start - l.span_start + 1),
             x.span_start + x.span_length - l.span_start + 1)
-          from _memoir.recall_exclusions x where x.user_id = p_turn.user_id and x.session_id = l.session_id
-            and x.turn_index = l.turn_index and x.lifted_at is null and not x.is_doubt
-            and x.span_start < l.span_start + l.span_length and l.span_start < x.span_start + x.span_length)) end,
+          from _memoir.exclusions_of(p_turn.user_id, l.session_id, l.turn_index) x
+          where not x.is_doubt
+            and _memoir.spans_overlap(x.span_start, x.span_length, l.span_start, l.span_length))) end,
         'said_at', i.created_at, 'role', i.role, 'turns_before', case when l.session_id = p_turn.session_id
           then p_turn.turn_index - l.turn_index end, 'is_near', coalesce(l.ref_id = any (p_near), false),
         'unit', jsonb_build_object('message_id', l.ref_id, 'session_id', l.session_id, 'turn_index', l.turn_index,

@@ -56,8 +56,7 @@ begin
   perform _memoir.set_state(v_user, v_ids, 'forgotten', v_caller.login, v_reason, null, v_now, v_actor);
   select * into v_done from _memoir.withdraw(v_user, v_ids, '{}', p_memory, v_caller.login, v_reason, v_now, true,
     array(select r from _memoir.restating_turns(v_user, v_ids) r));
-  insert into _memoir.audit_log (login, action, user_id, detail)
-  values (v_caller.login, 'forget', v_user, jsonb_build_object('memory_ids', v_ids, 'reason', v_reason));
+  perform _memoir.audit('forget', jsonb_build_object('memory_ids', v_ids, 'reason', v_reason), v_user);
   return jsonb_build_object('memory_id', p_memory, 'state', 'forgotten', 'merged',
     to_jsonb(array_remove(v_ids, p_memory)),
     'excluded_turns', v_done.excluded_turns, 'invalidated_summaries', v_done.invalidated_summaries);
@@ -157,8 +156,7 @@ begin
   else
     v_result := _memoir.put_right(v_correction);
   end if;
-  insert into _memoir.audit_log (login, action, user_id, detail)
-  values (v_caller.login, 'correct', v_user, v_result || jsonb_build_object('reason', v_correction.reason));
+  perform _memoir.audit('correct', v_result || jsonb_build_object('reason', v_correction.reason), v_user);
   if p_key is not null then perform _memoir.keep_receipt(v_user, p_key, v_hash, v_result, v_now); end if;
   return v_result;
 end $$;
@@ -367,9 +365,8 @@ begin
     perform _memoir.set_state(v_user, v_ids, 'invalidated', v_caller.login, v_reason, null, v_now, v_standing.actor);
   end if;
   select * into v_done from _memoir.withdraw(v_user, v_ids, '{}', v_old.memory_id, v_caller.login, v_reason, v_now);
-  insert into _memoir.audit_log (login, action, user_id, detail)
-  values (v_caller.login, 'retract', v_user, jsonb_build_object('memory_ids', v_ids, 'reason', v_reason, 'valid_to',
-    p_valid_to));
+  perform _memoir.audit('retract', jsonb_build_object('memory_ids', v_ids, 'reason', v_reason, 'valid_to', p_valid_to),
+    v_user);
   return jsonb_build_object('memory_id', v_old.memory_id, 'state', case when v_kept = '{}' then 'invalidated'
     else 'superseded' end, 'retracted', to_jsonb(v_ids),
     'bounded', to_jsonb(v_kept), 'excluded_turns', v_done.excluded_turns, 'invalidated_summaries',
@@ -420,9 +417,8 @@ begin
   if v_lifted > 0 then
     v_turns := _memoir.reopen_turns(v_user, v_of, v_now);
     v_back := _memoir.bring_back(v_caller, v_memory, v_reason, v_now, v_actor);
-    insert into _memoir.audit_log (login, action, user_id, detail)
-    values (v_caller.login, 'lift_tombstone', v_user, jsonb_build_object('memory_id', v_of, 'lifted', v_lifted,
-      'restored', v_back, 'reason', v_reason));
+    perform _memoir.audit('lift_tombstone', jsonb_build_object('memory_id', v_of, 'lifted', v_lifted, 'restored',
+      v_back, 'reason', v_reason), v_user);
   end if;
   return jsonb_build_object('memory_id', v_of, 'lifted', v_lifted, 'restored', to_jsonb(v_back), 'returned_turns',
     v_turns);
@@ -449,14 +445,7 @@ begin
     on s.user_id = p_user_id and s.source_kind = 'turn' and s.session_id = o.session_id and s.turn_index = o.turn_index;
   perform _memoir.revive_items(p_user_id, array(
     select i.item_no from _memoir.search_items i
-    where i.user_id = p_user_id and i.ref_id = any (v_refs) and i.dead and not exists (
-      select from _memoir.memory_sources s
-      join _memoir.recall_exclusions x
-        on x.user_id = p_user_id and x.session_id = s.session_id and x.turn_index = s.turn_index and x.lifted_at is null
-          and not x.is_doubt
-      where s.user_id = p_user_id and s.source_kind = 'turn' and s.source_id = i.ref_id
-        and (x.span_start is null or i.span_start < x.span_start + x.span_length
-        and x.span_start < i.span_start + i.span_length))));
+    where i.user_id = p_user_id and i.ref_id = any (v_refs) and i.dead and not _memoir.is_excluded(i)));
   return v_turns;
 end $$;
 

@@ -27,13 +27,9 @@ begin
     for v_piece in
       select lower(r)::integer as first, (upper(r) - lower(r))::integer as length
       from unnest(int4multirange(int4range(v_item.span_start, v_item.span_start + v_item.span_length))
-        - (select coalesce(range_agg(int4range(x.span_start, x.span_start + x.span_length)), '{}')
-           from _memoir.recall_exclusions x where x.user_id = p_user_id and x.session_id = v_item.session_id
-             and x.turn_index = v_item.turn_index and x.lifted_at is null and not x.changed
-             and x.span_start is not null)) r
-      where not exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id
-        and x.session_id = v_item.session_id and x.turn_index = v_item.turn_index and x.lifted_at is null
-        and not x.changed and x.span_start is null)
+        - (select coalesce(range_agg(case when x.span_start is null then '[1,)'
+             else int4range(x.span_start, x.span_start + x.span_length) end), '{}')
+           from _memoir.exclusions_of(p_user_id, v_item.session_id, v_item.turn_index) x where not x.changed)) r
     loop
       continue when substr(v_turn.content, v_piece.first, v_piece.length) !~ '[[:alnum:]]+[^[:alnum:]]+[[:alnum:]]{2}';
       v_item.span_start := v_piece.first;
@@ -58,21 +54,19 @@ begin
   -- Where it is sure now, it is no longer in doubt.
   update _memoir.recall_exclusions x set lifted_at = p_at from unnest(p_units) u
   where x.user_id = p_user_id and x.session_id = u.session_id and x.turn_index = u.turn_index and x.is_doubt
-    and x.lifted_at is null and x.span_start < u.span_start + u.span_length
-    and u.span_start < x.span_start + x.span_length;
+    and x.lifted_at is null and _memoir.spans_overlap(x.span_start, x.span_length, u.span_start, u.span_length);
   insert into _memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, span_start, span_length, reason,
     recorded_at, changed, change_id, by_session, by_turn)
   select p_user_id, u.session_id, u.turn_index, gen_random_uuid(), u.span_start, u.span_length, p_reason, p_at,
     p_changed, p_change, p_turn.session_id, p_turn.turn_index
   from (select distinct session_id, turn_index, span_start, span_length from unnest(p_units)) u
-  where not exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id and x.session_id = u.session_id
-    and x.turn_index = u.turn_index and x.lifted_at is null and x.changed = p_changed and not x.is_doubt
-    and (x.span_start is null or x.span_start <= u.span_start
+  where not exists (select from _memoir.exclusions_of(p_user_id, u.session_id, u.turn_index) x
+    where x.changed = p_changed and not x.is_doubt and (x.span_start is null or x.span_start <= u.span_start
       and x.span_start + x.span_length >= u.span_start + u.span_length));
   if not p_changed then
     update _memoir.search_items i set dead = true from unnest(p_units) u
     where i.user_id = p_user_id and i.ref_id = u.message_id and not i.dead
-      and i.span_start < u.span_start + u.span_length and u.span_start < i.span_start + i.span_length;
+      and _memoir.spans_overlap(i.span_start, i.span_length, u.span_start, u.span_length);
     perform _memoir.index_rest(p_user_id, v_refs);
     perform _memoir.release_echoes(p_user_id, v_refs);
   end if;
@@ -88,12 +82,9 @@ returns table (memory_id uuid, recorded_at timestamptz, by_session uuid, by_turn
 begin
   return query
   select distinct s.item_id, x.recorded_at, x.by_session, x.by_turn, x.by_start, x.by_length
-  from _memoir.memory_sources s
-  join _memoir.recall_exclusions x on x.user_id = p_user_id and x.session_id = s.session_id
-    and x.turn_index = s.turn_index and x.span_start < s.span_start + s.span_length
-    and s.span_start < x.span_start + x.span_length
+  from _memoir.memory_sources s, _memoir.exclusions_of(p_user_id, s.session_id, s.turn_index) x
   where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = any (p_memories) and s.source_kind = 'turn'
-    and x.is_doubt and x.lifted_at is null;
+    and x.is_doubt and _memoir.spans_overlap(x.span_start, x.span_length, s.span_start, s.span_length);
 end $$;
 
 -- The profile as it is shown: behind a line that is likely over stand the newer words, both dated, if every clearance
@@ -141,8 +132,8 @@ begin
   return array(
     select distinct m.memory_id from unnest(p_units) u
     join _memoir.memory_sources s on s.user_id = p_user_id and s.source_kind = 'turn' and s.source_id = u.message_id
-      and s.item_kind = 'memory' and (s.span_start is null or s.span_start < u.span_start + u.span_length
-        and u.span_start < s.span_start + s.span_length)
+      and s.item_kind = 'memory' and (s.span_start is null
+        or _memoir.spans_overlap(s.span_start, s.span_length, u.span_start, u.span_length))
     join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.item_id and m.state = 'active'
       and not m.is_object);
 end $$;

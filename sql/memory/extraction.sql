@@ -75,9 +75,7 @@ begin
   where h.user_id = v_user and h.session_id = v_session and h.recorded_at between v_first and v_last
     and h.turn_index >= p_from and h.turn_index < p_from + p_limit and h.role <> 'system'
     and _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) <> 'secret' and h.content ~ '[[:alpha:]]'
-    and not exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = v_session
-    and x.turn_index = h.turn_index
-                    and x.span_start is null and x.lifted_at is null);
+    and not exists (select from _memoir.exclusions_of(v_user, v_session, h.turn_index) x where x.span_start is null);
   v_stones := array(select key_hash from _memoir.tombstones where user_id = v_user and kind = 'turn'
     and lifted_at is null);
   if v_stones <> '{}' then
@@ -152,8 +150,8 @@ begin
       where r.text_no = p_found.text_no and r.is_judged and m.memory_id <> all (r.ended)
       and not exists (select from unnest(r.changes) c join _memoir.memory_sources s on s.user_id = p_turn.user_id
         and s.item_kind = 'memory' and s.item_id = m.memory_id and s.source_kind = 'turn'
-        and s.source_id = (c.unit).message_id and s.span_start < (c.unit).span_start + (c.unit).span_length
-        and (c.unit).span_start < s.span_start + s.span_length where c.grade = 'certain')) then
+        and s.source_id = (c.unit).message_id and _memoir.spans_overlap((c.unit).span_start, (c.unit).span_length,
+          s.span_start, s.span_length) where c.grade = 'certain')) then
     slot := null;
     slot_value := null;
   end if;
@@ -208,13 +206,11 @@ begin
     from _memoir.memory_sources s join _memoir.memory_store m on m.user_id = s.user_id and m.memory_id = s.item_id
     where s.user_id = v_turn.user_id and s.source_kind = 'turn' and s.source_id = v_turn.message_id
       and s.item_kind = 'memory' and m.memory_id <> all (v_new)
-      and s.span_start < v_found.span_start + v_found.span_length and v_found.span_start < s.span_start + s.span_length;
+      and _memoir.spans_overlap(s.span_start, s.span_length, v_found.span_start, v_found.span_length);
     continue when not v_replaceable
-      or exists (select from _memoir.recall_exclusions x where x.user_id = v_turn.user_id
-      and x.session_id = v_turn.session_id and x.turn_index = v_turn.turn_index
-                 and x.lifted_at is null and not x.is_doubt and (x.span_start is null
-                 or x.span_start < v_found.span_start + v_found.span_length
-                                              and v_found.span_start < x.span_start + x.span_length));
+      or exists (select from _memoir.exclusions_of(v_turn.user_id, v_turn.session_id, v_turn.turn_index) x
+        where not x.is_doubt and (x.span_start is null
+          or _memoir.spans_overlap(x.span_start, x.span_length, v_found.span_start, v_found.span_length)));
     v_memory := _memoir.memory_found(v_found, v_turn, p_session.project, p_by, p_made_by, v_before);
     select slot, slot_value into v_memory.slot, v_memory.slot_value
     from _memoir.slot_found(v_found, v_turn, p_read, p_config);

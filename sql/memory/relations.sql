@@ -116,8 +116,7 @@ begin
     v_superseded := v_superseded || v_other.memory_id;
   end loop;
   v_settled := _memoir.settle_slot(v_user, v_id, null, v_caller.login);
-  insert into _memoir.audit_log (login, action, user_id, detail)
-  values (v_caller.login, 'validate', v_user, jsonb_build_object('memory_id', v_id, 'reason', p_reason));
+  perform _memoir.audit('validate', jsonb_build_object('memory_id', v_id, 'reason', p_reason), v_user);
   return jsonb_build_object('memory_id', v_id, 'superseded', to_jsonb(v_superseded || v_settled.superseded));
 end $$;
 comment on function memoir.validate(text, uuid, real, text) is

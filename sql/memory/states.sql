@@ -330,17 +330,14 @@ begin
     select p_user_id, s.session_id, s.turn_index, gen_random_uuid(), s.span_start, s.span_length, p_memory, p_reason,
       p_at
     from sources s
-    where not exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id
-      and x.session_id = s.session_id
-                      and x.turn_index = s.turn_index and x.memory_id = any (p_ids) and x.lifted_at is null
-                      and x.span_start is not distinct from s.span_start and x.span_length is not distinct
-                        from s.span_length)
+    where not exists (select from _memoir.exclusions_of(p_user_id, s.session_id, s.turn_index) x
+      where x.memory_id = any (p_ids)
+        and (x.span_start, x.span_length) is not distinct from (s.span_start, s.span_length))
     returning turn_index),
   dead as (
     update _memoir.search_items i set dead = true from sources s
     where i.user_id = p_user_id and i.ref_id = s.source_id and not i.dead
-      and (s.span_start is null or (i.span_start < s.span_start + s.span_length
-      and s.span_start < i.span_start + i.span_length)))
+      and (s.span_start is null or _memoir.spans_overlap(i.span_start, i.span_length, s.span_start, s.span_length)))
   select (select count(*) from excluded), coalesce(array_agg(s.source_id), '{}'), array_agg(s.session_id),
     array_agg(s.turn_index)
   into excluded_turns, v_refs, v_sessions, v_turns from sources s;

@@ -31,10 +31,8 @@ declare
   v_spans int4range[];
 begin
   select array_agg(int4range(x.span_start, x.span_start + x.span_length)) into v_spans
-  from _memoir.object_places p
-  join _memoir.recall_exclusions x on x.user_id = p_user_id and x.session_id = p.session_id
-    and x.turn_index = p.turn_index and x.lifted_at is null and not x.changed
-  where p.user_id = p_user_id and p.memory_id = p_memory;
+  from _memoir.object_places p, _memoir.exclusions_of(p_user_id, p.session_id, p.turn_index) x
+  where p.user_id = p_user_id and p.memory_id = p_memory and not x.changed;
   if v_spans is null then return _memoir.object_text(p_user_id, p_memory); end if;
   -- Of a whole turn, of arguments, of several turns: then nothing but the stub is left.
   if exists (select from unnest(v_spans) r where lower_inf(r)) or exists (select from _memoir.object_places p
@@ -198,10 +196,9 @@ begin
   select r.* from rows from (unnest(p_ids), unnest(p_fidelities)) a(id, fidelity)
   cross join lateral (select * from _memoir.memory_renditions r where r.user_id = p_user_id and r.memory_id = a.id
     and r.fidelity = a.fidelity and (p_at is null or r.recorded_at <= p_at)
-    and not exists (select from _memoir.object_places p join _memoir.recall_exclusions x on x.user_id = p_user_id
-      and x.session_id = p.session_id and x.turn_index = p.turn_index and x.lifted_at is null and not x.changed
-      and x.recorded_at > r.recorded_at
-      where p.user_id = p_user_id and p.memory_id = a.id)
+    and not exists (select
+      from _memoir.object_places p, _memoir.exclusions_of(p_user_id, p.session_id, p.turn_index) x
+      where p.user_id = p_user_id and p.memory_id = a.id and not x.changed and x.recorded_at > r.recorded_at)
     order by r.recorded_at desc limit 1) r;
 end $$;
 

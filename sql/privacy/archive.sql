@@ -157,9 +157,8 @@ begin
   end if;
   update _memoir.archives set state = case p_destination when 'keep' then 'kept' else 'dropped' end, turns = v_rows
   where archive_id = v_archive;
-  insert into _memoir.audit_log (login, action, detail)
-  values (_memoir.login(), 'archive', jsonb_build_object('leaf', v_name, 'month', p_month, 'part', p_part, 'turns',
-    v_rows, 'destination', p_destination));
+  perform _memoir.audit('archive', jsonb_build_object('leaf', v_name, 'month', p_month, 'part', p_part, 'turns', v_rows,
+    'destination', p_destination));
   return true;
 exception when lock_not_available or deadlock_detected then
   return false;
@@ -214,8 +213,7 @@ begin
     v_count := v_count + cardinality(v_ids);
   end loop;
   if v_count > 0 then
-    insert into _memoir.audit_log (login, action, detail)
-    values (_memoir.login(), 'archive', jsonb_build_object('memories', v_count, 'destination',
+    perform _memoir.audit('archive', jsonb_build_object('memories', v_count, 'destination',
       p_config ->> 'archive_destination'));
   end if;
   return jsonb_build_object('memories', v_count, 'more', cardinality(v_users) = p_limit);
@@ -327,9 +325,9 @@ before the month is dropped. Admin only. Raises PM001, PM014.';
 create or replace function memoir.confirm_export(p_part integer, p_month date, p_turns bigint, p_destination text)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
-  v_admin name := _memoir.authorise_admin(); v_leaf name := _memoir.leaf_name('conversation_history', p_part, p_month);
-  v_turns bigint;
+  v_leaf name := _memoir.leaf_name('conversation_history', p_part, p_month); v_turns bigint;
 begin
+  perform _memoir.authorise_admin();
   perform _memoir.check_short('destination', p_destination, 2000);
   if not exists (select from _memoir.archives where leaf = v_leaf and state = 'ready') then return false; end if;
   select coalesce(sum(l.turns), 0) into v_turns
@@ -340,8 +338,8 @@ begin
   end if;
   update _memoir.archives set state = 'exported', destination = coalesce(p_destination, destination)
   where leaf = v_leaf and state = 'ready';
-  insert into _memoir.audit_log (login, action, detail)
-  values (v_admin, 'export_month', jsonb_build_object('leaf', v_leaf, 'turns', p_turns, 'destination', p_destination));
+  perform _memoir.audit('export_month', jsonb_build_object('leaf', v_leaf, 'turns', p_turns, 'destination',
+    p_destination));
   return true;
 end $$;
 comment on function memoir.confirm_export(integer, date, bigint, text) is
@@ -381,10 +379,10 @@ create or replace function memoir.restore_month(p_part integer, p_month date, p_
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
   as $$
 declare
-  v_admin name := _memoir.authorise_admin(); v_month date := date_trunc('month', p_month)::date;
-  v_archive _memoir.archives; v_turn _memoir.conversation_history; v_turns _memoir.conversation_history[];
+  v_month date := date_trunc('month', p_month)::date; v_archive _memoir.archives; v_turn _memoir.conversation_history; v_turns _memoir.conversation_history[];
   v_restored bigint := 0; v_missing bigint; v_left bigint := 0; v_now timestamptz := memoir.now();
 begin
+  perform _memoir.authorise_admin();
   perform _memoir.check_count('days', p_days, 36500);
   if coalesce(jsonb_typeof(p_turns), 'null') not in ('array', 'null') then
     perform _memoir.fail('PM014', format('turns must be a list of what export_month gave, not %s',
@@ -417,8 +415,7 @@ begin
     v_restored := v_restored + cardinality(v_turns);
     v_left := v_left + v_missing;
   end loop;
-  insert into _memoir.audit_log (login, action, detail)
-  values (v_admin, 'restore', jsonb_build_object('part', p_part, 'month', v_month, 'turns', v_restored));
+  perform _memoir.audit('restore', jsonb_build_object('part', p_part, 'month', v_month, 'turns', v_restored));
   return jsonb_build_object('restored', v_restored, 'missing', v_left);
 end $$;
 comment on function memoir.restore_month(integer, date, jsonb, integer) is
@@ -447,8 +444,9 @@ before it confirms (confirm_memories). Admin only. Raises PM001, PM014.';
 create or replace function memoir.confirm_memories(p_user_ids uuid[], p_memory_ids uuid[])
 returns integer language plpgsql security definer set search_path from current as $$
 declare
-  v_admin name := _memoir.authorise_admin(); v_count integer;
+  v_count integer;
 begin
+  perform _memoir.authorise_admin();
   if coalesce(cardinality(p_user_ids), 0) <> coalesce(cardinality(p_memory_ids), 0) then
     perform _memoir.fail('PM014', format('%s users and %s memories are not parallel',
       coalesce(cardinality(p_user_ids), 0), coalesce(cardinality(p_memory_ids), 0)));
@@ -456,8 +454,7 @@ begin
   update _memoir.archived_memories a set memory = null from unnest(p_user_ids, p_memory_ids) x(user_id, memory_id)
   where a.user_id = any (p_user_ids) and a.user_id = x.user_id and a.memory_id = x.memory_id and a.memory is not null;
   get diagnostics v_count = row_count;
-  insert into _memoir.audit_log (login, action, detail)
-    values (v_admin, 'export_memories', jsonb_build_object('memories', v_count));
+  perform _memoir.audit('export_memories', jsonb_build_object('memories', v_count));
   return v_count;
 end $$;
 comment on function memoir.confirm_memories(uuid[], uuid[]) is

@@ -113,7 +113,7 @@ that holds a secret, or whose session does, is unknown to callers without cleara
 create or replace function _memoir.may_read_calls(p_caller _memoir.caller, p_session_id uuid)
 returns boolean language plpgsql stable as $$
 declare
-  v_session _memoir.sessions; v_part record; v_marks jsonb; v_from timestamptz; v_to timestamptz;
+  v_session _memoir.sessions; v_part record; v_marks jsonb;
 begin
   select * into v_session from _memoir.sessions s where s.user_id = p_caller.user_id and s.session_id = p_session_id;
   if p_caller.projects is not null and coalesce(v_session.project <> all (p_caller.projects), true) then
@@ -122,11 +122,10 @@ begin
   if v_session.session_id is null or p_caller.clearance = 'secret' then return true; end if;
   -- Neither the session nor what it branched from may hold a turn above the clearance.
   for v_part in select * from _memoir.lineage(v_session) loop
-    select first_recorded_at, last_recorded_at into v_from, v_to from _memoir.session_counters
-    where user_id = v_session.user_id and session_id = v_part.session_id;
     v_marks := _memoir.marks(v_session.user_id, v_part.session_id);
     if exists (select from _memoir.conversation_history h
-      where h.user_id = v_session.user_id and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
+      where h.user_id = v_session.user_id and h.session_id = v_part.session_id
+        and h.recorded_at between v_part.since and v_part.until
         and h.turn_index between v_part.from_turn and v_part.to_turn
         and _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) > p_caller.clearance) then
       return false;

@@ -42,8 +42,7 @@ begin
     perform _memoir.fail('PM001', format('login %s is bound to projects and may not erase', quote_ident(caller.login)),
       'what stems from it may lie in others');
   end if;
-  insert into _memoir.audit_log as a (login, action, detail)
-    values (caller.login, 'erase', jsonb_build_object('what', p_what)) returning a.audit_id into audit_id;
+  audit_id := _memoir.audit('erase', jsonb_build_object('what', p_what));
   -- The locks of writers and workers, in their order. Who waits for them finds nothing afterwards.
   perform from _memoir.session_counters c where c.user_id = caller.user_id order by c.session_id for update;
   update _memoir.user_counters c set erasures = c.erasures + 1 where c.user_id = caller.user_id;

@@ -53,11 +53,11 @@ end $$;
 create or replace function memoir.import_user(p_user text, p_lines jsonb[])
 returns jsonb language plpgsql security definer set search_path from current set timezone = 'UTC' as $$
 declare
-  v_admin name := _memoir.authorise_admin(); v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_user uuid := v_caller.user_id;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_user uuid := v_caller.user_id;
   v_batch record; v_counts integer[]; v_answer jsonb := '{"imported": {}, "present": {}, "refused": {}}';
   v_message text; v_code text; v_tables name[];
 begin
+  perform _memoir.authorise_admin();
   v_tables := array(select name from _memoir.export_tables()) || '{header,end,system_prompts,user_counters,embeddings}';
   -- Partitions before the locks, sessions before the user.
   perform _memoir.ensure_month(v_user, month) from (
@@ -105,8 +105,7 @@ begin
     v_answer := (select jsonb_object_agg(k, _memoir.add_counts(v_answer -> k, jsonb_build_object(v_batch.kind,
       v_counts[o]))) from unnest('{imported,present,refused}'::text[]) with ordinality x(k, o));
   end loop;
-  insert into _memoir.audit_log (login, action, user_id, detail)
-    values (v_admin, 'import', v_user, v_answer -> 'imported');
+  perform _memoir.audit('import', v_answer -> 'imported', v_user);
   return v_answer;
 end $$;
 comment on function memoir.import_user(text, jsonb[]) is
@@ -201,10 +200,7 @@ begin
     perform _memoir.index_turns(p_user_id, v_session, array[v_message], array[v_turn.message_id],
       array[v_turn.token_count], v_turn.turn_index, v_turn.recorded_at, v_config, v_turn.exchange_start);
     update _memoir.search_items i set dead = true where i.user_id = p_user_id and i.ref_id = v_turn.message_id
-      and exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id
-        and x.session_id = v_turn.session_id and x.turn_index = v_turn.turn_index and x.lifted_at is null
-        and not x.changed and (x.span_start is null or i.span_start < x.span_start + x.span_length
-          and x.span_start < i.span_start + i.span_length));
+      and _memoir.is_excluded(i);
     select open_calls into v_open from _memoir.session_counters
     where user_id = p_user_id and session_id = v_turn.session_id;
     v_open := case when v_turn.tool_calls is not null then array(select c ->> 'id'

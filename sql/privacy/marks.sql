@@ -71,11 +71,7 @@ begin
     p_turn.turn_index, p_turn.recorded_at,
     _memoir.config(v_user, v_session.settings), p_turn.exchange_start, false);
   update _memoir.search_items i set dead = true where i.user_id = v_user and i.ref_id = p_turn.message_id
-    and exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = p_turn.session_id
-    and x.turn_index = p_turn.turn_index
-                and x.lifted_at is null and not x.changed and (x.span_start is null
-                  or i.span_start < x.span_start + x.span_length
-                and x.span_start < i.span_start + i.span_length));
+    and _memoir.is_excluded(i);
   -- What was said after it is still said after it.
   update _memoir.search_items set previous_item = (select max(i.item_no) from _memoir.search_items i
   where i.user_id = v_user and i.ref_id = p_turn.message_id)
@@ -139,9 +135,8 @@ begin
       and sensitivity < p_to;
   end if;
   perform _memoir.drop_recalled(v_user, null);
-  insert into _memoir.audit_log (login, action, user_id, detail)
-  values (p_by, 'mark_turn', v_user, jsonb_build_object('session_id', p_turn.session_id, 'turn',
-    p_turn.turn_index, 'from', p_was, 'to', p_to));
+  perform _memoir.audit('mark_turn', jsonb_build_object('session_id', p_turn.session_id, 'turn', p_turn.turn_index,
+    'from', p_was, 'to', p_to), v_user);
 end $$;
 
 create or replace function memoir.mark_turn(p_user text, p_session text, p_turn integer,

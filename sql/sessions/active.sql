@@ -37,18 +37,18 @@ end $$;
 create or replace function _memoir.kept_exchanges(p_session _memoir.sessions)
 returns int4multirange language plpgsql stable as $$
 declare
-  v_user uuid := p_session.user_id; v_pin record; v_part record; v_first integer; v_next integer; v_since timestamptz;
-  v_until timestamptz; v_kept int4multirange := '{}';
+  v_user uuid := p_session.user_id; v_pin record; v_part record; v_first integer; v_next integer;
+  v_kept int4multirange := '{}';
 begin
   for v_pin in select * from _memoir.pinned_turns(v_user, p_session.session_id) loop
     v_first := coalesce((_memoir.turn_seen(p_session, v_pin.from_turn)).exchange_start, v_pin.from_turn);
-    select l.session_id, l.from_turn, l.to_turn, c.first_recorded_at, c.last_recorded_at, c.turn_count into v_part
+    select l.*, c.turn_count into v_part
     from _memoir.lineage(p_session) l join _memoir.session_counters c on c.user_id = v_user
       and c.session_id = l.session_id
     where v_pin.to_turn between l.from_turn and l.to_turn;
-    v_since := v_part.first_recorded_at; v_until := v_part.last_recorded_at;
     select min(h.turn_index) into v_next from _memoir.conversation_history h
-    where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_since and v_until
+    where h.user_id = v_user and h.session_id = v_part.session_id
+      and h.recorded_at between v_part.since and v_part.until
       and h.turn_index > v_pin.to_turn and h.turn_index = h.exchange_start;
     v_kept := v_kept + int4multirange(int4range(v_first,
       greatest(v_pin.to_turn + 1, least(coalesce(v_next, v_part.turn_count), v_part.to_turn))));

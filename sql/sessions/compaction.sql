@@ -43,8 +43,8 @@ create or replace function _memoir.compaction_range(p_session _memoir.sessions, 
   p_target bigint, p_most bigint, p_again boolean, out from_turn integer, out to_turn integer)
 language plpgsql stable as $$
 declare
-  v_user uuid := p_session.user_id; v_done int4multirange; v_part record; v_turn record; v_since timestamptz;
-  v_until timestamptz; v_start integer; v_begun bigint; v_free integer; v_over boolean := false;
+  v_user uuid := p_session.user_id; v_done int4multirange; v_part record; v_turn record; v_start integer;
+  v_begun bigint; v_free integer; v_over boolean := false;
 begin
   select coalesce(range_agg(int4range(c.from_turn, c.to_turn + 1)), '{}') into v_done
   from _memoir.live_compactions(p_session) c;
@@ -56,12 +56,10 @@ begin
     return;  -- and what lies behind it could not be hidden by the window
   end if;
   for v_part in select * from _memoir.lineage(p_session) l where l.to_turn >= v_free order by l.from_turn loop
-    select first_recorded_at, last_recorded_at into v_since, v_until from _memoir.session_counters c
-    where c.user_id = v_user and c.session_id = v_part.session_id;
     for v_turn in
       select h.turn_index, h.tokens_before, h.exchange_start from _memoir.conversation_history h
-      where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_since and v_until
-        and h.turn_index = h.exchange_start
+      where h.user_id = v_user and h.session_id = v_part.session_id and h.turn_index = h.exchange_start
+        and h.recorded_at between v_part.since and v_part.until
         and h.turn_index between greatest(v_part.from_turn, v_free) and least(v_part.to_turn, p_counters.exchange_start)
       order by h.turn_index
     loop

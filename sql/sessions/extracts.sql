@@ -7,12 +7,10 @@ create or replace function _memoir.summary_turns(p_session _memoir.sessions, p_f
 returns table (turn_index integer, role _memoir.turn_role, label text, body text, token_count integer,
   created_at timestamptz) language plpgsql stable as $$
 declare
-  v_part record; v_user uuid := p_session.user_id; v_since timestamptz; v_until timestamptz; v_marks jsonb;
+  v_part record; v_user uuid := p_session.user_id; v_marks jsonb;
 begin
   for v_part in select * from _memoir.lineage(p_session) l where l.to_turn >= p_from and l.from_turn <= p_to
     order by l.from_turn loop
-    select first_recorded_at, last_recorded_at into v_since, v_until from _memoir.session_counters c
-    where c.user_id = v_user and c.session_id = v_part.session_id;
     v_marks := _memoir.marks(v_user, v_part.session_id);
     return query
     select h.turn_index, h.role, _memoir.speaker_label(h.role::text, h.name),
@@ -22,18 +20,17 @@ begin
     from _memoir.conversation_history h
     cross join lateral (
       select coalesce(nullif(_memoir.without_spans(h.content, array(
-          select int4range(e.span_start, e.span_start + e.span_length) from _memoir.recall_exclusions e
-          where e.user_id = v_user and e.session_id = h.session_id and e.turn_index = h.turn_index
-            and e.lifted_at is null and e.changed and not e.is_doubt)), ''),
+          select int4range(e.span_start, e.span_start + e.span_length)
+          from _memoir.exclusions_of(v_user, h.session_id, h.turn_index) e where e.changed and not e.is_doubt)), ''),
         (select string_agg(format('calls %s(%s)', c #>> '{function,name}', left(c #>> '{function,arguments}', 200)),
         E'\n')
           from jsonb_array_elements(h.tool_calls) c)) as whole,
         -- What was changed later is left out; a span that must not be repeated takes its whole turn with it: its
         -- sentences lean on each other.
-        exists (select from _memoir.recall_exclusions e where e.user_id = v_user and e.session_id = h.session_id
-          and e.turn_index = h.turn_index
-                and e.lifted_at is null and not e.changed) as hidden) x
-    where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_since and v_until
+        exists (select from _memoir.exclusions_of(v_user, h.session_id, h.turn_index) e
+          where not e.changed) as hidden) x
+    where h.user_id = v_user and h.session_id = v_part.session_id
+      and h.recorded_at between v_part.since and v_part.until
       and h.turn_index between greatest(p_from, v_part.from_turn) and least(p_to, v_part.to_turn)
     order by h.turn_index;
   end loop;

@@ -54,8 +54,8 @@ begin
     select p_user_id, p_session.session_id, s.turn_index, gen_random_uuid(), s.span_start, s.span_length, s.memory_id,
       'restates what was rejected', p_at from said s)
   update _memoir.search_items i set dead = true from said s
-  where i.user_id = p_user_id and i.ref_id = s.message_id and i.span_start < s.span_start + s.span_length
-    and s.span_start < i.span_start + i.span_length;
+  where i.user_id = p_user_id and i.ref_id = s.message_id
+    and _memoir.spans_overlap(i.span_start, i.span_length, s.span_start, s.span_length);
 end $$;
 
 -- The same of turns that came before: sentences of models and tools, after the statement itself and in its session,

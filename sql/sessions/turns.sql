@@ -375,8 +375,7 @@ returns setof jsonb language plpgsql stable security definer set search_path fro
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session);
-  v_part record; v_user uuid := v_caller.user_id; v_from timestamptz; v_to timestamptz; v_marks jsonb;
-  v_annotations jsonb;
+  v_part record; v_user uuid := v_caller.user_id; v_marks jsonb; v_annotations jsonb;
   v_archived text := _memoir.archived_note(_memoir.archived_ranges(v_session), coalesce(p_from_turn, 0),
     coalesce(p_to_turn, 2147483647));
 begin
@@ -386,8 +385,6 @@ begin
   for v_part in select * from _memoir.lineage(v_session) order by from_turn loop
     v_marks := _memoir.marks(v_user, v_part.session_id);
     v_annotations := _memoir.annotations(v_user, v_part.session_id);
-    select first_recorded_at, last_recorded_at into v_from, v_to
-    from _memoir.session_counters where user_id = v_user and session_id = v_part.session_id;
     return query select _memoir.sent(h)
       || case when _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) = 'normal' then '{}'
               else jsonb_build_object('sensitivity', _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks)) end
@@ -396,7 +393,8 @@ begin
       || case when v_annotations ? h.turn_index::text
               then jsonb_build_object('annotations', v_annotations -> h.turn_index::text) else '{}' end
     from _memoir.conversation_history h
-    where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
+    where h.user_id = v_user and h.session_id = v_part.session_id
+      and h.recorded_at between v_part.since and v_part.until
       and h.turn_index between greatest(v_part.from_turn, coalesce(p_from_turn, 0))
       and least(v_part.to_turn, coalesce(p_to_turn, 2147483647))
       and _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) <= v_caller.clearance

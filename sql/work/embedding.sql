@@ -137,13 +137,13 @@ begin
       and j.state = 'leased' returning j.payload)
   select d.payload into v_asked from done d order by d.payload ? 'sync' desc limit 1;
   -- Each batch of a sync leaves a row: which sync, how many texts, how far the cursor is.
-  insert into _memoir.audit_log (login, action, user_id, detail)
-  select _memoir.login(), 'sync_batch', p_user_id, jsonb_build_object('sync', v_asked -> 'sync', 'model', p_model.name,
-    'texts', v_added, 'tokens', (select coalesce(sum(i.token_count), 0) from _memoir.search_items i
-      where i.user_id = p_user_id and i.item_no = any (p_items)),
-    'cursor', (select c.through_item from _memoir.embedding_cursors c where c.user_id = p_user_id
-      and c.model_id = p_model.model_id))
-  where v_asked ? 'sync';
+  if v_asked ? 'sync' then
+    perform _memoir.audit('sync_batch', jsonb_build_object('sync', v_asked -> 'sync', 'model', p_model.name, 'texts',
+      v_added, 'tokens', (select coalesce(sum(i.token_count), 0) from _memoir.search_items i
+        where i.user_id = p_user_id and i.item_no = any (p_items)),
+      'cursor', (select c.through_item from _memoir.embedding_cursors c where c.user_id = p_user_id
+        and c.model_id = p_model.model_id)), p_user_id);
+  end if;
   if not v_done then
     perform _memoir.enqueue_unlocked('embed', p_user_id, v_key, memoir.now(), coalesce(v_asked, '{}'));
   end if;
@@ -239,9 +239,8 @@ begin
       and j.dedup_key = v_model.model_id::text and j.last_error is not null order by j.work_id desc limit 1);
     queued := not p_dry_run and texts > 0;
     if queued then
-      insert into _memoir.audit_log (login, action, user_id, detail)
-      values (v_caller.login, 'sync_semantic', v_user, jsonb_build_object('model', v_model.name, 'texts', texts,
-        'tokens', tokens, 'microcents', microcents, 'cursor', cursor)) returning audit_id into v_sync;
+      v_sync := _memoir.audit('sync_semantic', jsonb_build_object('model', v_model.name, 'texts', texts, 'tokens',
+        tokens, 'microcents', microcents, 'cursor', cursor), v_user);
       insert into _memoir.work_items (kind, user_id, dedup_key, payload, run_after, created_at)
       values ('embed', v_user, v_model.model_id::text, jsonb_build_object('sync', v_sync), memoir.now(), memoir.now())
       on conflict (kind, user_id, dedup_key) where state = 'ready' do update

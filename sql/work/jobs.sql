@@ -30,8 +30,7 @@ begin
     perform _memoir.fail('PM014', format('there is no job %s', _memoir.shown(p_job)),
       (select 'jobs: ' || string_agg(job, ', ' order by job) from _memoir.schedules));
   end if;
-  insert into _memoir.audit_log (login, action, detail)
-  values (_memoir.login(), 'set_schedule', jsonb_build_object('job', p_job, 'schedule', v_schedule));
+  perform _memoir.audit('set_schedule', jsonb_build_object('job', p_job, 'schedule', v_schedule));
   select extversion into v_version from pg_extension where extname = 'pg_cron';
   v_given := _memoir.cron_schedule(v_schedule, v_version);
   if v_given <> v_schedule then

@@ -28,8 +28,8 @@ begin
     'date', to_char(p_turn.created_at at time zone 'UTC' + coalesce(v_zone, '00:00')::interval, 'YYYY-MM-DD, Day'),
     'text', left(_memoir.without_spans(p_turn.content, array(
       select int4range(coalesce(x.span_start, 1), coalesce(x.span_start + x.span_length, length(p_turn.content) + 1))
-      from _memoir.recall_exclusions x where x.user_id = p_turn.user_id and x.session_id = p_turn.session_id
-        and x.turn_index = p_turn.turn_index and x.lifted_at is null and not x.is_doubt)), p_length));
+      from _memoir.exclusions_of(p_turn.user_id, p_turn.session_id, p_turn.turn_index) x
+      where not x.is_doubt)), p_length));
 end $$;
 
 -- Memories that a stretch may be about: the standing ones, and of the others those that share most words with it or
