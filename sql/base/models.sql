@@ -110,20 +110,15 @@ end $$;
 create or replace function _memoir.model_warning(p_model text)
 returns text language plpgsql stable as $$
 declare
-  v_name text := regexp_replace(lower(p_model), '[^a-z0-9]', '', 'g'); v_pairs text[]; v_near text;
-  v_default _memoir.models;
+  v_name text := regexp_replace(lower(p_model), '[^a-z0-9]', '', 'g'); v_near text; v_default _memoir.models;
 begin
   -- Whoever takes a longer name refuses it. Comparing it here would take time that grows with the square of its length.
   if length(p_model) > 200 or (_memoir.registered_model(p_model)).model is not null then return null; end if;
-  v_pairs := array(select distinct substr(v_name, n, 2) from generate_series(1, length(v_name) - 1) n);
   select string_agg(x.model, ', ' order by x.alike desc, x.model) into v_near
   from (
-    select m.model, 2.0 * count(*) filter (where p.pair = any (v_pairs)) / (count(*) + cardinality(v_pairs)) as alike
-    from _memoir.models m,
-      lateral (select regexp_replace(lower(m.model), '[^a-z0-9]', '', 'g') as said) r,
-      lateral (select distinct substr(r.said, n, 2) as pair from generate_series(1, length(r.said) - 1) n) p
-    where m.model <> 'default' group by m.model order by alike desc, m.model limit 3) x
-  where x.alike >= 0.4;
+    select m.model, similarity(regexp_replace(lower(m.model), '[^a-z0-9]', '', 'g'), v_name) as alike
+    from _memoir.models m where m.model <> 'default' order by alike desc, m.model limit 3) x
+  where x.alike >= 0.3;
   select * into v_default from _memoir.models m where m.model = 'default';
   return format(
     'model %s is not registered: it counts with a window of %s tokens, %s of them for the answer, and costs %s%s',

@@ -24,15 +24,12 @@ returns void language sql as $$
   on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing
 $$;
 
-create or replace function _memoir.attempts_max()
-returns integer language sql stable as $$ select (config ->> 'work_attempts_max')::integer
-  from _memoir.settings_merged $$;
-
 -- The next work item of a kind, locked: an expired lease, else what is ready. Waits for nobody.
 create or replace function _memoir.take_work(p_kind text, p_keys text[] default null)
 returns _memoir.work_items language plpgsql as $$
 declare
-  v_work _memoir.work_items; v_now timestamptz := clock_timestamp(); v_attempts integer := _memoir.attempts_max();
+  v_work _memoir.work_items; v_now timestamptz := clock_timestamp();
+  v_attempts integer := (select (config ->> 'work_attempts_max')::integer from _memoir.settings_merged);
 begin
   loop
     select j.* into v_work from _memoir.work_items j
@@ -86,7 +83,8 @@ declare
     + make_interval(secs => greatest(p_seconds::float8, power(2, least(p_work.attempts, 11) + 1)
       * (0.5 + random() / 2)));
 begin
-  if p_final or p_work.attempts >= _memoir.attempts_max() then
+  if p_final
+    or p_work.attempts >= (select (config ->> 'work_attempts_max')::integer from _memoir.settings_merged) then
     update _memoir.work_items set state = 'dead', leased_until = null, lease_id = null, last_error = left(p_error, 1000)
     where work_id = p_work.work_id;
     return 'dead';

@@ -176,15 +176,6 @@ begin
   return v_unit;
 end $$;
 
--- A turn of a session by its index.
-create or replace function _memoir.turn_at(p_session _memoir.sessions, p_turn integer)
-returns _memoir.conversation_history language sql stable as $$
-  select h.* from _memoir.session_counters c join _memoir.conversation_history h on h.user_id = c.user_id
-    and h.session_id = c.session_id and h.recorded_at between c.first_recorded_at and c.last_recorded_at
-    and h.turn_index = p_turn
-  where c.user_id = p_session.user_id and c.session_id = p_session.session_id
-$$;
-
 -- Marks parts of a turn as over where p_new stands instead of them, as a later turn says, else forgets them. Returns
 -- the change.
 create or replace function _memoir.change_turn(p_caller _memoir.caller, p_session _memoir.sessions, p_cited integer,
@@ -192,7 +183,8 @@ create or replace function _memoir.change_turn(p_caller _memoir.caller, p_sessio
 returns uuid language plpgsql as $$
 declare
   v_user uuid := p_caller.user_id; v_old uuid[]; v_now timestamptz := memoir.now(); v_change uuid := gen_random_uuid();
-  v_turn _memoir.conversation_history := _memoir.turn_at(p_session, p_cited);
+  v_turn _memoir.conversation_history := _memoir.turn(p_session.user_id, p_session.session_id,
+    p_cited);
 begin
   perform from _memoir.user_counters where user_id = v_user for update;
   v_old := array(select m from unnest(_memoir.memories_from(v_user, p_units)) m where m is distinct from p_new);

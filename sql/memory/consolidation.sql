@@ -156,16 +156,12 @@ Raises PM001, PM004.';
 create or replace function _memoir.step_consolidation(p_limit integer)
 returns jsonb language plpgsql as $$
 declare
-  v_after uuid := _memoir.job_cursor('consolidation'); v_users uuid[]; v_user uuid; v_config jsonb; v_cluster record;
-  v_made integer := 0; v_members integer := 0; v_more boolean;
+  v_users uuid[]; v_user uuid; v_config jsonb; v_cluster record; v_made integer := 0; v_members integer := 0;
   v_failed integer := 0; v_error text; v_whole uuid; v_ids uuid[]; v_texts text[];
 begin
   -- Texts are put together by the package.
   if not _memoir.reads_language() then return '{"more": false}'; end if;
-  v_users := array(select c.user_id from _memoir.user_counters c where c.memories > 2
-    and (v_after is null or c.user_id > v_after) order by c.user_id limit p_limit);
-  v_more := cardinality(v_users) = p_limit;
-  perform _memoir.put_job_cursor('consolidation', case when v_more then v_users[p_limit] end);
+  v_users := _memoir.next_users('consolidation', p_limit);
   foreach v_user in array v_users loop
     begin
       v_config := _memoir.config(v_user, null);
@@ -198,7 +194,7 @@ begin
     end;
   end loop;
   return jsonb_strip_nulls(jsonb_build_object('users', cardinality(v_users), 'made', v_made, 'members', v_members,
-    'failed', v_failed, 'error', v_error, 'more', v_more));
+    'failed', v_failed, 'error', v_error, 'more', cardinality(v_users) = p_limit));
 end $$;
 
 -- Consolidation in a language model's words (work/llm.sql): for what rules made of a cluster it is asked with the

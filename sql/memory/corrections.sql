@@ -132,7 +132,7 @@ begin
   end if;
   v_old := _memoir.to_correct(v_seen);
   v_standing := _memoir.standing(_memoir.speaker(v_caller, p_actor, p_session), v_old.type, 'correction',
-    _memoir.turns_given(v_caller, p_session, p_source_turns));
+    _memoir.source_turns(v_caller, p_session, p_source_turns));
   v_correction := (v_caller, p_user, v_old, v_standing, coalesce(p_reason, 'corrected'), v_now, p_content, p_remainder,
     p_valid_from, p_valid_to,
     -- else the slot's value is in what remains
@@ -280,13 +280,6 @@ begin
 end $$;
 
 -- The turns a call names, or none.
-create or replace function _memoir.turns_given(p_caller _memoir.caller, p_session text, p_turns integer[])
-returns _memoir.conversation_history[] language plpgsql stable as $$
-begin
-  if nullif(p_turns, '{}') is null then return '{}'; end if;
-  if p_session is null then perform _memoir.fail('PM014', 'source_turns needs the session the turns are in'); end if;
-  return _memoir.source_turns(_memoir.session(p_caller, p_session), p_turns);
-end $$;
 
 -- What remains true of a corrected memory, as a memory like the old one: no more trusted than that, nor than who
 -- says so.
@@ -336,7 +329,7 @@ begin
   perform from _memoir.user_counters where user_id = v_user for update;
   v_old := _memoir.to_correct(v_seen);
   v_standing := _memoir.standing(_memoir.speaker(v_caller, p_actor, p_session), v_old.type, 'correction',
-    _memoir.turns_given(v_caller, p_session, p_source_turns));
+    _memoir.source_turns(v_caller, p_session, p_source_turns));
   if _memoir.authority(v_standing.actor, v_standing.provenance, v_standing.trust, true)
     < _memoir.authority(v_old.actor, v_old.provenance, v_old.trust, false) then
     perform _memoir.fail('PM001',

@@ -23,14 +23,8 @@ declare
 begin
   return exists (
       select from _memoir.memory_relationships r join _memoir.memory_store o on o.user_id = v_user
-        and o.memory_id = r.target_id
-      where r.user_id = v_user and r.source_id = p_memory.memory_id and r.relation = 'contradicts'
-        and o.state = 'active')
-    or exists (
-      select from _memoir.memory_relationships r join _memoir.memory_store o on o.user_id = v_user
-        and o.memory_id = r.source_id
-      where r.user_id = v_user and r.target_id = p_memory.memory_id and r.relation = 'contradicts'
-        and o.state = 'active')
+        and o.memory_id in (r.source_id, r.target_id) and o.memory_id <> p_memory.memory_id and o.state = 'active'
+      where r.user_id = v_user and p_memory.memory_id in (r.source_id, r.target_id) and r.relation = 'contradicts')
     or (p_memory.slot is not null and exists (
       select from _memoir.memory_store o where o.user_id = v_user and o.slot = p_memory.slot and o.state = 'active'
         and o.project = p_memory.project
@@ -56,8 +50,7 @@ end $$;
 create or replace function _memoir.promote(p_memory _memoir.memory_store, p_config jsonb, p_by text, p_at timestamptz)
 returns text language plpgsql as $$
 declare
-  v_user uuid := p_memory.user_id; v_id uuid := p_memory.memory_id; v_tier smallint; v_twin uuid;
-  v_ids uuid[];
+  v_user uuid := p_memory.user_id; v_id uuid := p_memory.memory_id; v_tier smallint; v_ids uuid[];
 begin
   -- A twin that rose before it took it along.
   if not exists (select from _memoir.memory_store m where m.user_id = v_user and m.memory_id = v_id
@@ -83,18 +76,9 @@ begin
       or p_memory.provenance in ('user_stated', 'correction') and (p_memory.category in ('workflow', 'convention')
         or p_memory.content ~* '^\s*(please\s+)?(always|never|don''t|do not|make sure|be sure|remember to|use|avoid'
           '|answer|reply|respond|write|call me)\M') then 4 else 3 end;
-  if p_memory.scope = 'local' then
-    -- It leaves its session. What stands there already goes on for both.
-    select m.memory_id into v_twin from _memoir.memory_store m
-    where m.user_id = v_user and m.content_hash = p_memory.content_hash and m.project = p_memory.project
-      and m.local_to is null and m.state = 'active';
-    if found then
-      perform _memoir.merge_memory(v_user, v_id, v_twin, p_by, p_at);
-      return 'merged';
-    end if;
-    update _memoir.search_items set session_id = null where user_id = v_user and ref_id = v_id and kind = 'm';
-  end if;
-  update _memoir.memory_store set tier = v_tier, scope = 'global', local_to = null,
+  -- It leaves its session. What says the same outside already goes on for both.
+  if p_memory.scope = 'local' and _memoir.make_global(v_user, v_id, p_by, p_at) <> v_id then return 'merged'; end if;
+  update _memoir.memory_store set tier = v_tier,
     validated_at = coalesce(validated_at, p_at),
     confidence = greatest(confidence, 0.7::real),  -- the least of what promotion has validated
     expires_at = case when v_tier = 2 then p_at + make_interval(days => (p_config ->> 'episodic_days')::integer) end

@@ -54,9 +54,9 @@ begin
 end $$;
 
 -- Checks the arguments of remember that need no look at the user's rows. p_provenance and p_sensitivity are those of
--- the memory, as text. p_lacks_session: it names turns of no session.
+-- the memory, as text.
 create or replace function _memoir.check_claim(p_memory _memoir.memory_store, p_provenance text, p_sensitivity text,
-  p_lacks_session boolean, p_key text, p_created_at timestamptz, p_embedding real[])
+  p_key text, p_created_at timestamptz, p_embedding real[])
 returns void language plpgsql stable as $$
 begin
   perform _memoir.check_text('content', p_memory.content);
@@ -76,9 +76,6 @@ begin
   end if;
   if p_memory.slot_value is not null and p_memory.slot is null then
     perform _memoir.fail('PM014', format('slot_value %s needs a slot', _memoir.shown(p_memory.slot_value)));
-  end if;
-  if p_lacks_session then
-    perform _memoir.fail('PM014', 'source_turns needs the session the turns are in');
   end if;
   perform _memoir.check_object('metadata', p_memory.metadata);
   perform _memoir.check_short('slot', p_memory.slot, 200), _memoir.check_short('slot_value', p_memory.slot_value, 2000),
@@ -103,8 +100,7 @@ create or replace function memoir.remember(p_user text, p_content text, p_sessio
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_user uuid := v_caller.user_id; v_turns integer[] := nullif(p_source_turns, '{}'); v_memory _memoir.memory_store;
-  v_session _memoir.sessions; v_sources _memoir.conversation_history[]; v_config jsonb; v_hash bytea; v_result jsonb;
+  v_user uuid := v_caller.user_id; v_memory _memoir.memory_store; v_session _memoir.sessions; v_sources _memoir.conversation_history[]; v_config jsonb; v_hash bytea; v_result jsonb;
 begin
   v_memory.user_id := v_user;
   v_memory.recorded_at := memoir.now();
@@ -120,8 +116,7 @@ begin
   v_memory.tags := coalesce(p_tags, '{}');
   v_memory.aliases := coalesce(p_aliases, '{}');
   v_memory.metadata := coalesce(nullif(p_metadata, 'null'), '{}');
-  perform _memoir.check_claim(v_memory, p_provenance, p_sensitivity, v_turns is not null and p_session is null, p_key,
-    p_created_at, p_embedding);
+  perform _memoir.check_claim(v_memory, p_provenance, p_sensitivity, p_key, p_created_at, p_embedding);
   v_memory.provenance := p_provenance;
   v_memory.sensitivity := p_sensitivity;
   if p_session is not null then v_session := _memoir.session(v_caller, p_session); end if;
@@ -131,7 +126,7 @@ begin
   v_config := _memoir.config(v_user, v_session.settings);
   perform _memoir.check_size('content', p_content, (v_config ->> 'text_bytes_max')::integer);
   perform _memoir.check_size('metadata', v_memory.metadata::text, (v_config ->> 'text_bytes_max')::integer);
-  v_sources := _memoir.source_turns(v_session, v_turns);
+  v_sources := _memoir.source_turns(v_caller, p_session, p_source_turns);
   -- Per-user lock: duplicates and slots are decided one writer at a time.
   perform from _memoir.user_counters where user_id = v_user for update;
   if p_key is not null then
@@ -316,11 +311,17 @@ returns jsonb language sql immutable as $$
     'contradicts', to_jsonb(p_contradicts))
 $$;
 
--- The turns a memory is said to come from, as the session sees them; PM014 for one that does not exist.
-create or replace function _memoir.source_turns(p_session _memoir.sessions, p_turns integer[])
+-- The turns that a memory or a correction is said to come from, as the session sees them; PM014 for one that does not
+-- exist.
+create or replace function _memoir.source_turns(p_caller _memoir.caller, p_session text, p_turns integer[])
 returns _memoir.conversation_history[] language plpgsql stable as $$
+declare
+  v_session _memoir.sessions;
 begin
-  return array(select _memoir.known_turn(p_session, t) from (select distinct t from unnest(p_turns) t) x order by t);
+  if nullif(p_turns, '{}') is null then return '{}'; end if;
+  if p_session is null then perform _memoir.fail('PM014', 'source_turns needs the session the turns are in'); end if;
+  v_session := _memoir.session(p_caller, p_session);
+  return array(select _memoir.known_turn(v_session, t) from (select distinct t from unnest(p_turns) t) x order by t);
 end $$;
 
 -- Spans are of the turn's content, 1-based characters; null: all of it.

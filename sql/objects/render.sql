@@ -89,12 +89,9 @@ end $$;
 create or replace function _memoir.step_renditions(p_limit integer)
 returns jsonb language plpgsql as $$
 declare
-  v_users uuid[]; v_after uuid; v_user uuid; v_form _memoir.memory_renditions; v_checked integer := 0;
-  v_wrong integer := 0; v_more boolean; v_text text;
+  v_users uuid[] := _memoir.next_users('renditions', p_limit); v_user uuid; v_form _memoir.memory_renditions;
+  v_checked integer := 0; v_wrong integer := 0; v_text text;
 begin
-  select after_user into v_after from _memoir.job_cursors where job = 'renditions';
-  v_users := array(select u.user_id from _memoir.users u where v_after is null or u.user_id > v_after
-    order by u.user_id limit p_limit);
   foreach v_user in array v_users loop
     for v_form in select * from _memoir.memory_renditions r where r.user_id = v_user
       order by r.recorded_at desc, r.memory_id, r.fidelity limit 10
@@ -110,10 +107,6 @@ begin
         and r.fidelity = v_form.fidelity and r.recorded_at = v_form.recorded_at;
     end loop;
   end loop;
-  v_more := cardinality(v_users) = p_limit;
-  insert into _memoir.job_cursors (job, after_user, state)
-  values ('renditions', case when v_more then v_users[p_limit] end, jsonb_build_object('at', memoir.now()))
-  on conflict (job) do update set after_user = excluded.after_user, state = excluded.state;
-  return jsonb_build_object('more', v_more, 'users', cardinality(v_users), 'checked', v_checked, 'wrong', v_wrong);
+  return jsonb_build_object('more', cardinality(v_users) = p_limit, 'users', cardinality(v_users), 'checked', v_checked, 'wrong', v_wrong);
 end $$;
 

@@ -31,7 +31,8 @@ begin
   select q.vector, q.model_id, q.problem, q.languages
   into v_question.vector, v_question.model_id, v_question.problem, v_reads
   from _memoir.query_vector(p_config, v_sent, p_given) q;
-  v_question.unread := v_question.language > 0 and (_memoir.language_codes())[v_question.language] <> all (v_reads);
+  v_question.unread := v_question.language > 0 and (
+    select l.iso from _memoir.data_languages() l where l.number::integer = v_question.language) <> all (v_reads);
   return v_question;
 end $$;
 

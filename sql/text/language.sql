@@ -2,11 +2,6 @@
 -- has. plpython/pg_memoir_language/languages.csv has them; search keeps an item's by its number there, and those of a
 -- user as bits.
 
-create or replace function _memoir.language_codes()
-returns text[] language sql immutable as $$
-  select array_agg(iso order by number::integer) from _memoir.data_languages()
-$$;
-
 create or replace function _memoir.language_stems()
 returns text[] language sql immutable as $$
   select array_agg(stem order by number::integer) from _memoir.data_languages()

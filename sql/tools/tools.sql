@@ -137,23 +137,14 @@ comment on function memoir.memory_resources() is
   'Lists what MCP clients can read, as descriptors: uri, template of the single ones, name, title, description, fields,
 and the tools that reach it as memory_tools defines them.';
 
--- An argument that is an id, and one that is a list of them; null where it lacks.
-create or replace function _memoir.tool_id(p_arguments jsonb, p_name text)
+-- What an argument gives as an id; null where it lacks.
+create or replace function _memoir.tool_id(p_name text, p_given text)
 returns uuid language plpgsql immutable as $$
 begin
-  return (p_arguments ->> p_name)::uuid;
+  return p_given::uuid;
 exception when invalid_text_representation then
   perform _memoir.fail('PM014', format('%s must be an id as a search gives it, not %s', p_name,
-    _memoir.shown(p_arguments ->> p_name)));
-end $$;
-
-create or replace function _memoir.tool_ids(p_ids jsonb)
-returns uuid[] language plpgsql immutable as $$
-begin
-  return array(select x::uuid from jsonb_array_elements_text(p_ids) x);
-exception when invalid_text_representation then
-  perform _memoir.fail('PM014', format('ids must be ids as a search gives them, not %s',
-    _memoir.shown(p_ids::text)));
+    _memoir.shown(p_given)));
 end $$;
 
 -- Refuses a tool that there is not, an argument that lacks, one that the tool does not have, one of another type.
@@ -258,14 +249,15 @@ begin
     select string_agg(case when t.is_anchor then '> ' else '  ' end || _memoir.tool_line(t.kind, t.id, t.session,
       t.said_at, case when t.kind = 'turn' then coalesce(t.name, t.role) || ': ' else '' end || coalesce(t.line, '')),
       E'\n' order by t.o) into v_out
-    from memoir.memory_timeline(p_user, _memoir.tool_id(p_arguments, 'id')) with ordinality t(kind, id, session,
+    from memoir.memory_timeline(p_user, _memoir.tool_id('id', p_arguments ->> 'id')) with ordinality t(kind, id, session,
       turn_index, role, name, said_at, line, is_anchor, o)
     where not _memoir.is_secret(v_user, t.id);
   when 'memory_get' then
     select string_agg(format('%s (%s%s)%s', g ->> 'id', g ->> 'kind', coalesce(', ' || nullif(g ->> 'state',
       'active'), ''), E'\n  ' || _memoir.indented(_memoir.neutralise(coalesce(g ->> 'content', '[no text]')))), E'\n'
       order by o) into v_out
-    from memoir.memory_get(p_user, _memoir.tool_ids(p_arguments -> 'ids')) with ordinality x(g, o)
+    from memoir.memory_get(p_user, array(
+      select _memoir.tool_id('each of ids', x) from jsonb_array_elements_text(p_arguments -> 'ids') x)) with ordinality x(g, o)
     where not _memoir.is_secret(v_user, (g ->> 'id')::uuid);
     return coalesce(v_out, 'No such ids. A search gives ids.');
   when 'memory_objects' then
@@ -396,7 +388,7 @@ begin
   -- The request names it once more.
   if v_done ->> 'outcome' = 'forgotten' and v_found.turn_index is not null then
     perform from _memoir.user_counters where user_id = p_caller.user_id for update;
-    v_turn := _memoir.turn_at(p_session, v_found.turn_index);
+    v_turn := _memoir.turn(p_session.user_id, p_session.session_id, v_found.turn_index);
     -- Where normal form moves what follows, the whole turn.
     perform _memoir.exclude_request(v_turn, case when v_turn.content is nfkc normalized then v_found.span_start end,
       v_found.span_length, (v_done ->> 'change_id')::uuid);
@@ -411,7 +403,7 @@ create or replace function _memoir.write_with_tool(p_caller _memoir.caller, p_us
   p_name text, p_arguments jsonb)
 returns text language plpgsql as $$
 declare
-  v_id uuid := case when p_arguments ? 'id' then _memoir.tool_id(p_arguments, 'id') end;
+  v_id uuid := _memoir.tool_id('id', p_arguments ->> 'id');
   v_content text := p_arguments ->> 'content'; v_said text := p_arguments ->> 'said'; v_unit _memoir.said_unit;
   v_agent text := case when p_caller.may_state_actor then 'agent' end;
 begin

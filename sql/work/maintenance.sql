@@ -301,13 +301,10 @@ end $$;
 create or replace function _memoir.step_hygiene(p_limit integer)
 returns jsonb language plpgsql as $$
 declare
-  v_cursor _memoir.job_cursors; v_users uuid[]; v_found jsonb; v_more boolean;
+  v_users uuid[] := _memoir.next_users('hygiene', p_limit); v_found jsonb; v_more boolean := cardinality(v_users) = p_limit;
   v_stale timestamptz := memoir.now() - make_interval(days => (select (config ->> 'stale_days')::integer
     from _memoir.settings_merged));
 begin
-  select * into v_cursor from _memoir.job_cursors where job = 'hygiene';
-  v_users := array(select user_id from _memoir.user_counters where v_cursor.after_user is null
-    or user_id > v_cursor.after_user order by user_id limit p_limit);
   select jsonb_build_object('memories', count(*),
     'active', count(*) filter (where m.state = 'active'),
     'duplicates', count(*) filter (where m.state = 'superseded' and exists (select from _memoir.memory_states h
@@ -321,13 +318,10 @@ begin
   into v_found
   from _memoir.memory_store m left join _memoir.memory_stats s on s.user_id = m.user_id and s.memory_id = m.memory_id
   where m.user_id = any (v_users) and not m.is_object;
-  v_found := _memoir.add_counts(coalesce(v_cursor.state -> 'sum', '{}'), v_found);
-  v_more := cardinality(v_users) = p_limit;
-  insert into _memoir.job_cursors as c (job, after_user, state)
-  values ('hygiene', case when v_more then v_users[p_limit] end,
-    case when v_more then jsonb_build_object('sum', v_found) else jsonb_build_object('last', v_found, 'at',
-      memoir.now()) end)
-  on conflict (job) do update set after_user = excluded.after_user,
-    state = (case when v_more then c.state else '{}' end) || excluded.state;
+  update _memoir.job_cursors c
+  set state = case when v_more then c.state || jsonb_build_object('sum', s.sum)
+    else jsonb_build_object('last', s.sum, 'at', memoir.now()) end
+  from (select v_found || _memoir.add_counts(coalesce(o.state -> 'sum', '{}'), v_found) as sum
+    from _memoir.job_cursors o where o.job = 'hygiene') s where c.job = 'hygiene';
   return jsonb_build_object('more', v_more, 'users', cardinality(v_users));
 end $$;

@@ -219,7 +219,7 @@ def test_turns_are_corrected_and_forgotten_by_id(db: Db, user: str) -> None:
         ("memory_search", {"query": "x", "limit": 0}, "limit must be from 1 to"),
         ("memory_search", {"query": "x", "kind": "dream"}, "dream"),
         ("memory_index", {"query": "x", "after": "yesterday-ish"}, "after must be a time as"),
-        ("memory_get", {"ids": ["seven"]}, "ids must be ids as a search gives them"),
+        ("memory_get", {"ids": ["seven"]}, "each of ids must be an id as a search gives it"),
         ("memory_timeline", {"id": "seven"}, 'id must be an id as a search gives it, not "seven"'),
         ("memory_timeline", {"id": UNKNOWN}, "unknown id"),
         ("memory_correct", {"id": UNKNOWN, "content": "x"}, "unknown memory"),
