@@ -154,21 +154,16 @@ begin
     '{assistant}', 8);
   return array(
     select (l.ref_id, l.session_id, l.turn_index, l.recorded_at, i.created_at, i.role, l.span_start + m.span_start - 1,
-      m.span_length, substr(t.body, m.span_start, m.span_length), null, false)::_memoir.said_unit
+      length(m.said), m.said, null, false)::_memoir.said_unit
     from _memoir.texts_at(p_turn.user_id, v_locators, 'secret') t
     join unnest(v_locators) l on l.item_no = t.item_no
     join _memoir.search_items i on i.user_id = p_turn.user_id and i.item_no = l.item_no
     -- Sentences in which one of the values stands, its words as they are among others.
-    cross join lateral (
-      select (p.at + length(p.said) - length(ltrim(p.said, E' \t\n')))::integer as span_start,
-        length(btrim(p.said, E' \t\n')) as span_length
-      from (select s.said, s.o, 1 + sum(length(s.said)) over (order by s.o) - length(s.said) as at
-        from regexp_split_to_table(left(t.body, 20000), '(?<=[.!?…\n])(?=[[:space:]])|(?<=\n)')
-          with ordinality s(said, o)) p
-      where exists (select from unnest(v_values) v where strpos(' ' || regexp_replace(
-        lower(translate(p.said, '’', '''')), '[^[:alnum:]'']+', ' ', 'g') || ' ', ' ' || v || ' ') > 0) order by p.o) m
-    where l.session_id = p_unit.session_id and l.turn_index = p_unit.turn_index + 1
-      or exists (select from unnest(v_olds) o where o ~ '[[:upper:]]|\d\d') and i.created_at >= p_unit.created_at);
+    cross join lateral _memoir.sentences(left(t.body, 20000)) m
+    where exists (select from unnest(v_values) v where strpos(' ' || regexp_replace(
+        lower(translate(m.said, '’', '''')), '[^[:alnum:]'']+', ' ', 'g') || ' ', ' ' || v || ' ') > 0)
+      and (l.session_id = p_unit.session_id and l.turn_index = p_unit.turn_index + 1
+        or exists (select from unnest(v_olds) o where o ~ '[[:upper:]]|\d\d') and i.created_at >= p_unit.created_at));
 end $$;
 
 -- The spans that memories came from are marked as changed: what stands instead was said later, in p_turn.

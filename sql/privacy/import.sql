@@ -168,7 +168,7 @@ declare
   v_turns _memoir.conversation_history[] := array(select t from jsonb_array_elements(p_rows) with ordinality r(line, n),
     jsonb_populate_record(null::_memoir.conversation_history, _memoir.import_row(p_user_id, r.line, v_columns)) t
     order by n);
-  v_turn _memoir.conversation_history; v_session _memoir.sessions; v_message _memoir.message; v_config jsonb;
+  v_turn _memoir.conversation_history; v_session _memoir.sessions; v_config jsonb;
   v_marks jsonb; v_there uuid; v_imported integer := 0; v_refused integer := 0; v_open text[]; v_overhead integer;
 begin
   foreach v_turn in array v_turns loop
@@ -193,14 +193,8 @@ begin
     continue when v_there is not null;
     insert into _memoir.conversation_history select v_turn.*;
     v_imported := v_imported + 1;
-    v_message := row(v_turn.role, v_turn.content, v_turn.content_parts, v_turn.name, v_turn.tool_calls,
-      v_turn.tool_call_id, v_turn.created_at, 0, v_turn.metadata -> 'sent',
-      _memoir.sensitivity_now(v_turn.sensitivity, v_turn.turn_index, v_marks), null)::_memoir.message;
-    v_message.embeddable := v_message.sensitivity <> 'secret' and (v_turn.embeddable or v_turn.sensitivity = 'secret');
-    perform _memoir.index_turns(p_user_id, v_session, array[v_message], array[v_turn.message_id],
-      array[v_turn.token_count], v_turn.turn_index, v_turn.recorded_at, v_config, v_turn.exchange_start);
-    update _memoir.search_items i set dead = true where i.user_id = p_user_id and i.ref_id = v_turn.message_id
-      and _memoir.is_excluded(i);
+    perform _memoir.index_stored(v_turn, v_session, v_config,
+      _memoir.sensitivity_now(v_turn.sensitivity, v_turn.turn_index, v_marks), true);
     select open_calls into v_open from _memoir.session_counters
     where user_id = p_user_id and session_id = v_turn.session_id;
     v_open := case when v_turn.tool_calls is not null then array(select c ->> 'id'

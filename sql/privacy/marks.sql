@@ -55,23 +55,13 @@ end $$;
 create or replace function _memoir.reindex_turn(p_turn _memoir.conversation_history, p_sensitivity _memoir.sensitivity)
 returns void language plpgsql as $$
 declare
-  v_session _memoir.sessions; v_message _memoir.message; v_user uuid := p_turn.user_id;
+  v_session _memoir.sessions; v_user uuid := p_turn.user_id;
   v_old integer[] := array(select item_no from _memoir.search_items where user_id = v_user
     and ref_id = p_turn.message_id);
 begin
   select * into v_session from _memoir.sessions where user_id = v_user and session_id = p_turn.session_id;
   perform _memoir.drop_items(v_user, v_old);
-  v_message.role := p_turn.role; v_message.text := p_turn.content; v_message.parts := p_turn.content_parts;
-  v_message.name := p_turn.name;
-  v_message.tool_calls := p_turn.tool_calls; v_message.tool_call_id := p_turn.tool_call_id;
-  v_message.created_at := p_turn.created_at; v_message.extra := p_turn.metadata -> 'sent';
-  v_message.sensitivity := p_sensitivity;
-  v_message.embeddable := p_sensitivity <> 'secret' and (p_turn.embeddable or p_turn.sensitivity = 'secret');
-  perform _memoir.index_turns(v_user, v_session, array[v_message], array[p_turn.message_id], array[p_turn.token_count],
-    p_turn.turn_index, p_turn.recorded_at,
-    _memoir.config(v_user, v_session.settings), p_turn.exchange_start, false);
-  update _memoir.search_items i set dead = true where i.user_id = v_user and i.ref_id = p_turn.message_id
-    and _memoir.is_excluded(i);
+  perform _memoir.index_stored(p_turn, v_session, _memoir.config(v_user, v_session.settings), p_sensitivity, false);
   -- What was said after it is still said after it.
   update _memoir.search_items set previous_item = (select max(i.item_no) from _memoir.search_items i
   where i.user_id = v_user and i.ref_id = p_turn.message_id)

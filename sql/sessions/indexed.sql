@@ -112,6 +112,21 @@ begin
   end if;
 end $$;
 
+-- The same of a turn that is stored already, as sensitive as it is now; what is excluded of it stays so.
+create or replace function _memoir.index_stored(p_turn _memoir.conversation_history, p_session _memoir.sessions,
+  p_config jsonb, p_sensitivity _memoir.sensitivity, p_scan boolean)
+returns void language plpgsql as $$
+declare
+  v_message _memoir.message := row(p_turn.role, p_turn.content, p_turn.content_parts, p_turn.name, p_turn.tool_calls,
+    p_turn.tool_call_id, p_turn.created_at, 0, p_turn.metadata -> 'sent', p_sensitivity,
+    p_sensitivity <> 'secret' and (p_turn.embeddable or p_turn.sensitivity = 'secret'));
+begin
+  perform _memoir.index_turns(p_turn.user_id, p_session, array[v_message], array[p_turn.message_id],
+    array[p_turn.token_count], p_turn.turn_index, p_turn.recorded_at, p_config, p_turn.exchange_start, p_scan);
+  update _memoir.search_items i set dead = true where i.user_id = p_turn.user_id and i.ref_id = p_turn.message_id
+    and _memoir.is_excluded(i);
+end $$;
+
 -- The pieces of a text that are indexed when it comes: of a large output those of its two ends, cut at lines where that
 -- goes (their tokens in proportion to p_tokens, which the whole has); of another text all.
 create or replace function _memoir.indexed_chunks(p_role _memoir.turn_role, p_text text, p_tokens integer,
