@@ -4,7 +4,7 @@
 create or replace function memoir.list_users(p_after_user text default null, p_limit integer default 100)
 returns table (user_name text, created_at timestamptz, sessions integer, memories integer, cost_microcents bigint,
   last_recorded_at timestamptz)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 declare
   v_login name := _memoir.login();
   v_namespace text := coalesce((_memoir.binding(v_login)).namespace, 'default');

@@ -101,16 +101,16 @@ returns text language sql immutable
 return :'memoir_version';
 comment on function memoir.version() is 'The version of the installed pg_memoir.';
 
--- Stated here for all, so that none is forgotten. A call for a user plans for that user: a generic plan locks
--- every partition of the tables it names, for the rest of a connection's life. And what a backslash means in the
--- text of a function must not be the caller's choice: with the old meaning the patterns behind tombstones and
--- checks would be others.
+-- Stated here for all, so that none is forgotten. A door plans for the values it is called with, and so does what it
+-- calls: a generic plan locks every partition of the tables it names, for the rest of a connection's life. And what a
+-- backslash means in the text of a function must not be the caller's choice: with the old meaning the patterns behind
+-- tombstones and checks would be others.
 do $$
 declare
   v_routine record;
 begin
   for v_routine in
-    select p.oid::regprocedure as signature, p.proargnames[1] = 'p_user'
+    select p.oid::regprocedure as signature, p.pronargs > 0 and p.provolatile <> 'i'
       and not exists (select from unnest(p.proconfig) c where starts_with(c, 'plan_cache_mode=')) as plans
     from pg_proc p where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and p.prosecdef
   loop

@@ -186,7 +186,7 @@ PM003, PM014, PM050.';
 
 create or replace function memoir.claim_turns(p_limit integer default 64)
 returns table (work_id bigint, lease_id uuid, turns jsonb)
-language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql security definer set search_path from current as $$
 declare
   v_work _memoir.work_items; v_claimed record;
 begin
@@ -211,8 +211,7 @@ takes them. Only servers without PL/Python have any. The lease lasts 5 minutes; 
 Service, jobs and admin logins only. Raises PM001, PM014.';
 
 create or replace function memoir.turns_context(p_work bigint, p_lease uuid, p_reading jsonb)
-returns jsonb language plpgsql security definer set search_path from current
-  set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_work _memoir.work_items; v_claimed record;
 begin
@@ -230,8 +229,7 @@ takes it; p_reading: what read_turns said of them. Null where the lease had run 
 only. Raises PM001, PM014.';
 
 create or replace function memoir.store_turns(p_work bigint, p_lease uuid, p_reading jsonb, p_results jsonb)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_work _memoir.work_items; v_claimed record; v_counts jsonb;
 begin

@@ -22,7 +22,7 @@ end $$;
 create or replace function memoir.claim_judgements(p_limit integer default 16)
 returns table (user_id uuid, memory_id uuid, other_id uuid, content text, other_content text, said_at timestamptz,
   other_said_at timestamptz, work_id bigint, lease_id uuid)
-language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql security definer set search_path from current as $$
 declare
   v_work _memoir.work_items; v_lease uuid; v_left integer := p_limit; v_count integer;
 begin
@@ -78,8 +78,7 @@ end $$;
 
 create or replace function memoir.store_judgements(p_user_ids uuid[], p_memory_ids uuid[], p_other_ids uuid[],
   p_scores real[], p_judge text)
-returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+returns integer language plpgsql security definer set search_path from current as $$
 declare
   v_count integer := coalesce(cardinality(p_memory_ids), 0); v_user uuid; v_stored integer := 0;
   v_work _memoir.work_items;

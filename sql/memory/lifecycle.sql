@@ -266,7 +266,7 @@ end $$;
 
 -- Has the user a memory of tier 1 or 2 that was recalled often enough to be looked at?
 create or replace function _memoir.may_rise(p_user_id uuid)
-returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql stable as $$
 declare
   v_config jsonb := _memoir.config(p_user_id, null);
   v_accesses_1 integer := (v_config ->> 'promotion_accesses_1')::integer;

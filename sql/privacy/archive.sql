@@ -275,7 +275,7 @@ end $$;
 
 create or replace function memoir.archive_plan()
 returns table (part integer, month date, turns bigint, uncompacted bigint, sessions_open bigint, export text)
-language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql stable security definer set search_path from current as $$
 begin
   perform _memoir.authorise_admin();
   return query
@@ -376,8 +376,7 @@ end $$;
 
 create or replace function memoir.restore_month(p_part integer, p_month date, p_turns jsonb default null,
   p_days integer default 30)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_month date := date_trunc('month', p_month)::date; v_archive _memoir.archives; v_turn _memoir.conversation_history; v_turns _memoir.conversation_history[];
   v_restored bigint := 0; v_missing bigint; v_left bigint := 0; v_now timestamptz := memoir.now();

@@ -53,7 +53,7 @@ end $$;
 
 create or replace function memoir.claim_unread(p_limit integer default 256)
 returns table (user_id uuid, item_no integer, text text, work_id bigint, lease_id uuid)
-language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql security definer set search_path from current as $$
 declare
   v_work _memoir.work_items; v_lease uuid; v_left integer := p_limit; v_count integer;
 begin
@@ -100,8 +100,7 @@ begin
 end $$;
 
 create or replace function memoir.store_secrets(p_work bigint, p_lease uuid, p_item_nos integer[], p_kinds text[])
-returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+returns integer language plpgsql security definer set search_path from current as $$
 declare
   v_work _memoir.work_items; v_item record; v_turn _memoir.conversation_history; v_marks jsonb; v_secret integer := 0;
   v_was _memoir.sensitivity;

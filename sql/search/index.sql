@@ -4,7 +4,7 @@
 -- item's number.
 create or replace function _memoir.add_items(p_user_id uuid, p_items _memoir.search_items[], p_texts text[],
   p_at timestamptz, p_config jsonb)
-returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql as $$
 declare
   v_count integer := cardinality(p_items);
   v_first integer; v_config regconfig := (p_config ->> 'text_search_config')::regconfig; v_old _memoir.user_counters;

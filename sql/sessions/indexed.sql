@@ -21,7 +21,7 @@ end $$;
 -- Calls of memory's own tools to which messages may be the results: among them, or in turns p_from to p_to before.
 create or replace function _memoir.memory_calls(p_user_id uuid, p_session_id uuid, p_messages _memoir.message[],
   p_from integer, p_to integer)
-returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns text[] language plpgsql stable as $$
 declare
   v_since timestamptz; v_until timestamptz; v_calls text[];
 begin
@@ -41,7 +41,7 @@ end $$;
 
 -- Notes that items from p_first on have turns to look through, and queues that.
 create or replace function _memoir.queue_unread(p_user_id uuid, p_first integer, p_at timestamptz)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 begin
   update _memoir.user_counters set unread_from = p_first where user_id = p_user_id and unread_from is null;
   perform _memoir.enqueue_unlocked('secrets', p_user_id, 'turns', p_at);
@@ -52,7 +52,7 @@ end $$;
 create or replace function _memoir.index_turns(p_user_id uuid, p_session _memoir.sessions, p_messages _memoir.message[],
   p_ids uuid[], p_costs integer[], p_first_turn integer, p_at timestamptz, p_config jsonb, p_exchange integer,
   p_scan boolean default true)
-returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
+returns void language plpgsql as $$
 declare
   v_items _memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item _memoir.search_items;
   v_message _memoir.message; v_chunk record; v_count integer;

@@ -28,7 +28,7 @@ end $$;
 -- Excludes such sentences of turns just stored; a person's own words stay as they are.
 create or replace function _memoir.exclude_restated(p_user_id uuid, p_session _memoir.sessions, p_ids uuid[],
   p_at timestamptz)
-returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns void language plpgsql as $$
 begin
   if not exists (select from _memoir.tombstones t where t.user_id = p_user_id and t.lifted_at is null) then return;
   end if;

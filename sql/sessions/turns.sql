@@ -295,7 +295,7 @@ end $$;
 
 -- Indexed: extraction is told, and the words are searchable at once.
 create or replace function _memoir.append_indexed(inout p_state _memoir.append_state)
-language plpgsql set plan_cache_mode = force_generic_plan as $$
+language plpgsql as $$
 begin
   -- The queue is told once, not with every turn: while the cursor lags, the session waits there already.
   if (p_state.counters).extracted_through >= p_state.first_turn then

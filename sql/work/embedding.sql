@@ -32,7 +32,7 @@ end $$;
 
 create or replace function memoir.claim_embeddings(p_limit integer default 64, p_model text default null)
 returns table (user_id uuid, item_no integer, model text, text text, work_id bigint, lease_id uuid)
-language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql security definer set search_path from current as $$
 declare
   v_models text[]; v_work _memoir.work_items; v_lease uuid; v_model _memoir.embedding_models; v_items integer[];
   v_left integer := p_limit; v_through integer; v_unread integer;
@@ -161,8 +161,7 @@ end $$;
 
 create or replace function memoir.store_embeddings(p_user_ids uuid[], p_item_nos integer[], p_embeddings real[],
   p_model text default null)
-returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+returns integer language plpgsql security definer set search_path from current as $$
 declare
   v_model _memoir.embedding_models; v_count integer := coalesce(cardinality(p_item_nos), 0); v_user record;
   v_numbers real[] := p_embeddings; v_stored integer := 0;

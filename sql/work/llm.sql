@@ -123,7 +123,7 @@ comment on function memoir.llm_config() is
 
 create or replace function memoir.claim_model_calls(p_limit integer default 4)
 returns table (work_id bigint, lease_id uuid, kind text, input jsonb)
-language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+language plpgsql security definer set search_path from current as $$
 declare
   v_lease integer; v_work _memoir.work_items; 
   v_kinds text[] := '{answer,extract,judge,consolidate,summarise,render}';
@@ -194,8 +194,7 @@ end $$;
 
 create or replace function memoir.store_model_result(p_work bigint, p_lease uuid, p_output jsonb, p_made_by text,
   p_usage jsonb default '{}')
-returns jsonb language plpgsql security definer set search_path from current set lock_timeout = '5s'
-  set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
 declare
   v_work _memoir.work_items; v_stored integer; v_refused boolean; v_state text; v_made_by text := left(p_made_by, 200);
 begin
@@ -237,8 +236,7 @@ PM014.';
 create or replace function memoir.fail_model_call(p_work bigint, p_lease uuid, p_error text,
   p_final boolean default false,
   p_retry_seconds numeric default null, p_usage jsonb default '{}')
-returns jsonb language plpgsql security definer set search_path from current set lock_timeout = '5s'
-  set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
 declare
   v_work _memoir.work_items;
 begin

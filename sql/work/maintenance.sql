@@ -6,8 +6,7 @@
 -- written, grow with the logarithm of the user's items. Words that share rows have as many for a letter as to hold
 -- about 6 kB each at most.
 create or replace function _memoir.merge_tail(p_user_id uuid)
-returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+returns integer language plpgsql security definer set search_path from current as $$
 declare
   v_counters _memoir.user_counters; v_merged integer; v_rows integer; v_old integer[]; v_first integer;
 begin

@@ -178,8 +178,7 @@ with a warning. Jobs and admin logins only. Raises PM001.';
 
 -- One batch. Its errors are recorded, and a cancel ends it at once; what it did is undone in both cases.
 create or replace function _memoir.job_step(p_run bigint)
-returns boolean language plpgsql security definer set search_path from current set lock_timeout = '5s'
-  set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
 declare
   v_job text; v_batch integer; v_least integer; v_most integer; v_result jsonb;
   v_began timestamptz := clock_timestamp();
