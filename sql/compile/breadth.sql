@@ -19,8 +19,7 @@ $$;
 -- place answers; of a turn one part counts; an answer is worth a share of what it answers, little where only the
 -- speaker's own words are asked for; each further turn of a session is worth less than the one before it.
 create or replace function _memoir.spread(p_candidates _memoir.candidate[], p_breadth _memoir.breadth)
-returns _memoir.candidate[] language plpgsql stable
-set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
+returns _memoir.candidate[] language plpgsql stable set enable_nestloop = off set enable_mergejoin = off as $$
 declare
   v_candidates _memoir.candidate[] := p_candidates; v_worth float8[]; v_power float8 := p_breadth.power;
   v_echo float8 := case when p_breadth.own then 0.2 else 1 end; v_fall float8 := p_breadth.fall;

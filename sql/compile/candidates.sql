@@ -519,7 +519,7 @@ $$;
 -- p_short: they are shown as short lines, so more are within reach.
 create or replace function _memoir.within_reach(p_candidates _memoir.candidate[], p_budget integer, p_hidden uuid[],
   p_short boolean, out locators _memoir.item_locator[], out doubtful integer[])
-language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+language plpgsql stable as $$
 begin
   select array_agg((r.item_no, r.kind, r.ref_id, r.session_id, r.turn_index, r.recorded_at, r.span_start,
     r.span_length)::_memoir.item_locator),

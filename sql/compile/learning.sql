@@ -110,7 +110,7 @@ end $$;
 -- Logistic regression on pairs: what to add to the weights, kept near nothing (p_prior) by the spread of each signal.
 -- Nesterov's gradient.
 create or replace function _memoir.fit_pairs(p_pairs _memoir.weight_pair[], p_prior float8)
-returns float8[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+returns float8[] language plpgsql stable as $$
 declare
   v_total float8; v_spread real[]; n integer; v_weights float8[]; v_bases float8[]; v_signals vector[];
   d float8[]; v_last float8[]; y float8[]; g real[]; v_y vector; v_lipschitz float8;
@@ -141,7 +141,7 @@ end $$;
 
 -- The share of the pairs in the right order with p_d added to the weights, ties half.
 create or replace function _memoir.pairs_in_order(p_pairs _memoir.weight_pair[], p_d float8[])
-returns float8 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+returns float8 language plpgsql stable as $$
 declare
   v_d vector := p_d::vector;
 begin

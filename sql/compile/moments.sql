@@ -148,7 +148,7 @@ end $$;
 
 -- Counts the shown tokens, and finds where the untouched steps begin: the newest steps, as many as fit half the budget.
 create or replace function _memoir.weighed(inout p_past _memoir.past, p_frame _memoir.session_windows, p_fresh integer)
-language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+language plpgsql immutable as $$
 declare
   v_turns _memoir.past_turn[]; v_turn _memoir.past_turn; v_used bigint := 0; v_steps integer := 0;
 begin
@@ -178,7 +178,7 @@ end $$;
 -- far. docs/explain/window.md has it.
 create or replace function _memoir.move_pays(p_past _memoir.past, p_config jsonb, p_is_cold boolean,
   out saved bigint, out carried float8, out rewritten float8, out spent float8)
-language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+language plpgsql immutable as $$
 declare
   v_read float8 := p_config ->> 'cache_read_share'; v_write float8 := p_config ->> 'cache_write_share';
   v_fresh integer := p_config ->> 'window_fresh_steps';
@@ -311,7 +311,7 @@ end $$;
 -- What lies so deep that rewriting all behind it costs more than its being shorter saves stays as it is: the calls to
 -- come are guessed to be half as many as those so far.
 create or replace function _memoir.held_back(p_past _memoir.past, p_places _memoir.past_place[], p_config jsonb)
-returns _memoir.past_place[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+returns _memoir.past_place[] language plpgsql immutable as $$
 declare
   v_read float8 := p_config ->> 'cache_read_share'; v_write float8 := p_config ->> 'cache_write_share';
   v_calls float8 := (select count(*) / 2.0 from unnest(p_past.turns) t where t.role = 'assistant'); v_from integer;

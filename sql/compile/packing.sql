@@ -140,15 +140,13 @@ begin
     p_turn, null, p_start, p_length)::_memoir.item_locator], p_as_of))[1].body;
 end $$;
 
--- The functions below touch no table: one generic plan serves every call.
-
 -- Returns of a part of a long turn the sentence that holds most of the question's words, rare ones above all: it is
 -- worth three quarters of the root of its share, as gold turns keep the words of answers (bench/RESULTS.md). A broad
 -- recall (p_breadth) shows short lines: the sentence cut to the longest excerpt, and to a stub. For an order of events
 -- that is the first sentence, which says what the turn is about.
 create or replace function _memoir.reduced_turns(p_turns _memoir.candidate[], p_texts _memoir.item_text[],
   p_share float8, p_terms text[], p_breadth _memoir.breadth)
-returns _memoir.reduced_text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+returns _memoir.reduced_text[] language plpgsql immutable as $$
 declare
   v_broad boolean := p_breadth.shape is not null;
 begin
@@ -195,7 +193,7 @@ end $$;
 -- Returns the renditions of a memory within the ceiling of its session, at least its beginning.
 create or replace function _memoir.reduced_memories(p_memories _memoir.candidate[], p_texts _memoir.item_text[],
   p_renditions _memoir.memory_renditions[], p_shares jsonb)
-returns _memoir.reduced_text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+returns _memoir.reduced_text[] language plpgsql immutable as $$
 declare
   v_names constant text[] := '{detailed, compact, stub}';
 begin
@@ -345,7 +343,7 @@ end $$;
 -- day. What is not shown whole says so: … for what is left out, #12 for the turn that it is in, the id of a memory.
 create or replace function _memoir.render_recall(p_lines _memoir.recall_line[], p_chosen integer[], p_working text[],
   p_weak boolean default false)
-returns text language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+returns text language plpgsql stable as $$
 begin
   return (
   with lines as (

@@ -232,7 +232,7 @@ end $$;
 
 -- Turns as messages, neighbours merged where the API wants that, and the newest message after them.
 create or replace function _memoir.with_messages(inout v _memoir.compile_state)
-language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+language plpgsql stable as $$
 declare
   v_overhead integer := (v.model).message_overhead; v_images text := (v.model).images; v_turn _memoir.shown_turn;
   v_shown _memoir.shown_turn[] := v.shown; v_rendered jsonb[] := _memoir.openai_messages(v_shown);

@@ -49,7 +49,7 @@ end $$;
 
 -- Returns what the ledger keeps of a compile.
 create or replace function _memoir.trace(v _memoir.compile_state, p_compile uuid)
-returns _memoir.compile_ledger language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+returns _memoir.compile_ledger language plpgsql stable as $$
 declare
   v_trace _memoir.compile_ledger; v_shown uuid[] := _memoir.message_ids(v.shown, v.reduced);
 begin
@@ -81,7 +81,7 @@ begin
 end $$;
 
 create or replace function _memoir.buffer_trace(p_trace _memoir.compile_ledger)
-returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
+returns void language plpgsql as $$
 begin
   insert into _memoir.compile_buffer (user_id, compile_id, recorded_at, session_id, budget, tokens, recall_tokens,
     system_tokens, tools_tokens, turn_tokens, first_turn, prefix_hash, warnings, items, scores, words, vectors, around,

@@ -181,7 +181,7 @@ begin
 end $$;
 
 create or replace function _memoir.cost_of(p_turns _memoir.shown_turn[])
-returns integer language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+returns integer language plpgsql immutable as $$
 begin
   return (select coalesce(sum(t.cost), 0) from unnest(p_turns) t);
 end $$;
@@ -276,7 +276,7 @@ end $$;
 -- Returns what the user asks in the exchange that began at a turn: all up to the first answer, without the lines
 -- behind it.
 create or replace function _memoir.asked_in(p_turns _memoir.shown_turn[], p_from integer)
-returns text language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+returns text language plpgsql immutable as $$
 begin
   return (select string_agg(split_part(t.content, E'\n\n' || _memoir.fence_note('steps'), 1), E'\n'
       order by t.turn_index) from unnest(p_turns) t
@@ -287,7 +287,7 @@ end $$;
 
 -- By which a recall is known again.
 create or replace function _memoir.query_hash(p_unanswered _memoir.shown_turn[], p_query text)
-returns bytea language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+returns bytea language plpgsql stable as $$
 begin
   return sha256(convert_to(concat_ws(E'\n',
     (select string_agg(t.content, E'\n' order by t.turn_index) from unnest(p_unanswered) t where t.role = 'user'),
@@ -296,7 +296,7 @@ end $$;
 
 -- The messages that the list shows whole.
 create or replace function _memoir.message_ids(p_turns _memoir.shown_turn[], p_reduced integer[])
-returns uuid[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+returns uuid[] language plpgsql immutable as $$
 begin
   return array(select t.message_id from unnest(p_turns) t where t.turn_index <> all (coalesce(p_reduced, '{}')));
 end $$;

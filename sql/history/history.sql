@@ -109,7 +109,8 @@ begin
   for v_part in select * from _memoir.lineage(p_session) l where l.to_turn >= p_turn order by l.from_turn loop
     select h.tokens_before into v_tokens from _memoir.conversation_history h
     where h.user_id = p_session.user_id and h.session_id = v_part.session_id
-      and h.recorded_at between v_part.since and v_part.until and h.turn_index between greatest(p_turn, v_part.from_turn) and v_part.to_turn order by h.turn_index limit 1;
+      and h.recorded_at between v_part.since and v_part.until
+      and h.turn_index between greatest(p_turn, v_part.from_turn) and v_part.to_turn order by h.turn_index limit 1;
     exit when found;
   end loop;
   return v_tokens;

@@ -85,8 +85,8 @@ begin
   return coalesce(v_turns, '{}');
 end $$;
 
--- Returns the tool that a turn's result is from; null for a tool of memory, whose result is nothing new. Planned for one
--- turn, so that it locks the part and months of its session alone.
+-- Returns the tool that a turn's result is from; null for a tool of memory, whose result is nothing new. Planned for
+-- one turn, so that it locks the part and months of its session alone.
 create or replace function _memoir.tool_of_result(p_turn _memoir.conversation_history)
 returns text language plpgsql stable as $$
 declare

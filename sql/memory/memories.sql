@@ -100,7 +100,8 @@ create or replace function memoir.remember(p_user text, p_content text, p_sessio
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_user uuid := v_caller.user_id; v_memory _memoir.memory_store; v_session _memoir.sessions; v_sources _memoir.conversation_history[]; v_config jsonb; v_hash bytea; v_result jsonb;
+  v_user uuid := v_caller.user_id; v_memory _memoir.memory_store; v_session _memoir.sessions;
+  v_sources _memoir.conversation_history[]; v_config jsonb; v_hash bytea; v_result jsonb;
 begin
   v_memory.user_id := v_user;
   v_memory.recorded_at := memoir.now();

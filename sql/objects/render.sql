@@ -107,6 +107,7 @@ begin
         and r.fidelity = v_form.fidelity and r.recorded_at = v_form.recorded_at;
     end loop;
   end loop;
-  return jsonb_build_object('more', cardinality(v_users) = p_limit, 'users', cardinality(v_users), 'checked', v_checked, 'wrong', v_wrong);
+  return jsonb_build_object('more', cardinality(v_users) = p_limit, 'users', cardinality(v_users), 'checked',
+    v_checked, 'wrong', v_wrong);
 end $$;
 

@@ -76,7 +76,7 @@ end $$;
 
 -- The words of other names that a query does not have itself.
 create or replace function _memoir.alias_terms(p_config regconfig, p_names text[], p_terms text[])
-returns text[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+returns text[] language plpgsql stable as $$
 begin
   if p_names = '{}' then return '{}'; end if;
   return array(select distinct t from unnest(p_names) n, unnest(_memoir.query_terms(p_config, n)) t

@@ -32,7 +32,7 @@ $$;
 -- In a small store the floor ends what the budget does not, in a large one answers lie scattered and the budget ends
 -- it. Null: everything fits, as among fewer than ten items.
 create or replace function _memoir.fit_floor(p_config jsonb, p_items integer, p_words integer, p_project text)
-returns _memoir.fit_floor language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+returns _memoir.fit_floor language plpgsql stable as $$
 declare
   v_least float8 := p_config ->> 'relevance_fit'; v_weights jsonb := p_config -> 'fit_weights';
   v_long float8 := ln(greatest(p_words, 1)::float8 / 6);
@@ -70,7 +70,7 @@ $$;
 -- How likely it is that anything in the store answers the question, by the best score and the closest vector; null
 -- where one is not known. Below setting weak_below a recall is weak: small, and marked.
 create or replace function _memoir.strength(p_config jsonb, p_candidates _memoir.candidate[])
-returns real language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+returns real language plpgsql stable as $$
 declare
   v_weights jsonb := p_config -> 'strength_weights'; v_best float8; v_closest float8;
 begin

@@ -123,8 +123,7 @@ end $$;
 -- meaning: the signals of all would be weighed for nothing. Half again as many as are asked for, since sessions and
 -- dates move them far.
 create or replace function _memoir.wanted(p_words _memoir.item_scores, p_vectors _memoir.item_scores, p_limit integer)
-returns integer[] language plpgsql immutable set plan_cache_mode = force_generic_plan set enable_nestloop = off
-  set enable_mergejoin = off as $$
+returns integer[] language plpgsql immutable set enable_nestloop = off set enable_mergejoin = off as $$
 declare
   v_neighbours integer := p_limit / 4;
 begin

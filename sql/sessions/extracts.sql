@@ -41,7 +41,7 @@ end $$;
 -- last turn may ask something. Where nothing reads, the beginnings of the last turns.
 create or replace function _memoir.extract(p_former text[], p_turns jsonb, p_is_open boolean, p_head text,
   p_budget integer, p_tokenizer text, p_config regconfig)
-returns text language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+returns text language plpgsql stable as $$
 declare
   v_ranked jsonb := _memoir.read_texts('rank_lines', jsonb_build_object('former', p_former, 'turns', p_turns,
     'is_open', p_is_open, 'config', p_config::text));

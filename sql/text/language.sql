@@ -81,7 +81,7 @@ end $$;
 -- The language that the package reads a text in, as PostgreSQL names its text-search configuration: one that rules are
 -- written for, English where a text says too little, simple where it is in another.
 create or replace function _memoir.spoken_language(p_text text)
-returns text language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+returns text language plpgsql immutable as $$
 declare
   v_language smallint := _memoir.text_language(p_text);
 begin

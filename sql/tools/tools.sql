@@ -249,15 +249,15 @@ begin
     select string_agg(case when t.is_anchor then '> ' else '  ' end || _memoir.tool_line(t.kind, t.id, t.session,
       t.said_at, case when t.kind = 'turn' then coalesce(t.name, t.role) || ': ' else '' end || coalesce(t.line, '')),
       E'\n' order by t.o) into v_out
-    from memoir.memory_timeline(p_user, _memoir.tool_id('id', p_arguments ->> 'id')) with ordinality t(kind, id, session,
-      turn_index, role, name, said_at, line, is_anchor, o)
+    from memoir.memory_timeline(p_user, _memoir.tool_id('id', p_arguments ->> 'id')) with ordinality t(kind, id,
+      session, turn_index, role, name, said_at, line, is_anchor, o)
     where not _memoir.is_secret(v_user, t.id);
   when 'memory_get' then
     select string_agg(format('%s (%s%s)%s', g ->> 'id', g ->> 'kind', coalesce(', ' || nullif(g ->> 'state',
       'active'), ''), E'\n  ' || _memoir.indented(_memoir.neutralise(coalesce(g ->> 'content', '[no text]')))), E'\n'
       order by o) into v_out
-    from memoir.memory_get(p_user, array(
-      select _memoir.tool_id('each of ids', x) from jsonb_array_elements_text(p_arguments -> 'ids') x)) with ordinality x(g, o)
+    from memoir.memory_get(p_user, array(select _memoir.tool_id('each of ids', i)
+      from jsonb_array_elements_text(p_arguments -> 'ids') i)) with ordinality x(g, o)
     where not _memoir.is_secret(v_user, (g ->> 'id')::uuid);
     return coalesce(v_out, 'No such ids. A search gives ids.');
   when 'memory_objects' then

@@ -300,7 +300,8 @@ end $$;
 create or replace function _memoir.step_hygiene(p_limit integer)
 returns jsonb language plpgsql as $$
 declare
-  v_users uuid[] := _memoir.next_users('hygiene', p_limit); v_found jsonb; v_more boolean := cardinality(v_users) = p_limit;
+  v_users uuid[] := _memoir.next_users('hygiene', p_limit); v_found jsonb;
+  v_more boolean := cardinality(v_users) = p_limit;
   v_stale timestamptz := memoir.now() - make_interval(days => (select (config ->> 'stale_days')::integer
     from _memoir.settings_merged));
 begin

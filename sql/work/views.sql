@@ -352,8 +352,8 @@ select (c.state ->> 'at')::timestamptz as counted_at, l.memories, l.active, l.du
   l."never recalled"::float8 / nullif(l.active, 0) as never_recalled_rate,
     l.orphans::float8 / nullif(l.active, 0) as orphan_rate
 from _memoir.job_cursors c
-cross join lateral jsonb_to_record(c.state -> 'last') l (memories bigint, active bigint, duplicates bigint, stale bigint,
-  "never recalled" bigint, orphans bigint)
+cross join lateral jsonb_to_record(c.state -> 'last') l (memories bigint, active bigint, duplicates bigint,
+  stale bigint, "never recalled" bigint, orphans bigint)
 where c.job = 'hygiene' and c.state ? 'last';
 comment on view memoir.hygiene
   is 'Shares of duplicate, stale, never recalled and orphaned memories, as job hygiene last counted them.';
