@@ -24,8 +24,9 @@ returns void language sql as $$
   on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing
 $$;
 
--- The next work item of a kind, locked: an expired lease, else what is ready. Waits for nobody.
-create or replace function _memoir.take_work(p_kind text, p_keys text[] default null)
+-- Leases the next work item of a kind for so many seconds: one whose lease is over, else what is ready. Waits for
+-- nobody.
+create or replace function _memoir.take_work(p_kind text, p_seconds integer, p_keys text[] default null)
 returns _memoir.work_items language plpgsql as $$
 declare
   v_work _memoir.work_items; v_now timestamptz := clock_timestamp();
@@ -46,19 +47,16 @@ begin
       order by j.priority desc, j.run_after, j.work_id limit 1 for update skip locked;
       if not found then return null; end if;
     end if;
-    if v_work.attempts < v_attempts then return v_work; end if;
+    if v_work.attempts < v_attempts then
+      update _memoir.work_items set state = 'leased', attempts = attempts + 1, lease_id = gen_random_uuid(),
+        leased_until = clock_timestamp() + make_interval(secs => p_seconds)
+      where work_id = v_work.work_id returning * into v_work;
+      return v_work;
+    end if;
     update _memoir.work_items set state = 'dead', leased_until = null,
       last_error = coalesce(last_error, 'leases ran out') where work_id = v_work.work_id;
   end loop;
 end $$;
-
-create or replace function _memoir.lease_work(p_work bigint, p_seconds integer)
-returns uuid language sql as $$
-  update _memoir.work_items set state = 'leased', attempts = attempts + 1,
-    leased_until = clock_timestamp() + make_interval(secs => p_seconds),
-    lease_id = gen_random_uuid()
-  where work_id = p_work returning lease_id
-$$;
 
 -- Back to the queue. False: the same work was asked for anew meanwhile, and goes on for both.
 create or replace function _memoir.requeue(p_work _memoir.work_items, p_attempts integer, p_after timestamptz)

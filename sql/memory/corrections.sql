@@ -131,7 +131,8 @@ begin
     if v_result is not null then return v_result; end if;
   end if;
   v_old := _memoir.to_correct(v_seen);
-  v_standing := _memoir.standing(_memoir.speaker(v_caller, p_actor, p_session), v_old.type, 'correction',
+  v_standing := _memoir.standing(_memoir.actor(v_caller, p_actor,
+    case when p_session is null then 'person' else 'agent' end::_memoir.actor), v_old.type, 'correction',
     _memoir.source_turns(v_caller, p_session, p_source_turns));
   v_correction := (v_caller, p_user, v_old, v_standing, coalesce(p_reason, 'corrected'), v_now, p_content, p_remainder,
     p_valid_from, p_valid_to,
@@ -328,7 +329,8 @@ begin
   perform _memoir.check_size('reason', p_reason, 10000);
   perform from _memoir.user_counters where user_id = v_user for update;
   v_old := _memoir.to_correct(v_seen);
-  v_standing := _memoir.standing(_memoir.speaker(v_caller, p_actor, p_session), v_old.type, 'correction',
+  v_standing := _memoir.standing(_memoir.actor(v_caller, p_actor,
+    case when p_session is null then 'person' else 'agent' end::_memoir.actor), v_old.type, 'correction',
     _memoir.source_turns(v_caller, p_session, p_source_turns));
   if _memoir.authority(v_standing.actor, v_standing.provenance, v_standing.trust, true)
     < _memoir.authority(v_old.actor, v_old.provenance, v_old.trust, false) then

@@ -119,12 +119,9 @@ begin
   if not found then
     -- Leased until job_unit_seconds from now, when cancel_overdue ends the run that is at it. The lease is committed
     -- before the work begins, so that an attempt counts whatever becomes of its process.
-    v_work := _memoir.take_work('turns');
-    if v_work.work_id is not null then
-      perform _memoir.lease_work(v_work.work_id, (config ->> 'job_unit_seconds')::integer) from _memoir.settings_merged;
-      update _memoir.work_items set payload = payload || jsonb_build_object('run', v_run)
-      where work_id = v_work.work_id;
-    end if;
+    v_work := _memoir.take_work('turns', (config ->> 'job_unit_seconds')::integer) from _memoir.settings_merged;
+    update _memoir.work_items set payload = payload || jsonb_build_object('run', v_run)
+    where work_id = v_work.work_id;
     return jsonb_build_object('more', v_work.work_id is not null, 'begun', true);
   end if;
   if v_work.payload ->> 'run' <> v_run then
@@ -193,12 +190,12 @@ begin
   perform _memoir.authorise_worker();
   perform _memoir.check_count('limit', p_limit, 1000);
   if _memoir.reads_language() then return; end if;
-  v_work := _memoir.take_work('turns');
+  v_work := _memoir.take_work('turns', 300);
   if v_work.work_id is null then return; end if;
   update _memoir.work_items w set payload = w.payload || jsonb_build_object('limit', p_limit,
     'from', (select c.extracted_through from _memoir.session_counters c where c.user_id = v_work.user_id
       and c.session_id = v_work.dedup_key::uuid)) where w.work_id = v_work.work_id returning w.* into v_work;
-  lease_id := _memoir.lease_work(v_work.work_id, 300);
+  lease_id := v_work.lease_id;
   work_id := v_work.work_id;
   v_claimed := _memoir.turns_to_read(v_work.user_id, v_work.dedup_key::uuid, p_limit, null);
   turns := _memoir.turns_as_read(v_claimed.turns);

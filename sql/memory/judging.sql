@@ -24,17 +24,16 @@ returns table (user_id uuid, memory_id uuid, other_id uuid, content text, other_
   other_said_at timestamptz, work_id bigint, lease_id uuid)
 language plpgsql security definer set search_path from current as $$
 declare
-  v_work _memoir.work_items; v_lease uuid; v_left integer := p_limit; v_count integer;
+  v_work _memoir.work_items; v_left integer := p_limit; v_count integer;
 begin
   perform _memoir.authorise_worker();
   perform _memoir.check_count('limit', p_limit, 10000);
   while v_left > 0 loop
-    v_work := _memoir.take_work('nli');
+    v_work := _memoir.take_work('nli', 300);
     exit when v_work.work_id is null;
-    v_lease := _memoir.lease_work(v_work.work_id, 300);
     return query
     select v_work.user_id, m.memory_id, o.memory_id, m.content, o.content, _memoir.said(m), _memoir.said(o),
-      v_work.work_id, v_lease
+      v_work.work_id, v_work.lease_id
     from _memoir.open_pairs(v_work) o
     join _memoir.memory_store m on m.user_id = v_work.user_id and m.memory_id = v_work.dedup_key::uuid;
     get diagnostics v_count = row_count;

@@ -46,13 +46,6 @@ end $$;
 create or replace function _memoir.no_session()
 returns uuid language sql immutable as $$ select '00000000-0000-0000-0000-000000000000'::uuid $$;
 
--- Without a session the caller speaks for the person unless bound or stated otherwise; within one it is the agent.
-create or replace function _memoir.speaker(p_caller _memoir.caller, p_stated text, p_session text)
-returns _memoir.actor language plpgsql immutable as $$
-begin
-  return _memoir.actor(p_caller, p_stated, case when p_session is null then 'person' else 'agent' end::_memoir.actor);
-end $$;
-
 -- Checks the arguments of remember that need no look at the user's rows. p_provenance and p_sensitivity are those of
 -- the memory, as text.
 create or replace function _memoir.check_claim(p_memory _memoir.memory_store, p_provenance text, p_sensitivity text,
@@ -139,7 +132,9 @@ begin
     v_result := _memoir.receipt(v_user, p_key, v_hash);
     if v_result is not null then return v_result; end if;
   end if;
-  v_memory.actor := _memoir.speaker(v_caller, p_actor, p_session);
+  -- Without a session the caller speaks for the person unless bound or stated otherwise; within one it is the agent.
+  v_memory.actor := _memoir.actor(v_caller, p_actor,
+    case when p_session is null then 'person' else 'agent' end::_memoir.actor);
   v_memory.valid_from := coalesce(p_valid_from, p_created_at);
   v_memory.metadata := v_memory.metadata || jsonb_strip_nulls(jsonb_build_object('said_at', p_created_at));
   v_result := _memoir.enter(v_memory, v_session, v_sources, null, null, p_created_at, v_config, p_valid_from);

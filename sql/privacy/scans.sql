@@ -55,17 +55,16 @@ create or replace function memoir.claim_unread(p_limit integer default 256)
 returns table (user_id uuid, item_no integer, text text, work_id bigint, lease_id uuid)
 language plpgsql security definer set search_path from current as $$
 declare
-  v_work _memoir.work_items; v_lease uuid; v_left integer := p_limit; v_count integer;
+  v_work _memoir.work_items; v_left integer := p_limit; v_count integer;
 begin
   perform _memoir.authorise_worker();
   perform _memoir.check_count('limit', p_limit, 10000);
   while v_left > 0 loop
-    v_work := _memoir.take_work('secrets');
+    v_work := _memoir.take_work('secrets', 300);
     exit when v_work.work_id is null;
-    v_lease := _memoir.lease_work(v_work.work_id, 300);
     return query
     select v_work.user_id, i.item_no, concat_ws(E'\n', h.content, h.name, h.content_parts::text,
-      h.tool_calls::text, h.metadata::text), v_work.work_id, v_lease
+      h.tool_calls::text, h.metadata::text), v_work.work_id, v_work.lease_id
     from _memoir.user_counters c
     join _memoir.search_items i on i.user_id = c.user_id and i.item_no >= c.unread_from and i.kind = 't' and i.chunk = 0
       and i.sensitivity <> 'secret' and not i.dead

@@ -34,7 +34,7 @@ create or replace function memoir.claim_embeddings(p_limit integer default 64, p
 returns table (user_id uuid, item_no integer, model text, text text, work_id bigint, lease_id uuid)
 language plpgsql security definer set search_path from current as $$
 declare
-  v_models text[]; v_work _memoir.work_items; v_lease uuid; v_model _memoir.embedding_models; v_items integer[];
+  v_models text[]; v_work _memoir.work_items; v_model _memoir.embedding_models; v_items integer[];
   v_left integer := p_limit; v_through integer; v_unread integer;
 begin
   perform _memoir.authorise_worker();
@@ -46,7 +46,7 @@ begin
   -- Waits for nobody: writers and store_embeddings have locked what it would wait for, and they wait for the work items
   -- it has.
   while v_left > 0 loop
-    v_work := _memoir.take_work('embed', v_models);
+    v_work := _memoir.take_work('embed', 300, v_models);
     exit when v_work.work_id is null;
     select m.* into v_model from _memoir.embedding_models m where m.model_id = v_work.dedup_key::smallint
       and m.status <> 'retired';
@@ -73,9 +73,8 @@ begin
       delete from _memoir.work_items j where j.work_id = v_work.work_id;
       continue;
     end if;
-    v_lease := _memoir.lease_work(v_work.work_id, 300);
     return query
-    select v_work.user_id, t.item_no, v_model.name, v_model.document_prefix || t.body, v_work.work_id, v_lease
+    select v_work.user_id, t.item_no, v_model.name, v_model.document_prefix || t.body, v_work.work_id, v_work.lease_id
     from _memoir.embedding_texts(v_work.user_id, v_items) t order by t.item_no;
     v_left := v_left - cardinality(v_items);
   end loop;

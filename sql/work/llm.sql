@@ -125,7 +125,7 @@ create or replace function memoir.claim_model_calls(p_limit integer default 4)
 returns table (work_id bigint, lease_id uuid, kind text, input jsonb)
 language plpgsql security definer set search_path from current as $$
 declare
-  v_lease integer; v_work _memoir.work_items; 
+  v_lease integer; v_work _memoir.work_items;
   v_kinds text[] := '{answer,extract,judge,consolidate,summarise,render}';
 begin
   perform _memoir.authorise_worker();
@@ -136,7 +136,7 @@ begin
   while p_limit > 0 and v_kinds <> '{}' loop
     foreach kind in array v_kinds loop
       exit when p_limit = 0;
-      v_work := _memoir.take_work(kind);
+      v_work := _memoir.take_work(kind, v_lease);
       if v_work.work_id is null then
         v_kinds := array_remove(v_kinds, kind);
         continue;
@@ -144,8 +144,8 @@ begin
       -- Send nothing before somebody has looked through the turns for secrets.
       if exists (select from _memoir.user_counters c where c.user_id = v_work.user_id
         and c.unread_from is not null) then
-        update _memoir.work_items j set run_after = greatest(memoir.now(), clock_timestamp()) + interval '1 minute'
-        where j.work_id = v_work.work_id;
+        perform _memoir.requeue(v_work, v_work.attempts - 1,
+          greatest(memoir.now(), clock_timestamp()) + interval '1 minute');
         continue;
       end if;
       work_id := v_work.work_id;
@@ -157,7 +157,7 @@ begin
         delete from _memoir.work_items j where j.work_id = v_work.work_id;
         continue;
       end if;
-      lease_id := _memoir.lease_work(v_work.work_id, v_lease);
+      lease_id := v_work.lease_id;
       p_limit := p_limit - 1;
       return next;
     end loop;

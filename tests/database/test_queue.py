@@ -11,7 +11,7 @@ from internals import work as waiting
 from servers import connect
 
 # What every claim, store and fail function of a kind does to the queue (claim_model_calls, store_model_result, fail_model_call).
-TAKE = "select work_id, user_id, dedup_key, payload, attempts + 1 from _memoir.take_work('judge')"
+TAKE = "select work_id, lease_id, user_id, dedup_key, payload, attempts from _memoir.take_work('judge', 300)"
 COMPLETE = """with ours as (select l.work_id from _memoir.leased(%s, %s) l where l.work_id is not null)
               delete from _memoir.work_items w using ours where w.work_id = ours.work_id returning w.work_id"""
 FAIL = "select _memoir.give_back(l, %s, %s, %s) from _memoir.leased(%s, %s) l where l.work_id is not null"
@@ -32,8 +32,7 @@ def claim(db: Db, limit: int = 10) -> list[tuple]:
     claims: list[tuple] = []
     with db.transaction():
         while len(claims) < limit and (found := db.execute(TAKE).fetchone())[0] is not None:
-            (lease,) = db.execute("select _memoir.lease_work(%s, 300)", [found[0]]).fetchone()
-            claims.append((found[0], lease, *found[1:]))
+            claims.append(found)
     return claims
 
 
