@@ -7,11 +7,16 @@
 -- Every step function does one bounded batch in one short transaction and says whether more is waiting. A user who is
 -- just being written for is left for the next time.
 
--- [PG] 5.3: uses per hour since the last one. Writing a memory counts as its first use, else nothing new would survive
--- its grace.
-create or replace function _memoir.activity(p_accesses integer, p_idle_hours float8)
-returns float8 language sql immutable as $$
-  select (1 + p_accesses) / greatest(p_idle_hours, 1)
+-- Has nobody used it, after its grace? [PG] 5.3: uses per hour since the last one. Writing a memory counts as its first
+-- use, else nothing new would survive its grace.
+create or replace function _memoir.is_idle(p_memory _memoir.memory_store, p_stats _memoir.memory_stats,
+  p_config jsonb, p_now timestamptz)
+returns boolean language sql stable as $$
+  select greatest(p_memory.recorded_at, p_stats.last_accessed_at, p_stats.reinforced_at)
+      < p_now - make_interval(days => (p_config ->> 'demotion_grace_days')::integer)
+    and (1 + coalesce(p_stats.access_count, 0) + coalesce(p_stats.restatements, 0)) / greatest(1, extract(epoch
+        from p_now - greatest(p_memory.recorded_at, p_stats.last_accessed_at, p_stats.reinforced_at))::float8 / 3600)
+      < (p_config ->> ('demotion_floor_' || p_memory.tier))::float8
 $$;
 
 -- Does something that stands contradict it? Edges either way, and another value of its slot where it would
@@ -153,25 +158,18 @@ returns jsonb language plpgsql as $$
 declare
   v_config jsonb := _memoir.config(p_user_id, null); v_now timestamptz := memoir.now(); v_demoted uuid[] := '{}';
   v_gone uuid[] := '{}';
-  v_floor_1 float8 := (v_config ->> 'demotion_floor_1')::float8;
-  v_floor_2 float8 := (v_config ->> 'demotion_floor_2')::float8;
-  v_grace interval := make_interval(days => (v_config ->> 'demotion_grace_days')::integer);
 begin
   select array_agg(d.memory_id) filter (where d.tier = 2), array_agg(d.memory_id) filter (where d.tier = 1)
     into v_demoted, v_gone from (
     select m.memory_id, m.tier from _memoir.memory_store m
     left join _memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
-    cross join lateral (select greatest(m.recorded_at, s.last_accessed_at, s.reinforced_at) as used_at) u
     where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and not m.is_object
-      and m.importance <> 'critical'
-      and u.used_at < v_now - v_grace
-      and _memoir.activity(coalesce(s.access_count, 0) + coalesce(s.restatements, 0),
-        extract(epoch from v_now - u.used_at)::float8 / 3600)
-          < case m.tier when 2 then v_floor_2 else v_floor_1 end
+      and m.importance <> 'critical' and _memoir.is_idle(m, s, v_config, v_now)
       and not exists (select from _memoir.session_objects o join _memoir.session_counters c on c.user_id = p_user_id
       and c.session_id = o.session_id
         where o.user_id = p_user_id and o.memory_id = m.memory_id and o.pinned_until_turn > c.turn_count)) d;
-  update _memoir.memory_store set tier = 1, expires_at = least(expires_at, v_now + v_grace)
+  update _memoir.memory_store set tier = 1, expires_at = least(expires_at,
+    v_now + make_interval(days => (v_config ->> 'demotion_grace_days')::integer))
   where user_id = p_user_id and memory_id = any (v_demoted);
   perform _memoir.set_state(p_user_id, v_gone, 'expired', p_by, 'unused', null, v_now);
   return jsonb_build_object('demoted', coalesce(cardinality(v_demoted), 0), 'expired',
@@ -183,21 +181,14 @@ returns jsonb language plpgsql as $$
 declare
   v_users uuid[] := _memoir.next_users('demotion', p_limit); v_user uuid; v_counts jsonb := '{}';
   v_config jsonb := (select config from _memoir.settings_merged); v_now timestamptz := memoir.now();
-  v_floor_1 float8 := (v_config ->> 'demotion_floor_1')::float8;
-  v_floor_2 float8 := (v_config ->> 'demotion_floor_2')::float8;
-  v_before timestamptz := v_now - make_interval(days => (v_config ->> 'demotion_grace_days')::integer);
 begin
   -- Those who have anything to lower, in one statement and without a lock: most have not, most of the time.
   foreach v_user in array array(
     select m.user_id from _memoir.memory_store m
     left join _memoir.memory_stats s on s.user_id = any (v_users) and s.user_id = m.user_id
       and s.memory_id = m.memory_id
-    cross join lateral (select greatest(m.recorded_at, s.last_accessed_at, s.reinforced_at) as used_at) u
     where m.user_id = any (v_users) and m.state = 'active' and m.tier in (1, 2) and m.importance <> 'critical'
-      and u.used_at < v_before
-      and _memoir.activity(coalesce(s.access_count, 0) + coalesce(s.restatements, 0),
-        extract(epoch from v_now - u.used_at)::float8 / 3600)
-          < case m.tier when 2 then v_floor_2 else v_floor_1 end
+      and _memoir.is_idle(m, s, v_config, v_now)
     union  -- who has other limits is looked at in any case
     select u.user_id from _memoir.users u where u.user_id = any (v_users)
       and u.settings ?| '{demotion_grace_days,demotion_floor_1,demotion_floor_2}'

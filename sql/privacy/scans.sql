@@ -25,12 +25,12 @@ begin
       v_was := _memoir.sensitivity_now(v_turn.sensitivity, v_turn.turn_index, v_marks);
       -- What somebody has marked is as they say.
       if v_was < 'secret' and (v_marks ? v_turn.turn_index::text) is not true
-        and (v_work.payload ->> 'scan')::boolean and (v_config ->> 'detect_secrets')::boolean then
+        and (v_work.payload ->> 'scan')::boolean then
         -- Its middle, in stretches that overlap.
         v_at := _memoir.end_size() - v_overlap;
         v_end := length(v_turn.content) - _memoir.end_size() + v_overlap;
         while v_at < v_end and v_was < 'secret' loop
-          if _memoir.secret_kinds(substr(v_turn.content, v_at, least(v_size, v_end - v_at)), v_config) <> '{}' then
+          if _memoir.detected(v_config, substr(v_turn.content, v_at, least(v_size, v_end - v_at))) <> '{}' then
             perform _memoir.set_mark(v_turn, v_was, 'secret', 'system', 'looks like it holds a secret',
               _memoir.login());
             v_secret := v_secret + 1;

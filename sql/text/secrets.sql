@@ -60,20 +60,20 @@ begin
     (select config from _memoir.settings_merged) ->> 'embedder_socket');
 end $$;
 
--- Returns the kinds of secrets in a text: none for nearly every text. p_config: names the model server's socket.
-create or replace function _memoir.secret_kinds(p_text text, p_config jsonb)
+-- Returns the kinds of secrets in texts: none for nearly every text, and where the setting detect_secrets is off.
+create or replace function _memoir.detected(p_config jsonb, variadic p_texts text[])
 returns text[] language plpgsql stable as $$
 declare
-  v_kinds text[];
+  v_text text := array_to_string(p_texts, E'\n'); v_kinds text[];
 begin
-  if coalesce(p_text, '') = '' then return '{}'; end if;
+  if v_text = '' or not (p_config ->> 'detect_secrets')::boolean then return '{}'; end if;
   if _memoir.reads_language() then
-    v_kinds := _memoir.py_find_secrets(p_text, p_config ->> 'embedder_socket');
+    v_kinds := _memoir.py_find_secrets(v_text, p_config ->> 'embedder_socket');
   end if;
   -- Without disguise: full-width and other fancy digits and letters as plain ones, no invisible marks.
   return coalesce(v_kinds, array(select distinct s.kind from _memoir.plain_secrets(
-    case when octet_length(p_text) = length(p_text) then p_text
-      else normalize(regexp_replace(translate(p_text, U&'\00a0\202f\3000', '   '),
+    case when octet_length(v_text) = length(v_text) then v_text
+      else normalize(regexp_replace(translate(v_text, U&'\00a0\202f\3000', '   '),
         '[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]+', '', 'g'), nfkc) end) s order by 1));
 end $$;
 
@@ -93,13 +93,6 @@ begin
   for v_value in select s.value from _memoir.plain_secrets(p_text) s order by length(s.value) desc loop
     v_text := replace(v_text, v_value, '(withheld)');
   end loop;
-  return case when _memoir.secret_kinds(v_text, p_config) = '{}' then v_text else '' end;
-end $$;
-
--- Returns the kinds of secrets in texts, none where the setting detect_secrets is off.
-create or replace function _memoir.detected(p_config jsonb, variadic p_texts text[])
-returns text[] language plpgsql stable as $$
-begin
-  if not (p_config ->> 'detect_secrets')::boolean then return '{}'; end if;
-  return _memoir.secret_kinds(array_to_string(p_texts, E'\n'), p_config);
+  -- Whatever the setting says of what is stored.
+  return case when _memoir.detected(p_config || '{"detect_secrets": true}', v_text) = '{}' then v_text else '' end;
 end $$;
