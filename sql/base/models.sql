@@ -16,8 +16,7 @@ on conflict (model) do update set provider = excluded.provider, context_window =
 where models.built_in;  -- what an admin registered under the name stays
 
 create or replace function memoir.register_model(p_model text, p_provider text, p_context_window integer,
-  p_max_output integer,
-  p_tokenizer text default 'estimate', p_message_overhead integer default 4,
+  p_max_output integer, p_tokenizer text default 'estimate', p_message_overhead integer default 4,
   p_prompt_microcents_per_1k bigint default 0, p_completion_microcents_per_1k bigint default 0,
   p_images text default null, p_cache_read_rate real default null, p_cache_write_rate real default null,
   p_cache_write_1h_rate real default null)

@@ -6,8 +6,7 @@
 -- Asks for work unless it waits already. The waiting row is locked, so that nobody claims it before what we write is
 -- there to see.
 create or replace function _memoir.enqueue(p_kind text, p_user_id uuid, p_dedup text, p_payload jsonb default '{}',
-  p_priority integer default 0,
-  p_run_after timestamptz default null)
+  p_priority integer default 0, p_run_after timestamptz default null)
 returns void language sql as $$
   insert into _memoir.work_items (kind, user_id, dedup_key, payload, priority, run_after, created_at)
   values (p_kind, p_user_id, p_dedup, p_payload, p_priority, coalesce(p_run_after, memoir.now()), memoir.now())

@@ -56,8 +56,7 @@ begin
   end if;
   return jsonb_build_object('text', concat_ws(E'\n\n', v_profile, nullif(v.recall, '')), 'items', v_items,
     'profile_version', v_version, 'tokens', case when v.recall is null then 0 else v.recall_tokens end, 'compile_id',
-      v_compile, 'warnings', to_jsonb(v.warnings),
-    'weak', coalesce((v.arms ->> 'weak')::boolean, false));
+    v_compile, 'warnings', to_jsonb(v.warnings), 'weak', coalesce((v.arms ->> 'weak')::boolean, false));
 end $$;
 comment on function memoir.recall_beside(text, text, text, integer, integer, integer, real[], text) is
   'Returns what to set beside the newest message of a list that the application keeps itself: {"text": profile and

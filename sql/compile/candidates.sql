@@ -495,19 +495,16 @@ begin
     from valued v where v.kind = 't' and v.ref_id = any (v_parted) group by v.ref_id
   )
   select (v.item_no, v.kind, v.ref_id, v.session_id, v.turn_index, v.chunk, v.span_start, v.span_length, v.tokens,
-    v.role,
-    v.said_at, v.recorded_at, v.project, v.final, v.words, v.vector, v.around, v.session_score, v.facts, v.type,
-      v.parts, v.is_frequent,
-    greatest(v.own, w_rest * p.best * power(least(1, 1000.0::float8 / p.length), 2)),
-    v.why, null, null, null)::_memoir.candidate
+    v.role, v.said_at, v.recorded_at, v.project, v.final, v.words, v.vector, v.around, v.session_score, v.facts, v.type,
+    v.parts, v.is_frequent, greatest(v.own, w_rest * p.best * power(least(1, 1000.0::float8 / p.length), 2)), v.why,
+    null, null, null)::_memoir.candidate
   from valued v left join parted p on p.ref_id = v.ref_id and v.kind = 't'
   order by (v.total * 100000)::integer desc, v.item_no);
 end $$;
 
--- Returns what showing a line is worth: about the chance that it is evidence, whose odds are those of its score to
--- the fourth power. (Scores are chances spread over 0 to 1, SOFT in research/ranker/train.py. With a smaller power
--- many short lines of little relevance push the evidence out.) context_utilisation has the
--- same formula.
+-- Returns what showing a line is worth: about the chance that it is evidence, whose odds are those of its score to the
+-- fourth power. (Scores are chances spread over 0 to 1, SOFT in research/ranker/train.py. With a smaller power many
+-- short lines of little relevance push the evidence out.) context_utilisation has the same formula.
 create or replace function _memoir.worth(p_score real)
 returns float8 language sql immutable as $$
   -- Those of memories may pass 1.

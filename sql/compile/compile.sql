@@ -98,15 +98,13 @@ declare
   v_compile uuid := _memoir.leave_traces(v);
 begin
   return jsonb_build_object('messages', _memoir.formatted(v.messages, v.prefix, v.is_open, p_format, v.frozen),
-    'compile_id', v_compile, 'tokens', v.tokens, 'budget', v.budget, 'system_tokens', v.system_tokens,
-    'tools_tokens', v.tools_tokens,
-    'recall_tokens', v.recall_tokens, 'recall_budget', v.recall_budget,
-    'prefix_messages', v.prefix, 'prefix_hash', encode(_memoir.prefix_hash(v.messages, v.prefix), 'hex'),
-    'tokenizer', v.tokenizer, 'model', (v.model).model, 'format', p_format, 'task', v.task, 'warnings',
-      to_jsonb(v.warnings),
-    'weak', coalesce((v.arms ->> 'weak')::boolean, false), 'arms', v.arms, 'statistics_version', v.statistics_version,
-    'turns', (select coalesce(jsonb_agg(t.turn_index order by t.turn_index), '[]') from unnest(v.shown) t),
-    'items', (select coalesce(jsonb_agg(c.ref_id order by c.position), '[]') from unnest(v.candidates) c
+    'compile_id', v_compile, 'tokens', v.tokens, 'budget', v.budget, 'system_tokens', v.system_tokens, 'tools_tokens',
+    v.tools_tokens, 'recall_tokens', v.recall_tokens, 'recall_budget', v.recall_budget, 'prefix_messages', v.prefix,
+    'prefix_hash', encode(_memoir.prefix_hash(v.messages, v.prefix), 'hex'), 'tokenizer', v.tokenizer, 'model',
+    (v.model).model, 'format', p_format, 'task', v.task, 'warnings', to_jsonb(v.warnings), 'weak',
+    coalesce((v.arms ->> 'weak')::boolean, false), 'arms', v.arms, 'statistics_version', v.statistics_version, 'turns',
+    (select coalesce(jsonb_agg(t.turn_index order by t.turn_index), '[]') from unnest(v.shown) t), 'items',
+    (select coalesce(jsonb_agg(c.ref_id order by c.position), '[]') from unnest(v.candidates) c
       where c.position is not null))
     || jsonb_strip_nulls(jsonb_build_object('temperature', (v.session).temperature, 'top_p', (v.session).top_p))
     || case when pg_is_in_recovery() then jsonb_build_object('report', to_jsonb(_memoir.trace(v, v_compile)))
@@ -177,8 +175,7 @@ begin
       when i.kind = 't' and i.score = 0 and i.around = 0 and i.words = 0 and i.vector is null then 'change'
       when i.words = 0 and i.vector is null then 'neighbour' end], null),
     i.score, coalesce(i.memory_parts, '{}') || jsonb_build_object('words', i.words, 'vector', i.vector, 'around',
-      i.around, 'session', i.session_score,
-      'worth', i.worth, 'strength', v.arms -> 'strength')
+      i.around, 'session', i.session_score, 'worth', i.worth, 'strength', v.arms -> 'strength')
       || case when v.arms ? 'breadth' then jsonb_build_object('breadth', v.arms -> 'breadth') else '{}' end,
     case when i.words > 0 then (rank() over (order by i.words desc))::integer end,
     case when i.vector is not null then (rank() over (order by i.vector desc nulls last))::integer end,

@@ -229,8 +229,7 @@ language plpgsql stable set plan_cache_mode = force_generic_plan set enable_nest
 begin
   with labelled as materialized (
     select c.ordinality::integer as candidate_no, c.item_no, c.kind, c.session_id, c.turn_index, c.chunk, c.ref_id,
-      c.said_at, t.body, c.tokens,
-      c.memory_parts ? 'ceiling' as reduced,
+      c.said_at, t.body, c.tokens, c.memory_parts ? 'ceiling' as reduced,
       case when c.memory_parts ? 'pinned' then 1000 else c.worth end as worth,  -- pinned: before all else
       case when c.kind = 't' then _memoir.day(c.said_at) || ', ' || coalesce(_memoir.one_line(s.name), 'session')
       else 'Memories' end as header,

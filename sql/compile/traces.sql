@@ -1,5 +1,4 @@
--- Traces of a compile: the recall that its exchange keeps, and one row for the ledger, through an
--- unlogged buffer.
+-- Traces of a compile: the recall that its exchange keeps, and one row for the ledger, through an unlogged buffer.
 
 -- Writes the traces of a compile: the recall an exchange began with, and one buffered ledger row. Nothing on a standby,
 -- in a read-only transaction, or for a user who has written nothing.

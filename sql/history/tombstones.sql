@@ -172,8 +172,7 @@ end $$;
 
 create or replace function memoir.list_tombstones(p_user text, p_lifted boolean default false)
 returns table (memory_id uuid, kinds text[], reason text, actor text, set_by text, recorded_at timestamptz,
-  lifted_at timestamptz, lifted_by text,
-  type text, project text, slot text, content text)
+  lifted_at timestamptz, lifted_by text, type text, project text, slot text, content text)
 language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');

@@ -89,10 +89,9 @@ begin
   -- Where no memory was made of the words, one is made, unless the door refuses it.
   v_new := _memoir.made_of(p_turn, p_change, v_old);
   if v_new is null then
-    v_found := jsonb_populate_record(null::_memoir.extracted, jsonb_build_object('text_no', 1,
-      'span_start', p_change.span_start,
-      'span_length', p_change.span_length, 'rule', 'changed', 'type', 'fact', 'provenance', 'user_stated',
-      'category', 'change', 'importance', 'normal', 'utility', 0.8, 'content', p_change.said,
+    v_found := jsonb_populate_record(null::_memoir.extracted, jsonb_build_object('text_no', 1, 'span_start',
+      p_change.span_start, 'span_length', p_change.span_length, 'rule', 'changed', 'type', 'fact', 'provenance',
+      'user_stated', 'category', 'change', 'importance', 'normal', 'utility', 0.8, 'content', p_change.said,
       'valid_from', p_turn.created_at));
     perform _memoir.enter_found(p_session, array[p_turn], array[v_found], p_by, 'rules 1', false, p_config);
     v_new := (select s.item_id from _memoir.memory_sources s where s.user_id = v_user and s.source_kind = 'turn'

@@ -63,13 +63,10 @@ begin
 end $$;
 comment on function memoir.forget(text, uuid, text) is
   'Takes a memory, and all that say the same (near duplicates merged with it, its text or its slot''s value elsewhere),
-out of recall and
-compile for good, at any p_as_of too: it may not come back through remember (tombstones of keyed hashes stay), its
-source turns leave
-recall, the summaries that hold them are invalidated, the memories derived from it forgotten as well. History keeps the
-turns; free paraphrases
-elsewhere are not found. An archived memory is brought back for it. Writes memory_store, tombstones, recall_exclusions,
-audit_log. Raises PM001, PM004.';
+out of recall and compile for good, at any p_as_of too: it may not come back through remember (tombstones of keyed
+hashes stay), its source turns leave recall, the summaries that hold them are invalidated, the memories derived from it
+forgotten as well. History keeps the turns; free paraphrases elsewhere are not found. An archived memory is brought
+back for it. Writes memory_store, tombstones, recall_exclusions, audit_log. Raises PM001, PM004.';
 
 -- The memory a correction is about, under the user's lock: what stands for it today, and not forgotten. A part of a
 -- consolidated memory is meant by itself, not the whole.
@@ -164,18 +161,14 @@ end $$;
 comment on function memoir.correct(text, uuid, text, text, text, timestamptz, timestamptz, text, text, integer[], text,
   real[], text) is
   'Replaces a memory by what is right. p_remainder: the part of the old one that is still true, in words; it goes on as
-a memory of its own.
-p_valid_from, p_valid_to: the new value is true from or until then, and the old one outside that time. p_slot_value: the
-new value of the
-memory''s slot (default: the content). p_session, p_source_turns, p_actor: whose correction, as in remember: a person''s
-ranks with their
-statements, one of lower authority than the memory leaves a contradicts edge only. The old text and slot value may not
-come back (but
-for bounds), the source turns leave recall, summaries and memories made of them are invalidated. A superseded memory
-stands for its
-successor, but what was consolidated for itself: the other parts stand by themselves again. Returns {"memory_id",
-"outcome", "corrected", "remainder", "bounded", "excluded_turns", "invalidated_summaries"}; outcome:
-corrected, contradicts. p_key: idempotency key. Raises PM001, PM003, PM004, PM006, PM012, PM014, PM030, PM040.';
+a memory of its own. p_valid_from, p_valid_to: the new value is true from or until then, and the old one outside that
+time. p_slot_value: the new value of the memory''s slot (default: the content). p_session, p_source_turns, p_actor:
+whose correction, as in remember: a person''s ranks with their statements, one of lower authority than the memory
+leaves a contradicts edge only. The old text and slot value may not come back (but for bounds), the source turns leave
+recall, summaries and memories made of them are invalidated. A superseded memory stands for its successor, but what was
+consolidated for itself: the other parts stand by themselves again. Returns {"memory_id", "outcome", "corrected",
+"remainder", "bounded", "excluded_turns", "invalidated_summaries"}; outcome: corrected, contradicts. p_key: idempotency
+key. Raises PM001, PM003, PM004, PM006, PM012, PM014, PM030, PM040.';
 
 -- Remembers the right value, with the kind and place of the old memory, and the labels of one that it replaces.
 create or replace function _memoir.say_instead(p_correction _memoir.correction, p_replaced _memoir.memory_store)

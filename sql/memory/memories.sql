@@ -5,10 +5,8 @@
 create or replace function _memoir.known_types()
 returns text[] language sql immutable as $$
   select array['fact', 'preference', 'instruction', 'decision', 'bug_fix', 'architecture', 'code_context',
-    'session_summary',
-    'document_chunk', 'conversation_phase', 'design_decision', 'debugging_session', 'file_context', 'tool_result',
-      'plan',
-    'error_context', 'external_reference', 'event', 'profile']
+    'session_summary', 'document_chunk', 'conversation_phase', 'design_decision', 'debugging_session', 'file_context',
+    'tool_result', 'plan', 'error_context', 'external_reference', 'event', 'profile']
 $$;
 
 create or replace function _memoir.trust(p_actor _memoir.actor, p_provenance _memoir.provenance)
@@ -125,10 +123,9 @@ begin
   perform from _memoir.user_counters where user_id = v_user for update;
   if p_key is not null then
     v_hash := sha256(convert_to(jsonb_build_array('remember', p_content, p_session, p_type, p_category, p_importance,
-      p_project, p_actor,
-      p_provenance, p_confidence, p_valid_from, p_valid_to, p_tags, p_slot, p_slot_value, p_aliases, p_sensitivity,
-        p_source_turns,
-      p_source_tool, p_source_key, p_metadata, p_embedding, p_created_at, p_embeddable)::text, 'UTF8'));
+      p_project, p_actor, p_provenance, p_confidence, p_valid_from, p_valid_to, p_tags, p_slot, p_slot_value, p_aliases,
+      p_sensitivity, p_source_turns, p_source_tool, p_source_key, p_metadata, p_embedding, p_created_at,
+      p_embeddable)::text, 'UTF8'));
     v_result := _memoir.receipt(v_user, p_key, v_hash);
     if v_result is not null then return v_result; end if;
   end if;

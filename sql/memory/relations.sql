@@ -40,8 +40,7 @@ begin
     end if;
     if v_other.state = 'active' then
       perform _memoir.note_judgement(v_caller.user_id, p_memory, p_other, 'person', 'contradiction', null, null,
-        'superseded', p_memory,
-        format('related by %s', v_caller.login), v_now);
+        'superseded', p_memory, format('related by %s', v_caller.login), v_now);
       perform _memoir.set_state(v_caller.user_id, array[p_other], 'superseded', v_caller.login, 'related', p_memory,
         v_now, v_actor);
       perform _memoir.drop_recalled(v_caller.user_id, array[p_other::text]);

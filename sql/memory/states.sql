@@ -210,9 +210,8 @@ begin
 end $$;
 comment on function memoir.memory_history(text, uuid) is
   'Every state that a memory, what it superseded and what superseded it were in, in order: when, which state, why, who
-set it (actor
-and login, or the job that judged), the successor, what it said and when that was true. A forgotten text is not shown.
-Raises PM001, PM004.';
+set it (actor and login, or the job that judged), the successor, what it said and when that was true. A forgotten text
+is not shown. Raises PM001, PM004.';
 
 -- When it was said.
 create or replace function _memoir.said(p_memory _memoir.memory_store)

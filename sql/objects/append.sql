@@ -5,8 +5,7 @@
 -- over one row of state (_memoir.append_state); the stages stand in sessions/turns.sql and objects/objects.sql.
 
 create or replace function memoir.persist_turn(p_user text, p_session text, p_messages jsonb,
-  p_usage jsonb default null,
-  p_key text default null, p_actor text default null, p_metadata jsonb default '{}')
+  p_usage jsonb default null, p_key text default null, p_actor text default null, p_metadata jsonb default '{}')
 returns jsonb language plpgsql security definer set search_path from current as $$
 begin
   return _memoir.append(_memoir.authorise(p_user, 'write'), p_user, p_session, p_messages, p_usage, p_key, p_actor,
@@ -27,8 +26,7 @@ idempotency key; a retry returns the first result. Returns {"session_id", "from_
 search items, work_items. Raises PM001, PM005, PM006, PM010 to PM014.';
 
 create or replace function memoir.append_messages(p_user text, p_session text, p_messages jsonb,
-  p_usage jsonb default null,
-  p_key text default null, p_actor text default null, p_metadata jsonb default '{}')
+  p_usage jsonb default null, p_key text default null, p_actor text default null, p_metadata jsonb default '{}')
 returns jsonb language plpgsql security definer set search_path from current as $$
 begin
   return _memoir.append(_memoir.authorise(p_user, 'write'), p_user, p_session, p_messages, p_usage, p_key, p_actor,
@@ -100,8 +98,7 @@ begin
 end $$;
 
 create or replace function _memoir.append(p_caller _memoir.caller, p_user text, p_session text, p_messages jsonb,
-  p_usage jsonb,
-  p_key text, p_actor text, p_metadata jsonb, p_may_stay_open boolean)
+  p_usage jsonb, p_key text, p_actor text, p_metadata jsonb, p_may_stay_open boolean)
 returns jsonb language plpgsql as $$
 declare
   v_state _memoir.append_state;

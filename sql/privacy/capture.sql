@@ -1,11 +1,10 @@
 -- Upstream calls, byte for byte: bytea, since jsonb would reorder keys and drop duplicates.
 
 create or replace function memoir.capture_call(p_user text, p_session text, p_request bytea,
-  p_response bytea default null,
-  p_provider text default null, p_model text default null, p_status integer default null,
-    p_latency_ms integer default null,
-  p_started_at timestamptz default null, p_request_headers jsonb default '{}', p_response_headers jsonb default '{}',
-  p_events bytea[] default '{}', p_event_times timestamptz[] default null, p_metadata jsonb default '{}')
+  p_response bytea default null, p_provider text default null, p_model text default null, p_status integer default null,
+  p_latency_ms integer default null, p_started_at timestamptz default null, p_request_headers jsonb default '{}',
+  p_response_headers jsonb default '{}', p_events bytea[] default '{}', p_event_times timestamptz[] default null,
+  p_metadata jsonb default '{}')
 returns uuid language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');

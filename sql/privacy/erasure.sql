@@ -74,10 +74,10 @@ begin
   return _memoir.end_erase(v_begun.audit_id, 'user', v_rows);
 end $$;
 comment on function memoir.erase_user(text) is
-  'Erases a user: every row in every table, logins'' bindings to it and the key of its tombstones, so that nothing
-says it was there. Returns {"erased", "rows": {table: count}, "total"}; nothing to erase is no error. The job erase
-then takes the bytes out of the files. Not for logins of class agent or tool, nor for those bound to projects. Raises
-PM001, PM014.';
+  'Erases a user: every row in every table, logins'' bindings to it and the key of its tombstones, so that nothing says
+it was there. Returns {"erased", "rows": {table: count}, "total"}; nothing to erase is no error. The job erase then
+takes the bytes out of the files. Not for logins of class agent or tool, nor for those bound to projects. Raises PM001,
+PM014.';
 
 create or replace function memoir.erase_session(p_user text, p_session text)
 returns jsonb language plpgsql security definer set search_path from current as $$
@@ -124,9 +124,8 @@ begin
 end $$;
 comment on function memoir.erase_session(text, text) is
   'Erases a session: its turns, also where branches share them, and everything that stems from them as erase_turn says,
-its notes, settings,
-summaries and captured calls. Branches keep what is their own. Returns {"erased", "rows": {table: count}, "total"}.
-Not for logins of class agent or tool, nor for those bound to projects. Raises PM001, PM003, PM014.';
+its notes, settings, summaries and captured calls. Branches keep what is their own. Returns {"erased", "rows": {table:
+count}, "total"}. Not for logins of class agent or tool, nor for those bound to projects. Raises PM001, PM003, PM014.';
 
 create or replace function memoir.erase_turn(p_user text, p_session text, p_turn integer)
 returns jsonb language plpgsql security definer set search_path from current as $$
@@ -184,12 +183,12 @@ begin
   return _memoir.end_erase(v_begun.audit_id, 'turn', v_rows) || jsonb_build_object('turns', to_jsonb(v_turns));
 end $$;
 comment on function memoir.erase_turn(text, text, integer) is
-  'Erases one turn, and with a tool call its results or with a result its call: the turn itself, the words and
-vectors that hold it, memories that stem from it (those that something else states too stay), summaries and profiles
-that may hold it, renditions, work items, receipts, kept recalls, ledger rows, and the captured calls that may carry
-it: those of its sessions and all of the user since. What is left of a memory is its id in state erased. Returns
-{"erased", "turns", "rows": {table: count}, "total"}. Not for logins of class agent or tool, nor for those bound to
-projects. Raises PM001, PM003, PM014.';
+  'Erases one turn, and with a tool call its results or with a result its call: the turn itself, the words and vectors
+that hold it, memories that stem from it (those that something else states too stay), summaries and profiles that may
+hold it, renditions, work items, receipts, kept recalls, ledger rows, and the captured calls that may carry it: those
+of its sessions and all of the user since. What is left of a memory is its id in state erased. Returns {"erased",
+"turns", "rows": {table: count}, "total"}. Not for logins of class agent or tool, nor for those bound to projects.
+Raises PM001, PM003, PM014.';
 
 -- A session whose last turns were erased goes on behind what is left.
 create or replace function _memoir.mend_end(p_user_id uuid, p_session_id uuid)
@@ -318,10 +317,9 @@ begin
   with erased as (
     update _memoir.memory_store m set state = 'erased', state_at = v_now, state_reason = null, content = '',
       content_hash = sha256(uuid_send(m.memory_id)), slot = null, slot_value = null, category = null,
-        source_tool = null, source_key = null,
-      aliases = '{}', tags = '{}', metadata = '{}', project = 'global', session_id = null, local_to = null,
-        scope = 'global',
-      valid_from = null, valid_to = null, expires_at = null, token_count = 0, embeddable = false
+      source_tool = null, source_key = null, aliases = '{}', tags = '{}', metadata = '{}', project = 'global',
+      session_id = null, local_to = null, scope = 'global', valid_from = null, valid_to = null, expires_at = null,
+      token_count = 0, embeddable = false
     where m.user_id = v_user and m.memory_id = any (p_ids) and m.state <> 'erased' returning memory_id, is_object),
   forgotten as (delete from _memoir.memory_states s using erased e where s.user_id = v_user
     and s.memory_id = e.memory_id returning 1)

@@ -157,8 +157,7 @@ begin
     returning word_count)
   select count(*), coalesce(sum(word_count), 0) into v_items, v_words from gone;
   update _memoir.user_counters set items = items - v_items, total_words = total_words - v_words,
-    tail_items = greatest(0, tail_items - v_tail),
-    last_session = null
+    tail_items = greatest(0, tail_items - v_tail), last_session = null
   where user_id = p_user_id;
 end $$;
 

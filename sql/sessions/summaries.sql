@@ -70,9 +70,8 @@ begin
       and c.session_id = v_session.session_id and c.turn_count > 0);
   end loop;
   return jsonb_build_object('compaction_id', v_row.compaction_id, 'through', v_row.to_turn, 'summary',
-    v_row.summary_text,
-    'tokens', v_row.metadata -> 'tokens', 'summary_tokens', v_row.metadata -> 'summary_tokens', 'made_by',
-      v_row.made_by);
+    v_row.summary_text, 'tokens', v_row.metadata -> 'tokens', 'summary_tokens', v_row.metadata -> 'summary_tokens',
+    'made_by', v_row.made_by);
 end $$;
 comment on function memoir.summarize_session(text, text) is
   'A summary of all that was said in a session so far, made now unless nothing was said since the last one:

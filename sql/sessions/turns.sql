@@ -273,9 +273,8 @@ begin
     v_before := v_befores[v_place];
     v_cost := v_costs[v_place];
     insert into _memoir.conversation_history (user_id, session_id, message_id, recorded_at, created_at, tokens_before,
-      turn_index,
-      exchange_start, token_count, prompt_tokens, completion_tokens, latency_ms, role, actor, tokenizer, content,
-        content_parts, name, tool_calls, tool_call_id, model, finish_reason, metadata, sensitivity, embeddable)
+      turn_index, exchange_start, token_count, prompt_tokens, completion_tokens, latency_ms, role, actor, tokenizer,
+      content, content_parts, name, tool_calls, tool_call_id, model, finish_reason, metadata, sensitivity, embeddable)
     values (p_state.user_id, p_state.session_id, gen_random_uuid(), p_state.recorded_at,
       coalesce(v_message.created_at, p_state.recorded_at), v_before, v_turn, v_exchange, v_cost,
       case when v_is_last then p_state.prompt_tokens end, case when v_is_last then p_state.completion_tokens end,
@@ -421,6 +420,5 @@ returns jsonb language sql immutable as $$
                  else '' end)
     || coalesce(p_turn.metadata -> 'sent', '{}')
     || jsonb_build_object('turn_index', p_turn.turn_index, 'message_id', p_turn.message_id, 'created_at',
-      p_turn.created_at,
-         'tokens', p_turn.token_count, 'tokenizer', p_turn.tokenizer)
+      p_turn.created_at, 'tokens', p_turn.token_count, 'tokenizer', p_turn.tokenizer)
 $$;

@@ -37,9 +37,8 @@ begin
       '[\u0001-\u036f\u1e00-\u1eff\u2000-\u2bff\u3000-\u303f\ufe00-\ufe0f\uff00-\uff20\U0001f000-\U0001ffff]+', '',
       'g');
     v_script := 'latin';
-    if v_other <> '' and length(v_other) * 3 >= length(regexp_replace(v_text,
-        '[^a-zA-Z\u00c0-\u024f\u1e00-\u1eff]+', '',
-      'g')) then
+    if v_other <> '' and length(v_other) * 3 >= length(regexp_replace(v_text, '[^a-zA-Z\u00c0-\u024f\u1e00-\u1eff]+',
+      '', 'g')) then
       v_script := 'other';
       -- Kana tells Japanese among Han, so it comes first.
       foreach v_class slice 1 in array '{{kana,\\u3040-\\u30ff},{hangul,\\uac00-\\ud7af},

@@ -181,12 +181,10 @@ begin
     / 1000;
   if v_prompt + v_completion > 0 then
     update _memoir.session_counters set helper_tokens = helper_tokens + v_prompt + v_completion,
-      helper_microcents = helper_microcents + v_cost,
-      cost_microcents = cost_microcents + v_cost
+      helper_microcents = helper_microcents + v_cost, cost_microcents = cost_microcents + v_cost
     where user_id = p_work.user_id and session_id = (p_work.payload ->> 'session_id')::uuid;
     update _memoir.user_counters set helper_tokens = helper_tokens + v_prompt + v_completion,
-      helper_microcents = helper_microcents + v_cost,
-      cost_microcents = cost_microcents + v_cost
+      helper_microcents = helper_microcents + v_cost, cost_microcents = cost_microcents + v_cost
     where user_id = p_work.user_id;
   end if;
   return jsonb_build_object('tokens', v_prompt + v_completion, 'cost', v_cost);
@@ -234,8 +232,7 @@ when it could not be stored, {"lost"} when the lease had run out. Service, jobs 
 PM014.';
 
 create or replace function memoir.fail_model_call(p_work bigint, p_lease uuid, p_error text,
-  p_final boolean default false,
-  p_retry_seconds numeric default null, p_usage jsonb default '{}')
+  p_final boolean default false, p_retry_seconds numeric default null, p_usage jsonb default '{}')
 returns jsonb language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
 declare
   v_work _memoir.work_items;

@@ -174,8 +174,7 @@ begin
       from shown s group by s.ref_id
     ), counted as (
       update _memoir.memory_stats c set access_count = c.access_count + s.accesses,
-        relevance_sum = c.relevance_sum + s.relevance,
-        last_accessed_at = greatest(c.last_accessed_at, s.last_at)
+        relevance_sum = c.relevance_sum + s.relevance, last_accessed_at = greatest(c.last_accessed_at, s.last_at)
       from summed s where c.user_id = v_user and c.memory_id = s.ref_id returning c.memory_id
     )
     insert into _memoir.memory_stats (user_id, memory_id, access_count, relevance_sum, last_accessed_at)
