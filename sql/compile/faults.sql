@@ -37,47 +37,40 @@ create or replace function _memoir.query_passages(p_caller _memoir.caller, p_use
 returns table (o integer, id uuid, kind text, session text, turn_index integer, object uuid, line text, tokens integer)
 language plpgsql stable as $$
 declare
-  v_row record; v_left integer := p_tokens; v_cost integer; v_n integer := 0; v_line text;
-  v_user uuid := p_caller.user_id;
+  v_row record; v_left integer := p_tokens; v_user uuid := p_caller.user_id;
 begin
-  -- Of large outputs the index knows parts only: what holds most of the question's words comes first.
+  o := 0;
   for v_row in
-    select l.* from _memoir.large_passages(v_user, _memoir.session_id(v_user, p_session), p_question, 2,
-      least(p_caller.clearance, 'private'::_memoir.sensitivity)) l where l.score >= 0.6 limit 2
-  loop
-    v_line := format('[object %s, turn %s, lines %s–%s] %s', _memoir.object_name(v_row.memory_id), v_row.turn_index,
-      v_row.first_line, v_row.last_line, _memoir.neutralise(_memoir.indented(v_row.body)));
-    v_cost := memoir.count_tokens(v_line) + 1;
-    continue when v_cost > v_left;
-    v_left := v_left - v_cost;
-    v_n := v_n + 1;
-    o := v_n; id := v_row.memory_id; kind := 'object'; session := p_session; turn_index := v_row.turn_index;
-    object := v_row.memory_id; line := v_line; tokens := v_cost;
-    return next;
-  end loop;
-  for v_row in
-    select r.*, (select p.memory_id from _memoir.object_places p join _memoir.sessions s on s.user_id = v_user
-        and s.external_id = r.session and p.session_id = s.session_id
-        where p.user_id = v_user and p.turn_index = r.turn_index and p.call_no = 0 and r.kind = 'turn') as object
+    -- Of large outputs the index knows parts only: what holds most of the question's words comes first.
+    select 0 as source, l.nth, l.memory_id as id, 'object' as kind, p_session as session, l.turn_index,
+      l.memory_id as object, format('[object %s, turn %s, lines %s–%s] %s', _memoir.object_name(l.memory_id),
+        l.turn_index, l.first_line, l.last_line, _memoir.neutralise(_memoir.indented(l.body))) as line
+    from _memoir.large_passages(v_user, _memoir.session_id(v_user, p_session), p_question, 2,
+      least(p_caller.clearance, 'private'::_memoir.sensitivity)) with ordinality
+      l(memory_id, turn_index, first_line, last_line, score, body, nth) where l.score >= 0.6
+    union all
+    select 1, r.rank, r.id, r.kind, r.session, r.turn_index, p.memory_id,
+      concat(format('[object %s, turn %s] ', _memoir.object_name(p.memory_id), r.turn_index), _memoir.tool_line(r.kind,
+        r.id, r.session, r.said_at, case when r.kind = 'turn' then coalesce(r.name, r.role) || ': ' else '' end
+        || _memoir.indented(r.content)))
     from memoir.recall(p_user, p_question, p_session => case when p_whole_user then null else p_session end,
       p_limit => 50) r
-    where not _memoir.is_secret(v_user, r.id) order by r.rank
+    left join _memoir.sessions s on s.user_id = v_user and s.external_id = r.session and r.kind = 'turn'
+    left join _memoir.object_places p on p.user_id = v_user and p.session_id = s.session_id
+      and p.turn_index = r.turn_index and p.call_no = 0
+    where not _memoir.is_secret(v_user, r.id) order by 1, 2
   loop
-    v_line := format('%s%s', case when v_row.object is null then '' else format('[object %s, turn %s] ',
-        _memoir.object_name(v_row.object), v_row.turn_index) end,
-      _memoir.tool_line(v_row.kind, v_row.id, v_row.session, v_row.said_at, case when v_row.kind = 'turn'
-        then coalesce(v_row.name, v_row.role) || ': ' else '' end || _memoir.indented(v_row.content)));
-    v_cost := memoir.count_tokens(v_line) + 1;
+    line := v_row.line;
+    tokens := memoir.count_tokens(line) + 1;
     -- The best passage is cut to what there is room for.
-    if v_n = 0 and v_cost > v_left then
-      v_line := _memoir.cut_to(v_line, v_left - 1);
-      v_cost := memoir.count_tokens(v_line) + 1;
+    if o = 0 and v_row.source = 1 and tokens > v_left then
+      line := _memoir.cut_to(line, v_left - 1);
+      tokens := memoir.count_tokens(line) + 1;
     end if;
-    continue when v_cost > v_left;
-    v_left := v_left - v_cost;
-    v_n := v_n + 1;
-    o := v_n; id := v_row.id; kind := v_row.kind; session := v_row.session; turn_index := v_row.turn_index;
-    object := v_row.object; line := v_line; tokens := v_cost;
+    continue when tokens > v_left;
+    v_left := v_left - tokens;
+    o := o + 1; id := v_row.id; kind := v_row.kind; session := v_row.session; turn_index := v_row.turn_index;
+    object := v_row.object;
     return next;
   end loop;
 end $$;

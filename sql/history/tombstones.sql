@@ -103,22 +103,6 @@ begin
       where p.claim is not null;
 end $$;
 
--- Returns the contents, by their place, that tombstones refuse in this project.
-create or replace function _memoir.tombstones_of(p_user_id uuid, p_contents text[], p_project text)
-returns table (n bigint, memory_id uuid) language plpgsql stable as $$
-declare
-  v_of bigint[]; v_texts text[];
-begin
-  select array_agg(t.n), array_agg(k.text) into v_of, v_texts
-  from _memoir.tombstone_texts(p_contents, _memoir.known_names(p_user_id)) t
-  cross join lateral (values (t.text), (_memoir.in_project(p_project, t.text))) k(text);
-  return query select distinct on (k.n) k.n, t.memory_id
-    from unnest(v_of, _memoir.tombstone_keys(p_user_id, v_texts)) k(n, key)
-    join _memoir.tombstones t on t.user_id = p_user_id and t.key_hash = k.key and t.kind = 'value'
-      and t.lifted_at is null
-    order by k.n, t.recorded_at desc;
-end $$;
-
 -- Returns what the user is called: a claim about one of these is about the user.
 create or replace function _memoir.known_names(p_user_id uuid)
 returns text[] language plpgsql stable as $$

@@ -12,17 +12,23 @@ returns table (said text, span_start integer) language sql immutable as $$
   where s.body ~ '[[:alnum:]]' order by s.n
 $$;
 
--- Sentences of a turn that a tombstone refuses, with the memory each was rejected as.
+-- Sentences of a turn that a tombstone refuses in this project, with the memory each was rejected as.
 create or replace function _memoir.restated_in(p_user_id uuid, p_text text, p_project text)
 returns table (span_start integer, span_length integer, memory_id uuid)
 language plpgsql stable as $$
 declare
-  v_said text[]; v_starts integer[];
+  v_said text[]; v_starts integer[]; v_of bigint[]; v_texts text[];
 begin
   select array_agg(s.said order by s.span_start), array_agg(s.span_start order by s.span_start) into v_said, v_starts
   from _memoir.sentences(left(p_text, 20000)) s;
-  return query select v_starts[t.n], length(v_said[t.n]), t.memory_id
-    from _memoir.tombstones_of(p_user_id, v_said, p_project) t order by t.n;
+  select array_agg(t.n), array_agg(k.text) into v_of, v_texts
+  from _memoir.tombstone_texts(v_said, _memoir.known_names(p_user_id)) t
+  cross join lateral (values (t.text), (_memoir.in_project(p_project, t.text))) k(text);
+  return query select distinct on (k.n) v_starts[k.n], length(v_said[k.n]), t.memory_id
+    from unnest(v_of, _memoir.tombstone_keys(p_user_id, v_texts)) k(n, key)
+    join _memoir.tombstones t on t.user_id = p_user_id and t.key_hash = k.key and t.kind = 'value'
+      and t.lifted_at is null
+    order by k.n, t.recorded_at desc;
 end $$;
 
 -- Excludes such sentences of turns just stored; a person's own words stay as they are.
