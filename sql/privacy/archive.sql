@@ -131,14 +131,11 @@ declare
 begin
   -- Nobody erases from it while it is counted; reading goes on.
   perform _memoir.run_ddl(format('lock table %s in share row exclusive mode', p_leaf));
+  insert into _memoir.archives as a (leaf, part, month, state, destination, recorded_at)
+  values (v_name, p_part, p_month, 'detaching', p_destination, v_now)
   -- What waited for a client goes as it is wanted now.
-  update _memoir.archives a set destination = case when a.state = 'ready' then p_destination else a.destination end
-  where a.leaf = v_name and a.state in ('ready', 'exported', 'detaching') returning a.archive_id into v_archive;
-  if not found then
-    insert into _memoir.archives (leaf, part, month, state, destination, recorded_at)
-      values (v_name, p_part, p_month, 'detaching', p_destination, v_now)
-    returning archive_id into v_archive;
-  end if;
+  on conflict (leaf) where state in ('ready', 'exported', 'detaching') do update set destination = case
+    when a.state = 'ready' then p_destination else a.destination end returning a.archive_id into v_archive;
   insert into _memoir.archived_turns (user_id, session_id, from_turn, to_turn, turns, tokens, archive_id, recorded_at)
   select l.user_id, l.session_id, l.from_turn, l.to_turn, l.turns, l.tokens, v_archive, v_now
   from _memoir.leaf_sessions(p_leaf) l;

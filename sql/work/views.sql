@@ -296,12 +296,9 @@ comment on view memoir.costs_by_session is 'Costs per session, and per turn.';
 create view memoir.session_pressure as
 select u.namespace, u.external_id as user_name, s.external_id as session_name, s.user_id, s.session_id,
   s.context_window, c.turn_count, c.tokens,
-  c.tokens - p.compacted as active_tokens, p.compacted as compacted_tokens,
-    (c.tokens - p.compacted)::float8 / s.context_window as pressure,
-  case when (c.tokens - p.compacted)::float8 / s.context_window >= 0.95 then 'over 95 %'
-  when (c.tokens - p.compacted)::float8 / s.context_window >= 0.85 then 'over 85 %'
-    when (c.tokens - p.compacted)::float8 / s.context_window >= 0.70 then 'over 70 %'
-    when (c.tokens - p.compacted)::float8 / s.context_window >= 0.50 then 'over 50 %' else 'low' end as zone,
+  c.tokens - p.compacted as active_tokens, p.compacted as compacted_tokens, w.pressure,
+  case when w.pressure >= 0.95 then 'over 95 %' when w.pressure >= 0.85 then 'over 85 %'
+    when w.pressure >= 0.70 then 'over 70 %' when w.pressure >= 0.50 then 'over 50 %' else 'low' end as zone,
   c.last_recorded_at
 from _memoir.sessions s join _memoir.session_counters c on c.user_id = s.user_id and c.session_id = s.session_id
 join _memoir.users u on u.user_id = s.user_id
@@ -309,6 +306,7 @@ cross join lateral (
   select coalesce(sum(k.tokens), 0)::bigint as compacted from (
     select distinct on (from_turn, to_turn) (metadata ->> 'tokens')::bigint as tokens from _memoir.compactions k
     where k.user_id = s.user_id and k.session_id = s.session_id and k.level = 1 and k.undone_at is null) k) p
+cross join lateral (select (c.tokens - p.compacted)::float8 / s.context_window as pressure) w
 where s.status = 'active'
   and ((select _memoir.sees_all()) or s.user_id in (select _memoir.visible_users())
   and (select _memoir.bound_projects()) is null);
