@@ -23,8 +23,7 @@ returns void language sql as $$
   on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing
 $$;
 
--- Leases the next work item of a kind for so many seconds: one whose lease is over, else what is ready. Waits for
--- nobody.
+-- Leases a kind's next work item for so many seconds: one whose lease is over, else what is ready. Waits for nobody.
 create or replace function _memoir.take_work(p_kind text, p_seconds integer, p_keys text[] default null)
 returns _memoir.work_items language plpgsql as $$
 declare

@@ -41,8 +41,7 @@ begin
     if v_change.grade = 'certain' then
       v_changed := v_changed + _memoir.change(p_session, p_turn, v_change, p_by, p_config)::integer;
     else
-      -- It may have changed the span, which stays as it was said: where that is shown, the turn's clause is said beside
-      -- it.
+      -- It may have changed the span, which stays as it was said: where that is shown, the turn's clause is said too.
       v_unit := v_change.unit;
       insert into _memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, span_start, span_length,
         reason, recorded_at, changed, is_doubt, change_id, by_session, by_turn, by_start, by_length)

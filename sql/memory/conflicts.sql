@@ -161,8 +161,7 @@ begin
   if v_state.result is not null then return v_state.result; end if;
   v_state := _memoir.judge_duplicates(v_state, p_by, v_config);
   if v_state.open <> '{}' and v_state.result ->> 'outcome' is distinct from 'duplicate' then
-    -- Kind nli for a cross-encoder (claim_judgements), judge for a language model (llm.sql). New pairs join those that
-    -- wait.
+    -- Kind nli for a cross-encoder (claim_judgements), judge for a language model (llm.sql). New pairs join others.
     insert into _memoir.work_items (kind, user_id, dedup_key, run_after, payload, created_at)
     select case config ->> 'judge' when 'llm' then 'judge' else 'nli' end, p_user_id, p_memory_id::text, memoir.now(),
       jsonb_build_object('others', v_state.open), memoir.now()

@@ -243,8 +243,7 @@ declare
   v_problem text;
 begin
   perform from _memoir.user_counters where user_id = v_user for update;
-  -- Read under the lock: what was forgotten, corrected, marked or undone while the model was at it is no cluster any
-  -- more.
+  -- Read under the lock: what was forgotten, corrected, marked or undone meanwhile is no cluster any more.
   select array_agg(m.memory_id order by m.recorded_at, m.memory_id), array_agg(m.content order by m.recorded_at,
     m.memory_id), min(m.project)
   into v_ids, v_texts, v_project from _memoir.members_to_merge(p_work) m;

@@ -241,8 +241,7 @@ begin
   v_memory.session_id := p_session.session_id;
   v_memory.local_to := case when not v_global then coalesce(p_session.session_id, _memoir.no_session()) end;
   v_memory.scope := case when v_global then 'global' else 'local' end;
-  -- Without a slot it gets the one that its words tell ("Lives in Ulm", "The user's name is Ida"), as the package reads
-  -- them.
+  -- Without a slot it gets the one that the package reads in its words ("Lives in Ulm", "The user's name is Ida").
   if v_memory.slot is null and v_global and not v_memory.metadata ? 'extracted_by' and length(v_memory.content) <= 300
     and v_memory.type in ('fact', 'preference', 'instruction', 'profile') and _memoir.reads_language() then
     v_read := _memoir.py_read('read_statement', v_memory.content, p_config ->> 'embedder_socket');
@@ -304,8 +303,7 @@ returns jsonb language sql immutable as $$
     'contradicts', to_jsonb(p_contradicts))
 $$;
 
--- The turns that a memory or a correction is said to come from, as the session sees them; PM014 for one that does not
--- exist.
+-- The turns that a memory or a correction is said to come from, as the session sees them; PM014 for an unknown one.
 create or replace function _memoir.source_turns(p_caller _memoir.caller, p_session text, p_turns integer[])
 returns _memoir.conversation_history[] language plpgsql stable as $$
 declare

@@ -376,7 +376,8 @@ create or replace function memoir.restore_month(p_part integer, p_month date, p_
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_month date := date_trunc('month', p_month)::date; v_archive _memoir.archives; v_turn _memoir.conversation_history;
-  v_turns _memoir.conversation_history[]; v_restored bigint := 0; v_missing bigint; v_left bigint := 0; v_now timestamptz := memoir.now();
+  v_turns _memoir.conversation_history[]; v_restored bigint := 0; v_missing bigint; v_left bigint := 0;
+  v_now timestamptz := memoir.now();
 begin
   perform _memoir.authorise_admin();
   perform _memoir.check_count('days', p_days, 36500);

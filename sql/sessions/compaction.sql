@@ -212,8 +212,7 @@ begin
   select * into v_range from _memoir.compaction_range(p_session, v_counters, p_target,
     (p_config ->> 'compaction_tokens')::bigint, p_again);
   if v_range.to_turn is null then
-    -- One exchange alone is that long, or all is kept: when it has grown by a quarter of the limit it is looked at
-    -- again.
+    -- One exchange alone is that long, or all is kept: looked at again when it has grown by a quarter of the limit.
     return jsonb_build_object('rows', 0, 'look_at', v_counters.tokens + greatest(64, p_trigger / 4));
   end if;
   v_row := _memoir.compact_range(p_session, v_range.from_turn, v_range.to_turn, p_config, p_by);

@@ -44,8 +44,7 @@ begin
       return;
     end if;
   end if;
-  -- substr() of a multi-byte text counts from its start every time, so a long one is read through a window, and that in
-  -- blocks.
+  -- substr() of a multi-byte text counts from its start every time, so a long one is read through a window, in blocks.
   v_window_size := greatest(65536, sqrt(v_length::float8 * v_block_size)::integer);
   v_window := left(p_text, v_window_size);
   while v_block_start <= v_length loop
