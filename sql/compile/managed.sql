@@ -70,6 +70,7 @@ begin
           or h.turn_index >= v_frame.first_turn and h.role = 'assistant' and h.tool_calls is null)
       order by h.turn_index
     loop
+      continue when v_marks is not null and _memoir.is_retracted(v_row.turn_index, v_marks);
       continue when v_row.role = 'system' and v_session.system_prompt_hash is not null
         and sha256(convert_to(v_row.content, 'UTF8')) = v_session.system_prompt_hash;
       v_turn := _memoir.as_shown(v_row, v_marks, v.clearance, v_model, v.tokenizer);

@@ -243,6 +243,20 @@ def test_chat_without_tools_has_no_frame(db: Db, user: str) -> None:
     assert shown_calls(compiled(db, user, "And now?")["messages"]) == set() and pressure(db, user)["moments"] == 0
 
 
+def test_what_is_taken_back_leaves_the_list(db: Db, user: str) -> None:
+    open_session(db, user, 64_000)
+    read_parts(db, user, range(2), 8_000)
+    append(db, user, asks("The index is missing.", "Tell Fennimore."))
+    append(db, user, asks("Done.", "And now?"))
+    made = compiled(db, user)
+    assert "Fennimore" in everything(made) and shown_calls(made["messages"]) == {"call_0", "call_1"}
+    call(db, "retract_turns", user, "s", 6)
+    call(db, "retract_turns", user, "s", 3)
+    made = compiled(db, user)
+    assert "Fennimore" not in everything(made) and code(1, 8_000) not in everything(made)
+    assert shown_calls(made["messages"]) == {"call_0"} and not unpaired(made["messages"])
+
+
 # Lists that their client keeps ----------------------------------------------------------------------------------------
 
 
