@@ -120,7 +120,7 @@ async def test_what_one_keeps_another_does_not_see(db: psycopg.Connection, gatew
         ("memory_index", {}, "needs the argument query"),
         ("memory_index", {"query": "x", "user": "bob"}, 'has no argument "user"'),
         ("memory_index", {"query": "x", "limit": 0}, "limit must be from 1"),
-        ("memory_get", {"ids": ["seven"]}, "ids must be ids"),
+        ("memory_get", {"ids": ["seven"]}, "each of ids must be an id"),
         ("memory_get", {"ids": "seven"}, "must be a array"),
         ("memory_timeline", {"id": "00000000-0000-0000-0000-000000000001"}, "unknown id"),
         ("memory_correct", {"id": "00000000-0000-0000-0000-000000000001", "content": "x"}, "unknown memory"),
