@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
+from importlib import import_module
 from typing import Any
-
-import snowballstemmer
 
 from . import data
 from .data import choices
@@ -84,10 +83,19 @@ def _key(raw: str, kind: str, language: str) -> str:
 
 @cache
 def _stemmer(language: str) -> Any:
-    known = snowballstemmer.algorithms()
-    return snowballstemmer.stemmer(language) if language in known else None
+    """Return the stemmer of a language, None where there is none.
+
+    It is the one in Python: PyStemmer, which snowballstemmer.stemmer() prefers, brings a C library whose names are
+    those of PostgreSQL's dict_snowball, so that in a backend the one may call the other and crash the server.
+    """
+    try:
+        module = import_module(f"snowballstemmer.{language}_stemmer")
+    except ModuleNotFoundError:
+        return None
+    return getattr(module, f"{language.capitalize()}Stemmer")()
 
 
+@lru_cache(maxsize=100_000)
 def stem(word: str, language: str) -> str:
     stemmer = _stemmer(language)
     found: str = stemmer.stemWord(word) if stemmer else word

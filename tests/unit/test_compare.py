@@ -2,6 +2,7 @@
 
 import pytest
 from pg_memoir_language.compare import compare, find_condensable, find_contradiction, find_merge_problem, join_texts
+from pg_memoir_language.values import _stemmer, stem
 
 
 @pytest.mark.parametrize(
@@ -92,3 +93,9 @@ MERGED = "Hikes in the Alps each summer with Brigida, once 40 km around Zermatt.
 def test_merged_texts(text: str, covers: list[int], problem: str | None) -> None:
     found = find_merge_problem(text, [HIKES[number] for number in covers], HIKES)
     assert found is None if problem is None else found and problem in found
+
+
+def test_stems_never_come_from_the_library_that_postgresql_has() -> None:
+    assert stem("conversations", "english") == "convers" and stem("Häuser", "german") != "Häuser"
+    assert type(_stemmer("english")).__module__ == "snowballstemmer.english_stemmer", "PyStemmer breaks backends"
+    assert stem("words", "simple") == "words"
