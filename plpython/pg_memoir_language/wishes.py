@@ -29,7 +29,7 @@ LONGEST = 200
 # Sentences of a text that are read.
 MOST = 8
 # The chance from which on a sentence that says how far it holds is one, and any other.
-SCOPED, ALONE = 0.93, 0.97
+SCOPED, ALONE = 0.82, 0.93
 
 
 def find_wishes(

@@ -11,7 +11,7 @@ from talk import talk
 pytestmark = pytest.mark.usefixtures("little_vectors")
 
 OLD = "I go swimming at the leisure centre with the over-fifties on Friday mornings"
-NEW = "I've changed from the swimming to the chair exercises on the Friday, since the chlorine brought me out in spots"
+NEW = "With my skin the swimming was no good, it's the chair exercises for me"
 CONTENT = "User goes swimming at the leisure centre with the over-fifties on Friday mornings."
 
 

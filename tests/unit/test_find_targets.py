@@ -18,7 +18,7 @@ class Meaning:
     def __init__(self, *words: str):
         self._words = words
 
-    def targets(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+    def means(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         return [0.9 if any(word in said for word in self._words) else 0.1 for said, _ in pairs]
 
 
