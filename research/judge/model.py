@@ -112,18 +112,6 @@ class Judge(nn.Module):
         shown = mask[:, :, None].to(x.dtype)
         return torch.cat([(x * shown).sum(1) / shown.sum(1), x[:, 0]], dim=1)
 
-    def go_on(self, file: Path) -> None:
-        """Take over what was learnt before."""
-        known = load_file(file)
-        with torch.no_grad():
-            for n, layer in enumerate(self.layers):
-                for part, theirs in PARTS.items():
-                    layer.parts[part].a.copy_(known[f"encoder.layer.{n}.{theirs}.a"].float() / SCALE)
-                    layer.parts[part].b.copy_(known[f"encoder.layer.{n}.{theirs}.b"].float())
-            for task, head in self.heads.items():
-                head.weight.copy_(known[f"{task}.weight"].float())
-                head.bias.copy_(known[f"{task}.bias"].float())
-
     def learnt(self) -> dict[str, np.ndarray]:
         """Return what was learnt, by the names that the encoder's files use: a product's halves, heads."""
         out: dict[str, np.ndarray] = {}

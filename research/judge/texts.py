@@ -183,20 +183,16 @@ def examples(material: Material, chance: random.Random) -> list[Example]:
 
 
 def calm_pairs(topics: list[tuple[str, list[str]]], count: int, chance: random.Random) -> list[Example]:
-    """Return pairs of messages of conversations in which little changes: a sentence of one beside a later one, as it is
-    read."""
+    """Return pairs of messages of conversations in which little changes: one sentence of one beside another, whole."""
     rows = []
     for _ in range(count if topics else 0):
         writer, one = chance.choice(topics)
+        other = one if chance.random() < 0.8 else chance.choice(topics)[1]
         if len(one) < 2:
             continue
-        first, second = sorted(chance.sample(range(len(one)), 2))
-        old, new = one[first], one[second]
-        if chance.random() < 0.2:
-            new = chance.choice(chance.choice(topics)[1])
-        sentences = [s for s in re.split(SENTENCE_END, old) if 12 <= len(s) <= 300 and not s.endswith("?")]
+        old, new = chance.choice(one), chance.choice(other)
+        sentences = [s for s in re.split(r"(?<=[.!?])\s+", old) if 12 <= len(s) <= 300 and not s.endswith("?")]
         if old != new and sentences:
-            new = as_read(new, chance.choice(re.split(SENTENCE_END, new)))
             rows.append(Example("pair", chance.choice(sentences), new[:500], 0, writer, 0.8))
     return rows
 

@@ -85,23 +85,21 @@ def teach(
     epochs: int,
     seed: int,
     size: int,
-    rate: float,
-    share: float,
 ) -> None:
     chance = random.Random(seed)
     learnt = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     groups = [
-        {"params": [p for name, p in learnt if not name.startswith("heads.")], "base": rate},
-        {"params": [p for name, p in learnt if name.startswith("heads.")], "base": rate},
+        {"params": [p for name, p in learnt if not name.startswith("heads.")], "base": RATE},
+        {"params": [p for name, p in learnt if name.startswith("heads.")], "base": RATE},
     ]
-    optimizer = torch.optim.AdamW(groups, lr=rate, weight_decay=0.01)
+    optimizer = torch.optim.AdamW(groups, lr=RATE, weight_decay=0.01)
     loss_of = nn.CrossEntropyLoss(reduction="none", label_smoothing=0.05)
     questions = [s.new for s in material.sentences if CLASSES[s.label] == "q"]
     kept = {("pair", 0): 0.6, ("target", 0): 0.4}
     done, began = 0, time.time()
     steps = None
     for epoch in range(epochs):
-        rows = [e for e in examples(material, chance) if chance.random() < share * kept.get((e.task, e.label), 1.0)]
+        rows = [e for e in examples(material, chance) if chance.random() < kept.get((e.task, e.label), 1.0)]
         rows += calm_pairs(material.chat, calm_rows, chance) + calm_pairs(calm, calm_rows, chance)
         steps = steps or epochs * (len(rows) // size + 1)
         varied = []
@@ -147,9 +145,6 @@ def main() -> None:
     parser.add_argument("--calm", nargs="*", type=Path, default=[], metavar="FOLDER")
     parser.add_argument("--calm-rows", type=int, default=3000, help="pairs an epoch of chats, and of --calm")
     parser.add_argument("--epochs", type=int, default=4)
-    parser.add_argument("--start", type=Path, help="go on from what was learnt before, of the same rank")
-    parser.add_argument("--share", type=float, default=1.0, help="of the written rows an epoch")
-    parser.add_argument("--rate", type=float, default=RATE)
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--batch", type=int, default=BATCH)
@@ -167,11 +162,9 @@ def main() -> None:
     print(f"{material.texts} texts by {', '.join(material.writers)}; left out: {', '.join(sorted(left)) or 'none'}")
     model, batcher = Judge(folder, options.rank).to(options.device), Batcher(folder, options.device)
     calm = [stretch for folder in options.calm for stretch in conversations(folder)]
-    if options.start:
-        model.go_on(options.start)
     teach(
         model, batcher, material.of(set(material.writers) - left), calm, options.calm_rows, options.epochs, options.seed,
-        options.batch, options.rate, options.share,
+        options.batch,
     )  # fmt: skip
     for writer in sorted(left):
         examine(model, batcher, examples(material.of({writer}), random.Random(2)), writer)
