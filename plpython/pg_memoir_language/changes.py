@@ -61,7 +61,7 @@ LIMITS = Limits(
     beside={
         "slip": 0.02, "liking": 0.05, "update": 0.2, "slot": 0.2, "answer": 0.33, "corrected": 0.4, "name": 0.5,
         "same words": 0.5, "permitted": 0.5, "ended": 0.72, "same subject": 0.75, "cue": 0.85, "named": 0.87,
-        "value": 0.88, "another value": 0.88, "denied": 0.92, "matter": 0.92,
+        "value": 0.88, "another value": 0.88, "denied": 0.92, "matter": 0.94,
     },
     alone=0.85, item=0.6, named_item=0.85, same=0.3,
 )  # fmt: skip
@@ -214,7 +214,7 @@ def find_over(text: str, memories: Sequence[str], judge: Judge | None) -> list[i
     """Return which memories that hold a slot with another value than a message says hold no longer."""
     if judge is None or not memories:
         return list(range(len(memories)))
-    chances = judge.over([(in_first_person(memory), text[:LONGEST_TEXT]) for memory in memories])
+    chances = judge.over([(_stated(in_first_person(memory)), text[:LONGEST_TEXT]) for memory in memories])
     return [number for number, chance in enumerate(chances) if chance >= FREES_SLOT]
 
 
@@ -259,7 +259,7 @@ def _judge_units(
     candidates.sort(key=lambda c: (-(c.form.strength if c.form else 0), -c.near))
     candidates = candidates[:MOST_UNITS]
     if judge and candidates:
-        chances = judge.over([(c.unit.said, window.text) for c in candidates])
+        chances = judge.over([(_stated(c.unit.said), window.text) for c in candidates])
         candidates = [replace(c, chance=chance) for c, chance in zip(candidates, chances, strict=True)]
         candidates = _with_context(candidates, earlier, window, judge)
     found = [c for c in candidates if c.grade]
@@ -267,6 +267,11 @@ def _judge_units(
         stated = judge.states([c.unit.said for c in found])
         found = [c for c, chance in zip(found, stated, strict=True) if chance >= STATES]
     return found
+
+
+def _stated(text: str) -> str:
+    """Return a statement as a clause has it: the judge reads "I live in Ulm." otherwise than "I live in Ulm"."""
+    return text.rstrip(". ")
 
 
 def _with_context(
