@@ -80,8 +80,8 @@ def find_free_requests(clauses: Sequence[Clause], found: Sequence[Request], lang
         if chance >= (ASKS if _has_form(row.said, language) else ASKS_ALONE)
     ]
     # "How do I get rid of moths? I want them gone." asks for help.
-    seeking = {row.text_no for row in clauses if search(r"^how\M.*\?$", row.said.lower())}
-    asking = [row for row in asking if row.text_no not in seeking or _has_form(row.said, language)]
+    seeking = {row.text_no for row in clauses if search(r"^how (?:do|can|could|would|should|to)\M", row.said.lower())}
+    asking = [row for row in asking if row.text_no not in seeking]
     requests = []
     for number, group in groupby(sorted(asking, key=lambda c: c.text_no), key=lambda c: c.text_no):
         first = next(group)

@@ -91,8 +91,11 @@ def test_request_without_a_word_of_forgetting() -> None:
     (request,) = read_turns([turn(text)], Sure()).requests
     assert request.is_free
     assert read_turns([turn(text)], Agreeing()).requests == [], "needs a judge that is sure"
-    help_with_moths = "How do I get rid of moths? I want them gone, eggs and all."
-    assert read_turns([turn(help_with_moths)], Sure()).requests == []
+    for help_wanted in (
+        "How do I get rid of moths? I want them gone, eggs and all.",
+        "how do i wipe my phone before i sell it. want everything gone, pics, pins, the wallet app",
+    ):
+        assert read_turns([turn(help_wanted)], Sure()).requests == []
 
 
 @pytest.mark.parametrize(
