@@ -60,8 +60,8 @@ class Limits:
 LIMITS = Limits(
     beside={
         "slip": 0.02, "liking": 0.05, "update": 0.2, "slot": 0.2, "answer": 0.33, "corrected": 0.4, "name": 0.5,
-        "same words": 0.5, "permitted": 0.5, "ended": 0.72, "same subject": 0.75, "cue": 0.85, "named": 0.87,
-        "value": 0.88, "another value": 0.88, "denied": 0.92, "matter": 0.94,
+        "same words": 0.5, "permitted": 0.5, "ended": 0.75, "same subject": 0.75, "cue": 0.88, "named": 0.9,
+        "value": 0.88, "another value": 0.88, "denied": 0.92, "matter": 0.96,
     },
     alone=0.85, item=0.6, named_item=0.85, same=0.3,
 )  # fmt: skip
