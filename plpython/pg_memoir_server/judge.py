@@ -114,8 +114,8 @@ class Judge:
             asked = np.flatnonzero(chances >= least).tolist()
             again = self._run(head, [pairs[n] for n in asked], which)[:, labels].sum(1)
             chances[asked] = np.minimum(chances[asked], again)
-        lower: list[float] = chances.tolist()
-        return lower
+        least_chances: list[float] = chances.tolist()
+        return least_chances
 
     def _run(self, head: str, pairs: Sequence[tuple[str, str]], which: int = 0) -> np.ndarray:
         width = {"sentence": len(SENTENCES), "pair": len(RELATIONS), "target": 2}[head]
@@ -123,11 +123,13 @@ class Judge:
         # One by one: eight-bit activations are scaled over a batch, so a row would depend on those beside it.
         for n, (old, new) in enumerate(pairs):
             key = (which, head, old, new)
-            if key not in self._known:
+            row = self._known.get(key)  # held here: another thread may clear what is known
+            if row is None:
+                row = self._run_one(head, old, new, which)
                 if len(self._known) >= MOST_KNOWN:
                     self._known.clear()
-                self._known[key] = self._run_one(head, old, new, which)
-            out[n] = self._known[key]
+                self._known[key] = row
+            out[n] = row
         return out
 
     def _run_one(self, head: str, old: str, new: str, which: int) -> np.ndarray:

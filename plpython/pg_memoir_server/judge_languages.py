@@ -84,4 +84,3 @@ class LanguagesJudge:
         powers = np.exp(logits - logits.max(1, keepdims=True))
         chances: np.ndarray = powers / powers.sum(1, keepdims=True)
         return chances
-

@@ -34,7 +34,7 @@ from .shim import SLOW
 
 Json = dict[str, Any]
 
-# Languages besides English in which a change may be certain, as measured (research/README.md).
+# Languages besides English in which a change may be certain. `python -m research.judge.train_languages` examines them.
 JUDGED_LANGUAGES = frozenset(
     "german french spanish italian portuguese dutch swedish polish turkish russian japanese".split()
 )
