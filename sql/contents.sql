@@ -44,11 +44,8 @@
 -- search: one user's items, by words and vectors
 \ir search/aliases.sql                 -- other names of the same thing: learnt from what is said, given with remember
 \ir search/index.sql                   -- what is searched: items, numbered per user
-\ir search/words.sql                   -- a question's words become posting lists; BM25 over them
-\ir search/vectors.sql                 -- vectors beside the items; the vector of a query
-\ir search/ranking.sql                 -- signals of each candidate, weighed: the ranking itself
-\ir search/rank.sql                    -- words and vectors fused, with what stands around a hit
-\ir search/floor.sql                   -- what is recalled for nothing, where recall ends, when it is weak
+\ir search/vectors.sql                 -- vectors beside the items, their signs packed; the vector of a query
+\ir search/question.sql                -- a question, read once: its words, its vector, what it is after
 
 -- sessions: conversations
 \ir sessions/active.sql                -- recalls that are kept for a while; which compactions are live
@@ -91,9 +88,7 @@
 \ir compile/lines.sql                  -- steps of agents as lines, and what left the list
 \ir compile/moments.sql                -- the ladder: when the list shows less of the past, and of what
 \ir compile/managed.sql                -- the window of a session with objects: forms, lines, whole steps
-\ir compile/candidates.sql             -- candidates of all arms, and what each is worth
-\ir compile/breadth.sql                -- questions whose answer lies in many places: more and shorter lines
-\ir compile/packing.sql                -- the recall block: what is chosen, in what order, within its budget
+\ir compile/candidates.sql             -- what is there whatever is asked, and how many candidates are weighed
 \ir compile/render.sql                 -- messages as the API wants them: OpenAI and Anthropic
 \ir compile/stages.sql                 -- the stages of a compile, from who asks to the list; where the budget is kept
 \ir compile/traces.sql                 -- what a compile leaves behind: its exchange's recall, a row for the ledger

@@ -45,10 +45,9 @@ begin
   -- is none.
   if (v.arms ->> 'weak')::boolean then
     v.recall := null;
-    v.candidates := '{}';
+    v.recalled := null;
   end if;
-  v_items := (select coalesce(jsonb_agg(distinct c.ref_id), '[]') from unnest(v.candidates) c
-    where c.position is not null);
+  v_items := (select coalesce(jsonb_agg(distinct i), '[]') from jsonb_array_elements(v.recalled -> 'shown') i);
   if v_version is distinct from p_profile_version and v_profile is not null then
     v_items := v_items || to_jsonb(v.profile);
   else

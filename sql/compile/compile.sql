@@ -8,12 +8,10 @@
 -- A compile is a list of stages over one row of state: each takes it, fills in its part, and hands it on. They all plan
 -- their statements for the user at hand, as setup.sql sets for every door that names a user. Functions that compute set
 -- another plan_cache_mode.
-create or replace function _memoir.compile(p_user text, p_session text, p_query text, p_budget integer,
+create or replace function _memoir.compile(inout v _memoir.compile_state, p_user text, p_session text, p_query text, p_budget integer,
   p_memory_budget integer, p_task text, p_tools jsonb, p_query_embedding real[], p_query_parts jsonb,
   p_as_of timestamptz, p_valid_at timestamptz, p_format text, p_after_turn text)
-returns _memoir.compile_state language plpgsql stable as $$
-declare
-  v _memoir.compile_state;
+language plpgsql stable as $$
 begin
   v.caller := _memoir.authorise(p_user, 'read');
   perform _memoir.check_asked(p_budget, p_memory_budget, p_task, p_tools, p_format);
@@ -28,7 +26,7 @@ begin
   v := _memoir.with_shown_turns(v);
   v := _memoir.with_messages(v);
   v := _memoir.with_recall(v, p_task, p_memory_budget, p_query_embedding);
-  return _memoir.assembled(v);
+  v := _memoir.assembled(v);
 end $$;
 
 -- Compiles, and once more where the session's past may be shown otherwise from now on: that is written first. Checks
@@ -38,7 +36,7 @@ create or replace function _memoir.compile_at_moment(p_user text, p_session text
   p_as_of timestamptz, p_valid_at timestamptz, p_format text, p_after_turn text)
 returns _memoir.compile_state language plpgsql as $$
 declare
-  v _memoir.compile_state := _memoir.compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
+  v _memoir.compile_state := _memoir.compile(null, p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
     p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
   v_what text; v_spent bigint; v_limit bigint;
 begin
@@ -46,7 +44,7 @@ begin
     perform from _memoir.session_counters where user_id = v.user_id and session_id = v.session_id for update;
     perform _memoir.move_window(v.session, v.counters, v.config, v.frame, _memoir.session_past(v.session, v.counters,
       v.frame, v.config, v.history_budget, (v.model).message_overhead), v.moment, v.at, v.tokenizer);
-    v := _memoir.compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
+    v := _memoir.compile(null, p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
       p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
   end if;
   foreach v_what in array '{session,user}'::text[] loop
@@ -104,8 +102,7 @@ begin
     (v.model).model, 'format', p_format, 'task', v.task, 'warnings', to_jsonb(v.warnings), 'weak',
     coalesce((v.arms ->> 'weak')::boolean, false), 'arms', v.arms, 'statistics_version', v.statistics_version, 'turns',
     (select coalesce(jsonb_agg(t.turn_index order by t.turn_index), '[]') from unnest(v.shown) t), 'items',
-    (select coalesce(jsonb_agg(c.ref_id order by c.position), '[]') from unnest(v.candidates) c
-      where c.position is not null))
+    coalesce(v.recalled -> 'shown', '[]'))
     || jsonb_strip_nulls(jsonb_build_object('temperature', (v.session).temperature, 'top_p', (v.session).top_p))
     || case when pg_is_in_recovery() then jsonb_build_object('report', to_jsonb(_memoir.trace(v, v_compile)))
       else '{}' end;
@@ -132,10 +129,12 @@ returns table ("position" integer, kind text, id uuid, session text, turn_index 
   words_rank integer, vector_rank integer, tokens integer, fidelity text, included boolean, reason text, content text)
 language plpgsql stable security definer set search_path from current as $$
 declare
-  v _memoir.compile_state := _memoir.compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
-    p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
-  v_shown uuid[] := _memoir.message_ids(v.shown, v.reduced);
+  v _memoir.compile_state; v_shown uuid[];
 begin
+  v.explained := true;
+  v := _memoir.compile(v, p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools, p_query_embedding,
+    p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
+  v_shown := _memoir.message_ids(v.shown, v.reduced);
   return query
   select (row_number() over (order by t.turn_index))::integer, 'turn'::text, t.message_id, p_session, t.turn_index, 0,
     '{recent}'::text[], null::real,
@@ -160,28 +159,27 @@ begin
   end if;
   return query
   with items as (
-    select c.*, row_number() over () as o, case when c.position is null then _memoir.left_out(c, v.recall_budget,
-      v_shown) end as why
-    from unnest(v.candidates) c
+    select i.*, r.ordinality as o from jsonb_array_elements(v.rows) with ordinality r, jsonb_to_record(r.value) i(
+      item_no integer, kind text, ref_id uuid, session_id uuid, turn_index integer, chunk integer, tokens integer,
+      score real, words real, vector real, around real, session_score real, parts jsonb, is_frequent boolean,
+      worth float8, "position" integer, fidelity text, shown text, reason text)
   ), texts as (
     select * from _memoir.item_texts(v.user_id, array(select i.item_no from items i), v.clearance)
   )
   select i.position, case i.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end, i.ref_id,
-    s.external_id, i.turn_index, i.chunk::integer,
+    s.external_id, i.turn_index, i.chunk,
     array_remove(array[case when i.words > 0 then 'words' end, case when i.vector is not null then 'vector' end, case
-      when i.memory_parts ? 'pinned' then 'pinned' when i.memory_parts ? 'standing'
-      then 'standing' when i.is_frequent then 'frequent'
-      when i.memory_parts ? 'related' then 'related'
+      when i.parts ? 'pinned' then 'pinned' when i.parts ? 'standing' then 'standing'
+      when i.is_frequent then 'frequent' when i.parts ? 'related' then 'related'
       when i.kind = 't' and i.score = 0 and i.around = 0 and i.words = 0 and i.vector is null then 'change'
       when i.words = 0 and i.vector is null then 'neighbour' end], null),
-    i.score, coalesce(i.memory_parts, '{}') || jsonb_build_object('words', i.words, 'vector', i.vector, 'around',
-      i.around, 'session', i.session_score, 'worth', i.worth, 'strength', v.arms -> 'strength')
+    i.score, i.parts || jsonb_build_object('words', i.words, 'vector', i.vector, 'around', i.around, 'session',
+      i.session_score, 'worth', i.worth, 'strength', v.arms -> 'strength')
       || case when v.arms ? 'breadth' then jsonb_build_object('breadth', v.arms -> 'breadth') else '{}' end,
     case when i.words > 0 then (rank() over (order by i.words desc))::integer end,
     case when i.vector is not null then (rank() over (order by i.vector desc nulls last))::integer end,
-    case when i.shown is null then i.tokens else _memoir.tokens_of(i.shown, v.tokenizer) end, case
-    when i.position is not null then i.fidelity end, i.position is not null,
-    i.why, left(coalesce(t.name || ': ', '') || coalesce(i.shown, t.body), 200)
+    case when i.shown is null then i.tokens else _memoir.tokens_of(i.shown, v.tokenizer) end, i.fidelity,
+    i.position is not null, i.reason, left(coalesce(t.name || ': ', '') || coalesce(i.shown, t.body), 200)
   from items i left join texts t on t.item_no = i.item_no
   left join _memoir.sessions s on s.user_id = v.user_id and s.session_id = i.session_id
   order by i.position nulls last, i.o;

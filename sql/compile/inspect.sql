@@ -75,9 +75,7 @@ begin
   return query select l.* from _memoir.compile_ledger l where l.user_id = p_user_id and l.recorded_at >= v_from
     and (p_session_id is null or l.session_id = p_session_id) and (p_compile is null or l.compile_id = p_compile);
   if pg_is_in_recovery() then return; end if;
-  return query select b.user_id, b.compile_id, b.recorded_at, b.session_id, b.budget, b.tokens, b.recall_tokens,
-    b.system_tokens, b.tools_tokens, b.turn_tokens, b.first_turn, b.prefix_hash, b.warnings, b.items, b.scores, b.words,
-    b.vectors, b.around, b.session_scores, b.item_tokens, b.positions, b.forms, b.reasons, b.facts, b.used
+  return query select (_memoir.ledger_row(b)).*
   from _memoir.compile_buffer b where b.user_id = p_user_id
     and (p_session_id is null or b.session_id = p_session_id) and (p_compile is null or b.compile_id = p_compile);
 end $$;

@@ -65,6 +65,26 @@ begin
   return v_scope;
 end $$;
 
+-- The text of a turn's item with a mark behind each clause that a later turn changed.
+create or replace function _memoir.marked(p_user_id uuid, p_kind "char", p_session_id uuid, p_turn integer,
+  p_start integer, p_length integer, p_body text, p_as_of timestamptz)
+returns text language plpgsql stable as $$
+declare
+  v_at integer; v_text text := p_body; v_head text;
+begin
+  if p_kind <> 't' then return p_body; end if;
+  for v_at in select distinct least(x.span_start + x.span_length, p_start + p_length) - p_start
+    from _memoir.exclusions_of(p_user_id, p_session_id, p_turn) x
+    where x.changed and not x.is_doubt and _memoir.spans_overlap(x.span_start, x.span_length, p_start, p_length)
+      and (p_as_of is null or x.recorded_at <= p_as_of)
+    order by 1 desc
+  loop
+    v_head := rtrim(left(v_text, v_at), E' .!?,;\n');
+    v_text := v_head || ' (later changed)' || substr(v_text, length(v_head) + 1);
+  end loop;
+  return v_text;
+end $$;
+
 create or replace function memoir.recall(p_user text, p_query text, p_session text default null,
   p_limit integer default 10,
   p_types text[] default null, p_tags text[] default null, p_project text default null, p_kinds text[] default null,
@@ -77,7 +97,7 @@ language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_user uuid := v_caller.user_id; v_config jsonb; v_scope _memoir.search_scope; v_session uuid;
-  v_counters _memoir.user_counters; v_candidates _memoir.candidate[];
+  v_counters _memoir.user_counters; v_question _memoir.question; v_rows jsonb;
 begin
   perform _memoir.check_text('query', p_query);
   perform _memoir.check_count('limit', p_limit, 1000);
@@ -90,12 +110,17 @@ begin
   end if;
   v_scope := _memoir.filter_scope(v_caller, v_session, p_kinds, p_after, p_before, p_as_of, p_valid_at);
   select * into v_counters from _memoir.user_counters where user_id = v_user;
-  v_candidates := _memoir.candidates(v_user, v_counters, v_config, _memoir.question(v_user, v_counters, v_config,
-    p_query, _memoir.question_facts(p_query, v_config), v_scope, p_query_embedding),
-    nullif(p_project, 'global'), v_scope, greatest(p_limit * 4, 100), 0, null);
+  v_question := _memoir.question(v_user, v_counters, v_config, p_query, _memoir.question_facts(p_query, v_config),
+    v_scope, p_query_embedding);
+  v_rows := (_memoir.recalled(_memoir.asked(v_user, v_counters, v_config, v_question, v_scope,
+    nullif(p_project, 'global')) || jsonb_build_object('limit', greatest(p_limit * 4, 100), 'frequent', 0), v_config,
+    v_question.vector)).rows;
   return query
   with found as (
-    select c.*, c.ordinality as o from unnest(v_candidates) with ordinality c
+    select c.*, r.ordinality as o from jsonb_array_elements(v_rows) with ordinality r, jsonb_to_record(r.value) c(
+      item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, span_start integer,
+      span_length integer, role text, said_at timestamptz, project text, score real, words real, vector real,
+      type text, parts jsonb, reason text)
     where c.reason is null and (p_session is null or c.session_id = v_session)
       and (p_project is null or c.project = p_project or c.project = 'global')
       and (p_types is null or c.type = any (p_types))
@@ -120,9 +145,9 @@ begin
       _memoir.marked(v_user, k.kind, k.session_id, k.turn_index, k.span_start, k.span_length, t.body, p_as_of) as body,
         k.score, k.words, k.vector,
       array_remove(array[case when k.words > 0 then 'words' end, case when k.vector is not null then 'vector' end,
-        case when k.memory_parts ? 'related' then 'related'
+        case when k.parts ? 'related' then 'related'
           when k.words = 0 and k.vector is null then 'neighbour' end], null) as matched,
-      k.session_id, k.turn_index, k.role::text as role, t.name, k.said_at, k.type, k.own_tags, k.project
+      k.session_id, k.turn_index, k.role, t.name, k.said_at, k.type, k.own_tags, k.project
     from kept k
     join _memoir.item_texts(v_user, array(select k2.item_no from kept k2),
       v_caller.clearance) t on t.item_no = k.item_no

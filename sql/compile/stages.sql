@@ -324,7 +324,6 @@ declare
   v_clearance _memoir.sensitivity := (v.caller).clearance;
   v_kept _memoir.kept_recalls;
 begin
-  v.candidates := '{}';
   v.arms := '{}';
   v.recall_tokens := 0;
   v.task := coalesce(p_task::_memoir.task_type, (v.session).task_type, case
@@ -350,7 +349,8 @@ begin
       v.warnings := v.warnings || 'the recall of this exchange no longer fits'::text;
     end if;
     v.arms := jsonb_build_object('recall', 'kept',
-      'weak', starts_with(v.recall, _memoir.fence_note('recall') || _memoir.weak_note()));
+      'weak', starts_with(v.recall, _memoir.fence_note('recall')
+        || 'Weak matches: the answer may not be among them.'));
   elsif v.recall_budget > 16 and not _memoir.is_blank(v.query) then
     v := _memoir.with_found_recall(v, p_query_embedding);
   end if;
@@ -377,18 +377,14 @@ returns integer language sql immutable as $$
     ((1 - _memoir.history_share(p_config, p_task)) * p_room)::integer)
 $$;
 
--- A recall made anew: what the session pins and its working notes, the question, candidates of all arms, the block
--- packed of them.
+-- A recall made anew: what the session pins and its working notes, the question, and what the kernel makes of them.
 create or replace function _memoir.with_found_recall(inout v _memoir.compile_state, p_query_embedding real[])
 language plpgsql stable as $$
 declare
   v_scope _memoir.search_scope := _memoir.recall_scope(v);
   v_pins _memoir.pins := _memoir.pins(v, v_scope);
   v_facts jsonb := _memoir.question_facts(v.query, v.config);
-  v_breadth _memoir.breadth := _memoir.breadth(v_facts ->> 'shape', (v_facts ->> 'of_speaker')::boolean);
-  v_question _memoir.question; v_waiting integer[] := '{}'; v_candidates _memoir.candidate[]; v_strength real;
-  v_below real := v.config ->> 'weak_below'; v_weak boolean; v_block _memoir.recall_block;
-  v_standing uuid[] := coalesce(v.left_out, '{}');
+  v_question _memoir.question; v_standing uuid[] := coalesce(v.left_out, '{}'); v_found record;
 begin
   -- Standing statements are in every prompt, wishes for a project in those of its sessions.
   if (v.session).project <> 'global' and v.as_of is null then
@@ -412,38 +408,65 @@ begin
   if v_question.problem is not null then
     v.warnings := v.warnings || ('searched by words only: ' || v_question.problem);
   end if;
-  if v.said is null then v_waiting := _memoir.waiting_turns(v.user_id, v.user_counters, v_question, v_scope); end if;
-  if v_waiting <> '{}' then
+  v_found := _memoir.recalled(_memoir.asked(v.user_id, v.user_counters, v.config, v_question, v_scope,
+    nullif((v.session).project, 'global'))
+    || jsonb_build_object('pins', to_jsonb(v_pins), 'working', v_pins.working, 'limit',
+      _memoir.candidate_limit((v.config ->> 'candidates')::integer, v.recall_budget, v.user_counters),
+      'is_waiting', v.said is null, 'budget', v.recall_budget, 'profile', coalesce(v.profile, '{}'),
+      'standing', v_standing, 'said', v.said, 'hidden', _memoir.message_ids(v.shown || v.unanswered, v.reduced),
+      'tokenizer', v.tokenizer, 'is_explained', coalesce(v.explained, false)), v.config, v_question.vector);
+  v.recalled := v_found.recalled;
+  v.considered := v_found.items;
+  v.trace := v_found.trace;
+  v.rows := v_found.rows;
+  v.recall := v.recalled ->> 'text';
+  v.recall_tokens := v.recalled ->> 'tokens';
+  if (v.recalled ->> 'waiting')::integer > 0 then
     v.warnings := v.warnings || format('%s new turns have no vectors yet and are found by words and by being recent',
-      cardinality(v_waiting));
+      v.recalled ->> 'waiting');
   end if;
-  v_candidates := _memoir.candidates(v.user_id, v.user_counters, v.config, v_question,
-    nullif((v.session).project, 'global'), v_scope,
-    _memoir.candidate_limit((v.config ->> 'candidates')::integer, v.recall_budget, v.user_counters),
-    (v.config ->> 'frequent_memories')::integer, v_pins, v_waiting);
-  v_strength := _memoir.strength(v.config, v_candidates);
-  v_candidates := _memoir.own_words_first(v.user_id, v_candidates, v_question.model_id);
-  v_candidates := _memoir.without_known(v.user_id, v_candidates, v.profile, v_standing, v.said, v_scope.clearance);
-  if v_breadth.shape is not null then
-    v_candidates := _memoir.spread(v_candidates, v_breadth);
-  -- Scores fall evenly where twenty or more share the worth: the best may have it all, or all the same.
-  elsif (select power(sum(c.worth), 2) >= 20 * nullif(sum(c.worth * c.worth), 0) from unnest(v_candidates) c) then
-    v_breadth := _memoir.breadth('even', false);
-  end if;
-  v_weak := coalesce(v_strength < v_below, false);
-  if v_weak and not v_question.goes_on then
-    -- The weaker, the less: a few lines where nothing fits.
-    v.recall_budget := least(v.recall_budget, greatest((v.config ->> 'weak_recall_tokens')::integer,
-      (v.recall_budget * power(v_strength / v_below, 3))::integer));
-  end if;
-  v_block := _memoir.recall_block(v, v_candidates, v_pins.working, v_question.terms, v_weak, v_breadth);
-  v.recall := v_block.text;
-  v.recall_tokens := v_block.tokens;
-  v.candidates := v_block.candidates;
   v.arms := jsonb_build_object('recall', 'searched', 'vector', v_question.vector is not null, 'words', true,
-    'candidates', cardinality(v_candidates), 'working', cardinality(v_pins.working), 'strength', v_strength,
-    'weak', v_weak and coalesce(v.recall, '') <> '')
-    || case when v_breadth.shape is null then '{}' else jsonb_build_object('breadth', v_breadth.shape) end;
+    'candidates', v.recalled -> 'candidates', 'working', cardinality(v_pins.working), 'strength',
+    v.recalled -> 'strength', 'weak', (v.recalled ->> 'is_weak')::boolean and coalesce(v.recall, '') <> '')
+    || case when v.recalled ->> 'breadth' is null then '{}'
+      else jsonb_build_object('breadth', v.recalled -> 'breadth') end;
+end $$;
+
+-- A question and where it looks, as the kernel takes them (pg_memoir_kernel/recall.py).
+create or replace function _memoir.asked(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb,
+  p_question _memoir.question, p_scope _memoir.search_scope, p_project text)
+returns jsonb language plpgsql stable as $$
+declare
+  v_terms text[] := p_question.terms
+    || _memoir.alias_terms(p_question.text_config, p_question.names, p_question.terms);
+  v_loose text[] := _memoir.alias_terms(p_question.text_config, p_question.loose, v_terms);
+begin
+  return jsonb_build_object(
+    'user', p_user_id, 'part', _memoir.part_of(p_user_id), 'now', memoir.now(), 'project', p_project,
+    'frequent', (p_config ->> 'frequent_memories')::integer, 'scope', to_jsonb(p_scope),
+    'question', jsonb_build_object('query', p_question.query, 'facts', coalesce(p_question.facts, '{}'),
+      'terms', p_question.terms, 'terms_widened', v_terms || v_loose,
+      'common', p_question.common || _memoir.common_terms(p_question.text_config, v_terms) || v_loose,
+      'forms', p_question.forms, 'form_of', p_question.of, 'kindred', p_question.kindred,
+      'kindred_of', p_question.kindred_of, 'config', p_question.text_config, 'model', p_question.model_id,
+      'unread', coalesce(p_question.unread, false), 'goes_on', coalesce(p_question.goes_on, false),
+      'is_small_talk', _memoir.is_small_talk(p_config, p_question.facts),
+      'is_question', _memoir.is_question(p_question.query)),
+    'counters', jsonb_build_object('items', coalesce(p_counters.items, 0),
+      'total_words', coalesce(p_counters.total_words, 0), 'letter_rows', coalesce(p_counters.letter_rows, 0),
+      'tail_items', coalesce(p_counters.tail_items, 0), 'next_item', coalesce(p_counters.next_item, 1),
+      'memories', coalesce(p_counters.memories, 0), 'related', coalesce(p_counters.related, false),
+      'features', coalesce(p_counters.features, '{}')));
+end $$;
+
+-- What the kernel finds for a question: its recall, the numbers of the candidates, what the ledger keeps of them, and
+-- all of it where that is asked for.
+create or replace function _memoir.recalled(p_asked jsonb, p_config jsonb, p_vector halfvec, out recalled jsonb,
+  out items integer[], out trace json, out rows jsonb)
+language plpgsql stable as $$
+begin
+  select r.* into recalled, items, trace, rows
+  from _memoir.py_recall(p_asked::text, p_config::text, p_vector::text) r;
 end $$;
 
 -- Where a compile looks: not in what the list shows, nor above its caller.
@@ -458,11 +481,11 @@ begin
     v_lineage := array[v.session_id];
   end if;
   v_scope.hidden_sessions := v_lineage;
+  v_scope.reduced := coalesce(v.reduced, '{}');
   -- From which turn on the list shows all.
   v_scope.hidden_from := coalesce((select min(t.turn_index)
     from (select s.turn_index, s.turn_index - row_number() over (order by s.turn_index) as run from unnest(v.shown) s) t
     where t.run = (select max(s.turn_index) - count(*) from unnest(v.shown) s)), v.exchange_at, 0);
-  v_scope.reduced := v.reduced;
   v_scope.local_sessions := v_lineage || coalesce((v.session).parent_session_id, v.session_id);
   v_scope.projects := (v.caller).projects;
   v_scope.clearance := v.clearance;
@@ -501,10 +524,12 @@ begin
     else
       v.recall := null;
       v.recall_tokens := 0;
+      v.recalled := v.recalled || '{"shown": []}';
+      v.trace := v.trace::jsonb || (select jsonb_build_object('positions', n.none, 'forms', n.none)
+        from (select coalesce(jsonb_agg(null::text), '[]') as none from unnest(v.considered)) n);
+      v.rows := (select jsonb_agg(r || '{"position": null, "fidelity": null, "reason": "no room"}')
+        from jsonb_array_elements(v.rows) r);
       v.warnings := v.warnings || 'the recall does not fit'::text;
-      for i in 1 .. cardinality(v.candidates) loop
-        v.candidates[i].position := null;
-      end loop;
     end if;
   end if;
   v.prefix := v_at - 1;

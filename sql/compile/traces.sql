@@ -35,7 +35,7 @@ begin
   insert into _memoir.kept_recalls (user_id, session_id, at_turn, query_hash, recall, tokens, items, clearance,
     projects)
   values (v.user_id, v.session_id, v.exchange_at, v.query_hash, coalesce(v.recall, ''), coalesce(v.recall_tokens, 0),
-    (select coalesce(jsonb_agg(distinct c.ref_id), '[]') from unnest(v.candidates) c where c.position is not null),
+    (select coalesce(jsonb_agg(distinct i), '[]') from jsonb_array_elements(v.recalled -> 'shown') i),
     v.clearance, (v.caller).projects)
   on conflict (user_id, session_id, at_turn) do update set query_hash = excluded.query_hash, recall = excluded.recall,
     tokens = excluded.tokens, items = excluded.items, clearance = excluded.clearance, projects = excluded.projects
@@ -46,11 +46,11 @@ begin
 exception when lock_not_available then null;
 end $$;
 
--- Returns what the ledger keeps of a compile.
+-- Returns what is kept of a compile, as the buffer has it.
 create or replace function _memoir.trace(v _memoir.compile_state, p_compile uuid)
-returns _memoir.compile_ledger language plpgsql stable as $$
+returns _memoir.compile_buffer language plpgsql stable as $$
 declare
-  v_trace _memoir.compile_ledger; v_shown uuid[] := _memoir.message_ids(v.shown, v.reduced);
+  v_trace _memoir.compile_buffer;
 begin
   v_trace.user_id := v.user_id;
   v_trace.compile_id := p_compile;
@@ -61,53 +61,72 @@ begin
   v_trace.recall_tokens := v.recall_tokens;
   v_trace.system_tokens := v.system_tokens;
   v_trace.tools_tokens := v.tools_tokens;
-  v_trace.turn_tokens := array(select coalesce(sum(t.cost) filter (where case when t.excerpt then 2 else 0 end = f), 0)
-    from generate_series(0, 3) f left join unnest(v.shown) t on true group by f order by f);
-  v_trace.first_turn := (select min(t.turn_index) from unnest(v.shown) t);
+  select array[coalesce(sum(t.cost) filter (where not t.excerpt), 0), 0,
+    coalesce(sum(t.cost) filter (where t.excerpt), 0), 0], min(t.turn_index)
+  into v_trace.turn_tokens, v_trace.first_turn from unnest(v.shown) t;
   v_trace.prefix_hash := _memoir.prefix_hash(v.messages, v.prefix);
   v_trace.warnings := v.warnings;
-  select coalesce(array_agg(c.item_no), '{}'), coalesce(array_agg(c.score), '{}'), coalesce(array_agg(c.words), '{}'),
-    coalesce(array_agg(c.vector), '{}'), coalesce(array_agg(c.around), '{}'),
-      coalesce(array_agg(c.session_score), '{}'),
-    coalesce(array_agg(c.tokens), '{}'), coalesce(array_agg(c.position), '{}'),
-    coalesce(array_agg(case when c.position is not null then c.fidelity end), '{}'),
-    coalesce(array_agg(case when c.position is null then _memoir.left_out(c, v.recall_budget, v_shown) end), '{}'),
-    coalesce(array_agg(c.facts), '{}')
-  into v_trace.items, v_trace.scores, v_trace.words, v_trace.vectors, v_trace.around, v_trace.session_scores,
-    v_trace.item_tokens, v_trace.positions, v_trace.forms, v_trace.reasons, v_trace.facts
-  from unnest(v.candidates) c;
+  v_trace.items := coalesce(v.considered, '{}');
+  v_trace.candidates := coalesce(v.trace, '{}');
   return v_trace;
 end $$;
 
-create or replace function _memoir.buffer_trace(p_trace _memoir.compile_ledger)
+create or replace function _memoir.buffer_trace(p_trace _memoir.compile_buffer)
 returns void language plpgsql as $$
 begin
   insert into _memoir.compile_buffer (user_id, compile_id, recorded_at, session_id, budget, tokens, recall_tokens,
-    system_tokens, tools_tokens, turn_tokens, first_turn, prefix_hash, warnings, items, scores, words, vectors, around,
-    session_scores, item_tokens, positions, forms, reasons, facts, used)
-  select (p_trace).*;
+    system_tokens, tools_tokens, turn_tokens, first_turn, prefix_hash, warnings, items, candidates)
+  values (p_trace.user_id, p_trace.compile_id, p_trace.recorded_at, p_trace.session_id, p_trace.budget, p_trace.tokens,
+    p_trace.recall_tokens, p_trace.system_tokens, p_trace.tools_tokens, p_trace.turn_tokens, p_trace.first_turn,
+    p_trace.prefix_hash, p_trace.warnings, p_trace.items, p_trace.candidates);
 end $$;
+
+-- A buffered row as the ledger has it: shares that stand in hundred thousandths as numbers, reasons by their names.
+create or replace function _memoir.ledger_row(p_row _memoir.compile_buffer)
+returns _memoir.compile_ledger language plpgsql stable as $$
+declare
+  v_row _memoir.compile_ledger; c jsonb := p_row.candidates;
+begin
+  v_row := jsonb_populate_record(null::_memoir.compile_ledger, to_jsonb(p_row) - 'candidates');
+  v_row.scores := _memoir.shares(c -> 'scores');
+  v_row.words := _memoir.shares(c -> 'words');
+  v_row.vectors := _memoir.shares(c -> 'vectors');
+  v_row.around := _memoir.shares(c -> 'around');
+  v_row.session_scores := _memoir.shares(c -> 'session_scores');
+  v_row.item_tokens := array(select jsonb_array_elements_text(c -> 'item_tokens')::integer);
+  v_row.positions := array(select jsonb_array_elements_text(c -> 'positions')::integer);
+  v_row.forms := array(select jsonb_array_elements_text(c -> 'forms'));
+  v_row.reasons := array(select c -> 'reason_names' ->> jsonb_array_elements_text(c -> 'reasons')::integer);
+  v_row.facts := array(select array(select jsonb_array_elements_text(f)::smallint)
+    from jsonb_array_elements(c -> 'facts') f);
+  return v_row;
+end $$;
+
+create or replace function _memoir.shares(p_numbers jsonb)
+returns real[] language sql immutable as $$
+  select array(select (jsonb_array_elements_text(p_numbers)::real / 100000)::real)
+$$;
 
 create or replace function memoir.report_context(p_user text, p_report jsonb)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_trace _memoir.compile_ledger; v_count integer;
+  v_trace _memoir.compile_buffer; v_row _memoir.compile_ledger; v_count integer;
 begin
   begin
-    v_trace := jsonb_populate_record(null::_memoir.compile_ledger, p_report);
+    v_trace := jsonb_populate_record(null::_memoir.compile_buffer, p_report);
+    v_row := _memoir.ledger_row(v_trace);
   exception when data_exception or invalid_parameter_value then
     perform _memoir.fail('PM014', format('report is not what context returned: %s', sqlerrm));
   end;
-  v_trace.used := null;  -- credit_recall says that
   v_count := cardinality(v_trace.items);
   if v_trace.user_id is distinct from v_caller.user_id or v_trace.recorded_at is null
     or v_trace.recorded_at not between memoir.now() - interval '7 days' and memoir.now() + interval '1 minute'
-     or array[cardinality(v_trace.scores), cardinality(v_trace.words), cardinality(v_trace.vectors),
-       cardinality(v_trace.around), cardinality(v_trace.session_scores),
-              cardinality(v_trace.item_tokens), cardinality(v_trace.positions), cardinality(v_trace.forms),
-              cardinality(v_trace.reasons)] is distinct from array_fill(v_count, array[9])
-     or cardinality(v_trace.facts) is distinct from v_count * cardinality(_memoir.ledger_signals())
+     or array[cardinality(v_row.scores), cardinality(v_row.words), cardinality(v_row.vectors),
+       cardinality(v_row.around), cardinality(v_row.session_scores), cardinality(v_row.item_tokens),
+       cardinality(v_row.positions), cardinality(v_row.forms), cardinality(v_row.reasons)]
+       is distinct from array_fill(v_count, array[9])
+     or cardinality(v_row.facts) is distinct from v_count * cardinality(_memoir.ledger_signals())
      or num_nulls(v_trace.compile_id, v_trace.session_id, v_trace.budget, v_trace.tokens, v_trace.recall_tokens,
        v_trace.system_tokens, v_trace.tools_tokens, v_trace.turn_tokens, v_trace.prefix_hash, v_trace.warnings) > 0 then
     perform _memoir.fail('PM014', format('report is not what context returned for user %s within the last 7 days: %s',

@@ -1,21 +1,42 @@
 -- What a turn changes of what was said before, and what it asks to forget. The package pg_memoir_language finds both
 -- (changes.py): among the user's earlier texts that have to do with a turn, which SQL looks up here.
 
+-- The user's items that hold most of some words, each weighing as it is rare.
+create or replace function _memoir.items_with_words(p_user_id uuid, p_items integer, p_terms text[], p_most integer)
+returns integer[] language plpgsql stable as $$
+begin
+  return array(
+  with keys as (
+    select t as term, k as key from unnest(p_terms) t, unnest(array[t, _memoir.shared_key(t, 1),
+      _memoir.shared_key(t, 8), _memoir.shared_key(t, 64)]) k
+  ), held as (
+    select k.term, p.first_item + (x >> 8) as item
+    from keys k join _memoir.search_postings p on p.user_id = p_user_id and p.key = k.key
+    cross join lateral (select case when p.words is not null then array_position(p.words, k.term) end as n) w
+    cross join lateral unnest(case when p.words is null then p.postings
+      else p.postings[coalesce(p.ends[w.n - 1], 0) + 1 : p.ends[w.n]] end) x
+    where p.words is null or w.n is not null
+    union all
+    select l.lexeme, t.item_no + (x >> 8) from _memoir.search_tail t, unnest(t.words) l, unnest(l.positions) x
+    where t.user_id = p_user_id and l.lexeme = any (p_terms)
+  )
+  select h.item from (select item, ln(1 + p_items::float8 / count(*) over (partition by term)) as weight from held) h
+  group by h.item order by sum(h.weight) desc, h.item desc limit p_most);
+end $$;
+
 -- The user's items before a turn that speak of something, the newest ones, some given ones, and the last turns of
 -- its session.
 create or replace function _memoir.items_before(p_turn _memoir.conversation_history, p_terms text[],
   p_roles _memoir.turn_role[], p_newest integer, p_items integer[] default '{}')
 returns _memoir.item_locator[] language plpgsql stable as $$
 declare
-  v_user uuid := p_turn.user_id; v_counters _memoir.user_counters; v_scores _memoir.item_scores; v_items integer[];
+  v_user uuid := p_turn.user_id; v_counters _memoir.user_counters; v_items integer[];
   -- With stems that stand for the same matter ("weigh" beside "weight").
   v_terms text[] := p_terms || array(select split_part(w, '>', 1)
     from unnest(_memoir.list_same_matter()) w where split_part(w, '>', 2) = any (p_terms));
 begin
   select * into v_counters from _memoir.user_counters where user_id = v_user;
-  v_scores := _memoir.bm25(_memoir.posting_lists(v_user, v_counters, v_terms), v_counters, cardinality(v_terms), '{}',
-    '{}');
-  v_items := coalesce(v_scores.items[1:40], '{}') || p_items || array(select i.item_no from _memoir.search_items i
+  v_items := _memoir.items_with_words(v_user, v_counters.items, v_terms, 40) || p_items || array(select i.item_no from _memoir.search_items i
     where i.user_id = v_user and i.item_no > v_counters.next_item - p_newest * 4 and i.kind = 't'
       order by i.item_no desc limit p_newest)
     || array(select i.item_no from _memoir.search_items i
@@ -65,7 +86,7 @@ create or replace function _memoir.near_text(p_user_id uuid, p_text text, p_conf
   out messages uuid[])
 language plpgsql stable as $$
 declare
-  v_model _memoir.embedding_models; v_vector halfvec; v_counters _memoir.user_counters; v_most constant integer := 16;
+  v_model _memoir.embedding_models; v_vector halfvec; v_most constant integer := 16;
 begin
   items := '{}';
   messages := '{}';
@@ -73,9 +94,7 @@ begin
   if not found then return; end if;
   v_vector := (_memoir.query_vector(p_config, p_text, null)).vector;
   if v_vector is not null then
-    select * into v_counters from _memoir.user_counters where user_id = p_user_id;
-    items := (_memoir.vector_scores(p_user_id, v_counters, p_config, v_vector, v_model.model_id, '{}', '{}',
-      v_most)).items;
+    items := _memoir.nearest_items(p_user_id, v_vector, v_model.model_id, v_most);
     messages := array(select distinct i.ref_id from _memoir.search_items i where i.user_id = p_user_id
       and i.item_no = any (items));
   end if;

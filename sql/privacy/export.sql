@@ -22,7 +22,7 @@ returns table (name name, ordering integer, how text) language sql immutable as 
          ('user_counters',       90, 'own'),
          ('embeddings',          91, 'own'),
          ('search_items',         0, 'made anew'), ('search_tail', 0, 'made anew'), ('search_postings', 0, 'made anew'),
-           ('search_aliases', 0, 'made anew'), ('embedding_cursors', 0, 'made anew'),
+           ('search_aliases', 0, 'made anew'), ('embedding_cursors', 0, 'made anew'), ('packed_signs', 0, 'made anew'),
          ('kept_recalls',         0, 'left'), ('query_answers', 0, 'left'), ('client_messages', 0, 'left'),
            ('session_windows', 0, 'left'), ('shown_forms', 0, 'left'), ('compile_ledger', 0, 'left'),
              ('compile_buffer', 0, 'left'),

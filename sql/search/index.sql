@@ -109,6 +109,12 @@ begin
   insert into _memoir.search_items select r.* from unnest(v_rows) r;
 end $$;
 
+-- A word's key where the words of its first letter share p_rows rows, a power of two. No word holds the separator.
+create or replace function _memoir.shared_key(p_term text, p_rows integer)
+returns text language sql immutable as $$
+  select left(p_term, 1) || chr(1) || (p_rows + (hashtext(p_term) & (p_rows - 1)))::text  -- immutable, so it is inlined
+$$;
+
 -- Takes items out of all search structures, so that nothing of their words is left in a list.
 create or replace function _memoir.drop_items(p_user_id uuid, p_items integer[])
 returns void language plpgsql as $$
@@ -161,6 +167,27 @@ begin
   where user_id = p_user_id;
 end $$;
 
+-- Texts of turns by their places, with the label of a speaker who has a name; parallel arrays. Fetched by month: the
+-- times are constants to the planner.
+create or replace function _memoir.turn_texts(p_user_id uuid, p_items integer[], p_sessions uuid[], p_turns integer[],
+  p_times timestamptz[], p_starts integer[], p_lengths integer[], p_clearance _memoir.sensitivity)
+returns table (item_no integer, name text, body text, label text) language plpgsql stable
+set plan_cache_mode = force_custom_plan as $$
+declare
+  v_times timestamptz[] := array(select distinct t from unnest(p_times) t);
+begin
+  return query
+  select p.item_no, h.name, substr(h.content, p.span_start, p.span_length),
+    case when h.name is not null then _memoir.speaker_label(h.role::text, h.name) end
+  from unnest(p_items, p_sessions, p_turns, p_times, p_starts, p_lengths)
+    p(item_no, session_id, turn_index, recorded_at, span_start, span_length)
+  join _memoir.conversation_history h on h.user_id = p_user_id and h.session_id = p.session_id
+    and h.turn_index = p.turn_index and h.recorded_at = p.recorded_at
+  where h.recorded_at = any (v_times)
+    and (h.sensitivity <= p_clearance or _memoir.sensitivity_now(h.sensitivity, h.turn_index,
+      _memoir.marks(p_user_id, h.session_id)) <= p_clearance);
+end $$;
+
 -- The texts of items, as they are embedded and shown.
 create or replace function _memoir.item_texts(p_user_id uuid, p_items integer[],
   p_clearance _memoir.sensitivity default 'private')
@@ -173,29 +200,23 @@ begin
     _memoir.texts_at(p_user_id, x.locators, p_clearance) t;
 end $$;
 
--- The same for locators that are known. Turns are fetched by month: their times are constants to the planner.
+-- The same for locators that are known.
 create or replace function _memoir.texts_at(p_user_id uuid, p_locators _memoir.item_locator[],
   p_clearance _memoir.sensitivity)
 returns table (item_no integer, name text, body text) language plpgsql stable as $$
 declare
-  v_turns _memoir.item_locator[]; v_times timestamptz[]; v_memories _memoir.item_locator[]; v_refs uuid[];
-  v_summaries _memoir.item_locator[];
+  v_memories _memoir.item_locator[]; v_refs uuid[]; v_summaries _memoir.item_locator[];
 begin
-  select array_agg(p) filter (where p.kind = 't'), array_agg(distinct p.recorded_at) filter (where p.kind = 't'),
-    array_agg(p) filter (where p.kind = 'm'), array_agg(p.ref_id) filter (where p.kind = 'm'),
-      array_agg(p) filter (where p.kind = 's')
-  into v_turns, v_times, v_memories, v_refs, v_summaries from unnest(p_locators) p;
-  if v_turns is not null then
-    return query
-    select p.item_no, h.name, substr(h.content, p.span_start, p.span_length)
-    from unnest(v_turns) p
-    join _memoir.conversation_history h on h.user_id = p_user_id and h.session_id = p.session_id
-      and h.turn_index = p.turn_index
-      and h.recorded_at = p.recorded_at
-    where h.recorded_at = any (v_times)
-      and (h.sensitivity <= p_clearance or _memoir.sensitivity_now(h.sensitivity, h.turn_index,
-        _memoir.marks(p_user_id, h.session_id)) <= p_clearance);
-  end if;
+  return query
+  select t.item_no, t.name, t.body
+  from (select array_agg(p.item_no) as items, array_agg(p.session_id) as sessions, array_agg(p.turn_index) as turns,
+      array_agg(p.recorded_at) as times, array_agg(p.span_start) as starts, array_agg(p.span_length) as lengths
+    from unnest(p_locators) p where p.kind = 't') a,
+    _memoir.turn_texts(p_user_id, a.items, a.sessions, a.turns, a.times, a.starts, a.lengths, p_clearance) t
+  where a.items is not null;
+  select array_agg(p) filter (where p.kind = 'm'), array_agg(p.ref_id) filter (where p.kind = 'm'),
+    array_agg(p) filter (where p.kind = 's')
+  into v_memories, v_refs, v_summaries from unnest(p_locators) p;
   if v_memories is not null then
     return query
     select p.item_no, null::text, substr(m.content, p.span_start, p.span_length)

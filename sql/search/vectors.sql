@@ -75,41 +75,51 @@ begin
   end;
 end $$;
 
--- Cosines of the closest p_limit items and of those that matched by words (p_items), best first. All of it in one scan,
--- sorted by one integer (distance in millionths, then the item): what matched by words is moved before all others, so
--- that it stays. For a user of more than exact_vectors_max items the signs of the vectors, an index of their own,
--- choose whom to compare.
-create or replace function _memoir.vector_scores(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb,
-  p_vector halfvec, p_model_id smallint, p_items integer[], p_hidden integer[], p_limit integer)
-returns _memoir.item_scores language plpgsql stable as $$
-declare
-  v_keys bigint[]; v_limit integer := p_limit + coalesce(cardinality(p_items), 0); v_out _memoir.item_scores;
-  v_signs "bit"; v_near integer[]; v_compared integer := p_limit * (p_config ->> 'sign_candidates')::integer;
+-- The items of a user closest to a vector, the closest first: all are compared.
+create or replace function _memoir.nearest_items(p_user_id uuid, p_vector halfvec, p_model_id smallint, p_most integer)
+returns integer[] language plpgsql stable as $$
 begin
-  if p_vector is null then return null; end if;
-  -- Signs of few dimensions tell too little.
-  if p_counters.items > (p_config ->> 'exact_vectors_max')::integer and vector_dims(p_vector) >= 256 then
-    v_signs := binary_quantize(p_vector);
-    select array_agg((k.key & 4294967295)::integer) into v_near
-    from (select (e.signs <~> v_signs)::bigint << 32 | e.item_no as key
-          from _memoir.embeddings e
-          where e.user_id = p_user_id and e.model_id = p_model_id and (p_hidden = '{}' or e.item_no <> all (p_hidden))
-          order by key limit v_compared) k;
-    v_near := coalesce(v_near, '{}') || p_items;
+  return array(select e.item_no from _memoir.embeddings e where e.user_id = p_user_id and e.model_id = p_model_id
+    order by ((e.embedding <=> p_vector) * 1000000)::bigint, e.item_no limit p_most);
+end $$;
+
+-- Signs of vectors, packed (migrations/0018): the kernel chooses by them whose vectors it compares.
+
+-- Packs the segments of which all items have their vectors, those that are not there.
+create or replace function _memoir.pack_signs(p_user_id uuid, p_model_id smallint)
+returns void language plpgsql as $$
+begin
+  insert into _memoir.packed_signs (user_id, model_id, segment, signs)
+  select p_user_id, p_model_id, s.n, (select coalesce(string_agg(int4send(e.item_no)
+      || substring(bit_send(binary_quantize(e.embedding)) from 5), ''::bytea order by e.item_no), '')
+    from _memoir.embeddings e where e.user_id = p_user_id and e.model_id = p_model_id
+      and e.item_no >= s.n * 1024 and e.item_no < (s.n + 1) * 1024)
+  from _memoir.embedding_cursors c, generate_series(0, (c.through_item + 1) / 1024 - 1) s(n)
+  where c.user_id = p_user_id and c.model_id = p_model_id and not exists (select from _memoir.packed_signs p
+    where p.user_id = p_user_id and p.model_id = p_model_id and p.segment = s.n);
+end $$;
+
+-- Drops the segments of vectors that changed or went.
+create or replace function _memoir.unpack_signs()
+returns trigger language plpgsql set search_path from current as $$
+declare
+  v_old record;
+begin
+  for v_old in select o.user_id, o.model_id, array_agg(distinct o.item_no / 1024) as segments from old_vectors o
+    group by 1, 2 loop
+    delete from _memoir.packed_signs p where p.user_id = v_old.user_id and p.model_id = v_old.model_id
+      and p.segment = any (v_old.segments);
+  end loop;
+  return null;
+end $$;
+
+do $$
+begin
+  if not exists (select from pg_trigger where tgrelid = '_memoir.embeddings'::regclass and tgname = 'unpack_deleted')
+  then
+    create trigger unpack_deleted after delete on _memoir.embeddings referencing old table as old_vectors
+      for each statement execute function _memoir.unpack_signs();
+    create trigger unpack_updated after update on _memoir.embeddings referencing old table as old_vectors
+      for each statement execute function _memoir.unpack_signs();
   end if;
-  select array_agg(k.key) into v_keys
-  from (select (((e.embedding <=> p_vector) * 1000000)::bigint - case when e.item_no = any (p_items) then 4000000
-    else 0 end) << 32 | e.item_no as key
-        from _memoir.embeddings e
-        where e.user_id = p_user_id and e.model_id = p_model_id and case
-          when v_near is null then p_hidden = '{}' or e.item_no <> all (p_hidden) else e.item_no = any (v_near) end
-        order by key limit v_limit) k;
-  select array_agg(item), array_agg((1 - distance::float8 / 1000000)::real), (1 - min(distance)::float8 / 1000000)::real
-  into v_out.items, v_out.scores, v_out.best
-  from (select d.*, row_number() over (order by distance, item) as nth
-        from (select (k & 4294967295)::integer as item, (k >> 32) + case when k < 0 then 4000000 else 0 end as distance,
-          k < 0 as matched
-              from unnest(v_keys) k) d order by distance, item) r
-  where matched or nth <= p_limit;
-  return v_out;
 end $$;

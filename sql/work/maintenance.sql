@@ -73,6 +73,7 @@ begin
         where user_id = p_user_id and segment < v_counters.next_segment and words is not null) x;
   update _memoir.user_counters set tail_items = 0, next_segment = next_segment + 1, letter_rows = v_rows
   where user_id = p_user_id;
+  perform _memoir.pack_signs(p_user_id, c.model_id) from _memoir.embedding_cursors c where c.user_id = p_user_id;
   return v_merged;
 end $$;
 
@@ -144,14 +145,13 @@ begin
         and not exists (select from _memoir.users where user_id = v_user);
       continue;
     end if;
-    with moved as (
-      delete from _memoir.compile_buffer where buffer_id = any (v_ids) and user_id = v_user returning *
+    with taken as (
+      delete from _memoir.compile_buffer b where buffer_id = any (v_ids) and user_id = v_user
+      returning _memoir.ledger_row(b) as row
+    ), moved as materialized (
+      select (t.row).* from taken t
     ), noted as (
-      insert into _memoir.compile_ledger
-      select m.user_id, m.compile_id, m.recorded_at, m.session_id, m.budget, m.tokens, m.recall_tokens,
-        m.system_tokens, m.tools_tokens, m.turn_tokens, m.first_turn, m.prefix_hash, m.warnings, m.items, m.scores,
-        m.words, m.vectors, m.around, m.session_scores, m.item_tokens, m.positions, m.forms, m.reasons, m.facts, m.used
-      from moved m on conflict do nothing
+      insert into _memoir.compile_ledger select m.* from moved m on conflict do nothing
     ), shown as (
       -- Relevance is a share of the best candidate's score: whatever the ranking's scale, the best has 1.
       select i.ref_id, max(least(1, greatest(0, x.score / b.best))) as relevance, m.recorded_at

@@ -1,0 +1,31 @@
+-- The kernel (plpython/pg_memoir_kernel) makes the recall of a compile. What it hands back: text, tokens and the like
+-- (recalled), numbers of the candidates, what the ledger keeps of them, and all of it for people who look (rows, where
+-- explained).
+alter type _memoir.compile_state
+  drop attribute candidates,
+  add attribute recalled jsonb, add attribute considered integer[], add attribute trace json, add attribute rows jsonb,
+  add attribute explained boolean;
+
+-- The buffer keeps candidates as the kernel writes them; the job that moves them to the ledger takes them apart.
+alter table _memoir.compile_buffer
+  drop column scores, drop column words, drop column vectors, drop column around, drop column session_scores,
+  drop column item_tokens, drop column positions, drop column forms, drop column reasons, drop column facts,
+  add column candidates json not null;
+
+-- The signs of a user's vectors, of 1,024 item numbers together: the number in four bytes, then a bit for each dimension,
+-- the most significant first. Made anew from embeddings: a segment is packed once all its items have their vectors, and
+-- goes when one of them does. docs/explain/design.md
+create table _memoir.packed_signs (
+  user_id uuid not null,
+  model_id smallint not null,
+  segment integer not null,
+  signs bytea not null,
+  primary key (user_id, model_id, segment)
+) partition by hash (user_id);
+alter table _memoir.packed_signs alter column signs set storage external;
+insert into _memoir.partitioned_tables (table_name, by_month, unlogged) values ('packed_signs', false, false);
+
+-- Nothing reads them beside the vector any more.
+alter table _memoir.embeddings drop constraint embeddings_pkey;
+alter table _memoir.embeddings drop column signs;
+alter table _memoir.embeddings add primary key (user_id, model_id, item_no);

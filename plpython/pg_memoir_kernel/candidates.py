@@ -1,0 +1,410 @@
+"""Candidates of all arms on one footing: memories, frequent and pinned ones, old turns; what each is worth, and which are
+below the floor of relevance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .items import HAS_SPEAKER, IS_QUESTION, ROLES
+from .ranking import F32, Ranked
+
+BELOW = "below the relevance floor"
+ASSISTANT, USER = ROLES.index("assistant"), ROLES.index("user")
+
+
+@dataclass(frozen=True)
+class MemoryFacts:
+    """What a memory brings to its match: weight of its type and importance, freshness, authority, use; `valid_from` and
+    `valid_to`: seconds since 1970."""
+
+    type: str
+    is_active: bool
+    valid_from: float | None
+    valid_to: float | None
+    weight: float
+    freshness: float
+    authority: float
+    access: float
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A ranked item with what memories add, what showing it is worth, and what becomes of it.
+
+    `turn`, `chunk`, `start`, `length`: where its text stands; `said`: when, in microseconds since 2000; `cosine`: None
+    without a vector; `ceiling`: the fidelity that its session lets it have at most; `reason`: why it can't be shown;
+    `position`: in the order of choice, where it is shown as `fidelity`; `shown`: what stands for it then, where that is
+    not all of it.
+    """
+
+    item: int
+    kind: bytes
+    ref: bytes
+    session: bytes
+    turn: int
+    chunk: int
+    start: int
+    length: int
+    tokens: int
+    role: int
+    flags: int
+    word_count: int
+    said: int
+    recorded: int
+    project: str
+    score: float
+    match: float
+    words: float
+    cosine: float | None
+    around: float
+    session_score: float
+    facts: list[int]
+    worth: float
+    reason: str | None
+    is_pinned: bool = False
+    is_standing: bool = False
+    is_related: bool = False
+    is_frequent: bool = False
+    ceiling: int | None = None
+    memory: MemoryFacts | None = None
+    position: int | None = None
+    fidelity: str | None = None
+    shown: str | None = None
+
+    @property
+    def is_turn(self) -> bool:
+        return self.kind == b"t"
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Below which fit a candidate is left out: weights of constant, score, cosine and telling, of turns and summaries and
+    of memories; what one of another project than `project` loses."""
+
+    turns: Sequence[float]
+    memories: Sequence[float]
+    project: str | None
+    elsewhere: float
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is known of candidates beside their rank. `floor`, `share`: the least score, alone and of the second best;
+    `own`: how many short turns of the user pass it anyway; `fit`: None: everything fits; `valid`: the time that is asked
+    about, in seconds since 1970."""
+
+    memories: Mapping[bytes, MemoryFacts]
+    frequent: frozenset[bytes]
+    pinned: frozenset[bytes]
+    related: frozenset[bytes]
+    ceilings: Mapping[bytes, int]
+    floor: float
+    share: float
+    own: int
+    fit: Floor | None
+    valid: float
+
+
+def fit_floor(config: Mapping[str, Any], items: int, words: int, project: str | None) -> Floor | None:
+    """Return the odds below which a candidate does not fit the question at all: by its score, its cosine and how telling
+    the words are that it has of the question. In a long question more words hit by chance. In a small store the floor
+    ends what the budget does not, in a large one answers lie scattered and the budget ends it. None: everything fits,
+    as among fewer than ten items. research/ranker/floor.py learns the numbers.
+    """
+    least, given = config["relevance_fit"], config["fit_weights"]
+    if least <= 0 or least >= 1 or given is None or items < 10:
+        return None
+    long = math.log(max(words, 1) / 6)
+    size = math.log(min(400, max(35, items)) / 35)
+
+    def weight(name: str) -> float:
+        return given.get(name) or 0.0
+
+    turns = [weight(name) for name in ("constant", "score", "cosine", "telling")]
+    memories = [
+        turn + weight(f"memory.{name}")
+        for turn, name in zip(turns, ("constant", "score", "cosine", "telling"), strict=True)
+    ]
+    for weights in (turns, memories):
+        weights[0] += weight("long") * long + weight("size") * size - math.log(least / (1 - least))
+        weights[3] += weight("telling_long") * long
+    return Floor(turns, memories, project, weight("elsewhere"))
+
+
+def worth(score: np.ndarray | float) -> Any:
+    """Return what showing a line is worth: about the chance that it is evidence, whose odds are those of its score to the
+    fourth power. (Scores are chances spread over 0 to 1, SOFT in research/ranker/train.py. With a smaller power many
+    short lines of little relevance push the evidence out.) memoir.context_utilisation has the same formula.
+    """
+    return 1 / (1 + (1 / np.clip(np.asarray(score, np.float64), 0.0001, 0.9999) - 1) ** 4)
+
+
+def value(ranked: Ranked, told: Told, config: Mapping[str, Any]) -> list[Candidate]:
+    """Return ranked items as candidates, best first: what memories add, the floor, what each is worth. The rest of a turn
+    of which another part is worth more gains from it, the less the longer the turn: half of a question or a list is
+    seldom enough.
+    """
+    items = ranked.items
+    memories = [told.memories.get(ref) if kind == b"m" else None for kind, ref in zip(items.kind, items.ref, strict=True)]
+    seen = [n for n, (kind, m) in enumerate(zip(items.kind, memories, strict=True)) if kind != b"m" or m]
+    if len(seen) < len(items):
+        order = np.array(seen, np.int64)
+        names = ("score", "words", "cosine", "around", "session", "facts", "telling")
+        ranked = Ranked(items.taken(order), *(getattr(ranked, name)[order] for name in names))
+        items, memories = ranked.items, [memories[n] for n in seen]
+    if not len(items):
+        return []
+    refs, kinds = items.ref, items.kind
+    pinned = [ref in told.pinned for ref in refs]
+    frequent = [ref in told.frequent for ref in refs]
+    related = [kind == b"m" and ref in told.related for kind, ref in zip(kinds, refs, strict=True)]
+    reasons = [_unfit(m, told, ref) for m, ref in zip(memories, refs, strict=True)]
+    total = _totals(ranked, memories, pinned, config)
+    is_below = _below(ranked, total, pinned, frequent, related, reasons, told)
+    final = (np.rint((total * F32(100000)).astype(np.float64)) / 100000).astype(F32)
+    own = np.where(is_below, 0.0, worth(final))
+    own[[n for n, reason in enumerate(reasons) if reason]] = 0.0
+    worths = _with_parts(ranked, own, (config["fidelity_worth"] or {}).get("rest") or 0.0)
+    points = np.rint(total * F32(100000)).astype(np.int64)
+    columns = [
+        column.tolist()
+        for column in (
+            items.item, items.turn, items.chunk, items.start, items.length, items.tokens, items.role, items.flags,
+            items.words, items.created, items.recorded, final, ranked.score, ranked.words, ranked.cosine, ranked.around,
+            ranked.session, ranked.facts, worths, is_below,
+        )
+    ]  # fmt: skip
+    found = []
+    for n in np.lexsort((items.item, -points)).tolist():
+        (item, turn, chunk, start, length, tokens, role, flags, word_count, said, recorded, score, match, words, cosine,
+            around, session_score, facts, its_worth, below) = (column[n] for column in columns)  # fmt: skip
+        found.append(
+            Candidate(
+                item, kinds[n], refs[n], items.session[n], turn, chunk, start, length, tokens, role, flags, word_count,
+                said, recorded, items.project[n], score, match, words, None if cosine != cosine else cosine, around,
+                session_score, facts, its_worth, reasons[n] or (BELOW if below else None), pinned[n], False, related[n],
+                frequent[n], told.ceilings.get(refs[n]) if kinds[n] == b"m" else None, memories[n],
+            )
+        )  # fmt: skip
+    return found
+
+
+def _unfit(memory: MemoryFacts | None, told: Told, ref: bytes) -> str | None:
+    if memory is None:
+        return None
+    if not memory.is_active:
+        return "not active"
+    if told.ceilings.get(ref) == 4:
+        return "evicted from the session"
+    starts, ends = memory.valid_from, memory.valid_to
+    if starts is not None and starts > told.valid or ends is not None and ends <= told.valid:
+        return "not valid at that time"
+    return None
+
+
+def _totals(
+    ranked: Ranked, memories: Sequence[MemoryFacts | None], pinned: Sequence[bool], config: Mapping[str, Any]
+) -> np.ndarray:
+    total = ranked.score.copy()
+    w_access, w_authority = float(F32(config["weight_access"])), float(F32(config["weight_authority"]))
+    for n, memory in enumerate(memories):
+        if memory:
+            total[n] = (
+                float(total[n]) * memory.weight * (0.5 + 0.5 * max(0.0, min(1.0, memory.freshness)))
+                + w_access * memory.access
+                + w_authority * memory.authority
+            )
+    total[np.array(pinned, bool)] = 1
+    return total
+
+
+def _below(
+    ranked: Ranked, total: np.ndarray, pinned: Sequence[bool], frequent: Sequence[bool], related: Sequence[bool],
+    reasons: Sequence[str | None], told: Told,
+) -> np.ndarray:  # fmt: skip
+    """Return which candidates are below the floor. What is much used is there whatever the query."""
+    items, cosine = ranked.items, ranked.cosine
+    repeats = F32(0.8)  # what is closer to the query repeats it, and is no measure for the others
+    with_vector = ~np.isnan(cosine)
+    exempt = np.array(frequent, bool) | np.array(related, bool)
+    least = np.full(len(items), F32(told.floor))
+    # The second best of what neither is pinned nor repeats the query: beside a question that was asked before, no answer
+    # scores much. Without vectors that can't be told.
+    measure = None
+    if with_vector.any():
+        counted = ~np.array(pinned, bool) & np.array([r is None for r in reasons])
+        counted &= np.where(with_vector, cosine, F32(0)) < repeats
+        best = np.sort(total[counted])[::-1]
+        measure = best[min(1, len(best) - 1)] if len(best) else None
+    if measure is not None:
+        least = np.where(exempt, least, np.maximum(least, F32(told.share) * measure))
+    below = total < least
+    if measure is not None and told.fit is not None:
+        below |= ~exempt & ~_fits(ranked, told.fit)
+    # "Which laptop do I have?", "I have a ThinkPad": of those few a word or the topic alone is told in no number.
+    kept = np.array(pinned, bool)
+    if told.own > 0:
+        is_said = np.array([kind == b"t" for kind in items.kind]) & (items.role == USER) & (items.tokens <= 100)
+        own = np.flatnonzero(is_said & (ranked.score.astype(np.float64) >= 0.09))
+        kept[own[np.lexsort((items.item[own], -ranked.score[own]))][: told.own]] = True
+    result: np.ndarray = below & ~kept
+    return result
+
+
+def _fits(ranked: Ranked, fit: Floor) -> np.ndarray:
+    """Return which candidates fit the question. What has no vector yet is judged as if it lay at a middling distance."""
+    items = ranked.items
+    is_memory = np.array([kind == b"m" for kind in items.kind])
+    weights = np.where(is_memory[:, None], np.array(fit.memories), np.array(fit.turns)).T
+    share = np.clip(ranked.score.astype(np.float64), 0.0001, 0.9999)
+    cosine = np.where(np.isnan(ranked.cosine), 0.25, ranked.cosine.astype(np.float64))
+    # With no project of its own a session has none elsewhere.
+    elsewhere = np.array(
+        [fit.elsewhere if fit.project is not None and p not in ("global", fit.project) else 0.0 for p in items.project]
+    )
+    odds = weights[0] + weights[1] * np.log(share / (1 - share)) + weights[2] * cosine
+    fits: np.ndarray = odds + weights[3] * ranked.telling.astype(np.float64) + elsewhere >= 0
+    return fits
+
+
+def _with_parts(ranked: Ranked, own: np.ndarray, rest: float) -> np.ndarray:
+    items = ranked.items
+    parted = {
+        ref for kind, ref, chunk in zip(items.kind, items.ref, items.chunk.tolist(), strict=True) if kind == b"t" and chunk
+    }
+    if not parted:
+        return own
+    places: dict[bytes, list[int]] = {}
+    for n, ref in enumerate(items.ref):
+        if ref in parted and items.kind[n] == b"t":
+            places.setdefault(ref, []).append(n)
+    worths = own.copy()
+    for its in places.values():
+        length = max(int(items.start[n] + items.length[n]) for n in its)
+        gained = rest * max(own[n] for n in its) * min(1.0, 1000.0 / length) ** 2
+        for n in its:
+            worths[n] = max(own[n], gained)
+    return worths
+
+
+def strength(config: Mapping[str, Any], candidates: Sequence[Candidate]) -> float | None:
+    """Return how likely it is that anything in the store answers the question, by the best score and the closest vector;
+    None where one is not known. Below setting weak_below a recall is weak: small, and marked."""
+    counted = [c for c in candidates if c.reason is None or c.reason == BELOW]
+    cosines = [c.cosine for c in counted if c.cosine is not None]
+    if not cosines:
+        return None
+    weights = config["strength_weights"] or {}
+    best = max(c.match if c.memory else c.score for c in counted)
+    odds = (weights.get("constant") or 0) + (weights.get("score") or 0) * best + (weights.get("cosine") or 0) * max(cosines)
+    return round(1 / (1 + math.exp(-max(-50.0, min(50.0, odds)))), 4)
+
+
+def own_words_first(
+    candidates: list[Candidate], vectors: Mapping[int, np.ndarray]
+) -> None:
+    """Keep of turns that say the same the user's own statement, not what the assistant made of it: it takes the better
+    place, and the echo falls behind. Told by their vectors (of unit length, by item): a statement said before, as close
+    as a paraphrase is.
+    """
+    first = candidates[:60]
+    answers = {(c.session, c.turn): c for c in candidates if c.is_turn and c.role == ASSISTANT and c.chunk == 0}
+    for asks in first:
+        # A short question to the assistant says nothing by itself, however much it is like the query. Its worth is its
+        # answer's.
+        if asks.is_turn and asks.role == USER and _is_short_question(asks) and not asks.is_pinned:
+            answer = answers.get((asks.session, asks.turn + 1))
+            if answer and answer.reason is None and answer.worth < asks.worth:
+                answer.worth = asks.worth
+            asks.worth *= 0.3
+    said = [c for c in first if c.is_turn and not c.flags & HAS_SPEAKER and c.item in vectors]
+    echoes = [c for c in said if c.role == ASSISTANT][:12]
+    own = [c for c in said if c.role == USER and not c.flags & IS_QUESTION]
+    if not echoes or not own:
+        return
+    alike = np.stack([vectors[c.item] for c in echoes]) @ np.stack([vectors[c.item] for c in own]).T >= 0.6
+    for row, echo in zip(alike.tolist(), echoes, strict=True):
+        for is_alike, mine in zip(row, own, strict=True):
+            if is_alike and mine.said < echo.said and echo.reason is None and mine.reason in (None, BELOW):
+                mine.reason = None
+                mine.worth = max(mine.worth, echo.worth)
+                mine.score = max(mine.score, echo.score)
+                echo.worth *= 0.2
+
+
+def _is_short_question(candidate: Candidate) -> bool:
+    return bool(candidate.flags & IS_QUESTION) and not candidate.flags & HAS_SPEAKER and candidate.word_count <= 6
+
+
+def with_changes(
+    candidates: Sequence[Candidate], changes: Sequence[tuple[tuple[bytes, int], tuple[bytes, int], bool]]
+) -> None:
+    """Let what a later turn changed and what changes another pass the floor where nothing fits twice as well; and what
+    changes a line that is shown come along with it. `changes`: session and turn, of what changed it, and whether that
+    is in doubt."""
+    best = max((c.score for c in candidates if c.reason is None or c.reason == BELOW), default=0.0)
+    places: dict[tuple[bytes, int], list[int]] = {}
+    for n, c in enumerate(candidates):
+        if c.is_turn:
+            places.setdefault((c.session, c.turn), []).append(n)
+    pairs = [
+        (old, new, is_doubt)
+        for changed, by, is_doubt in changes
+        for old in places.get(changed, [None])  # type: ignore[list-item]
+        for new in places.get(by, [None])  # type: ignore[list-item]
+        if old is not None or new is not None
+    ]
+    # What changed a change comes after it.
+    far = 1 << 62
+    pairs.sort(
+        key=lambda p: (far if p[0] is None else candidates[p[0]].said, far if p[0] is None else p[0], far if p[1] is None else p[1])
+    )
+    for old, new, is_doubt in pairs:
+        for n in (old, new):
+            is_new = n is not None and n == new
+            # What is only in doubt brings what was said since, where it is shown itself.
+            if n is None or is_doubt and (n != new or old is None or candidates[old].reason is not None):
+                continue
+            one = candidates[n]
+            comes_along = is_new and old is not None and candidates[old].reason is None
+            if one.reason != BELOW or one.score < max(F32(0.2), 0.5 * best) and not comes_along:
+                continue
+            one.reason = None
+            one.worth = float(worth(one.score))
+            if is_new and old is not None:
+                one.worth = max(one.worth, candidates[old].worth)
+
+
+def left_out(candidate: Candidate, budget: int, hidden: frozenset[bytes]) -> str:
+    """Return why a candidate is not shown that could be."""
+    if candidate.reason is not None:
+        return candidate.reason
+    if candidate.is_turn and candidate.ref in hidden:
+        return "shown in the window"
+    if candidate.tokens > budget:
+        return "longer than the block"
+    return "no room" if candidate.ceiling is None else "no room at the fidelity its session allows"
+
+
+def memory_parts(candidate: Candidate) -> dict[str, Any]:
+    """Return how the score of a memory came about, for people who look."""
+    parts: dict[str, Any] = {}
+    m = candidate.memory
+    if m:
+        parts = {"match": candidate.match, "weight": m.weight, "freshness": m.freshness, "authority": m.authority,
+            "access": m.access}  # fmt: skip
+    for name, on in (
+        ("pinned", candidate.is_pinned), ("related", candidate.is_related), ("standing", candidate.is_standing),
+    ):  # fmt: skip
+        if on:
+            parts[name] = True
+    if candidate.ceiling is not None:
+        parts["ceiling"] = candidate.ceiling
+    return parts
+

@@ -1,0 +1,115 @@
+"""Items as arrays: what search_items holds of those that a question may be about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+ROLES = ("", "system", "user", "assistant", "tool")
+IS_QUESTION, AFTER_QUESTION, LAST_CHUNK, HAS_SPEAKER = 1, 2, 4, 8
+NO_SESSION = bytes(16)
+# As FACTS_SQL writes an item, big-endian.
+FACTS = np.dtype(
+    [
+        ("item", ">i4"), ("turn", ">i4"), ("previous", ">i4"), ("start", ">i4"), ("length", ">i4"), ("tokens", ">i4"),
+        ("chunk", ">i2"), ("words", ">i2"), ("role", ">i2"), ("flags", ">i2"), ("kind", "S1"), ("created", ">i8"),
+        ("recorded", ">i8"), ("ref", "V16"), ("session", "V16"),
+    ]
+)  # fmt: skip
+FACTS_SQL = """string_agg(int4send(i.item_no) || int4send(coalesce(i.turn_index, -1))
+    || int4send(coalesce(i.previous_item, -1)) || int4send(i.span_start) || int4send(i.span_length)
+    || int4send(i.token_count) || int2send(i.chunk) || int2send(i.word_count)
+    || case i.role when 'user' then '\\x0002'::bytea when 'assistant' then '\\x0003' when 'tool' then '\\x0004'
+      when 'system' then '\\x0001' else '\\x0000' end
+    || int2send((i.is_question::integer + i.after_question::integer * 2 + i.last_chunk::integer * 4
+      + (i.speaker is not null)::integer * 8)::smallint)
+    || charsend(i.kind) || timestamptz_send(i.created_at) || timestamptz_send(i.recorded_at) || uuid_send(i.ref_id)
+    || uuid_send(coalesce(i.session_id, '00000000-0000-0000-0000-000000000000')), ''::bytea) as facts,
+  nullif(array_agg(i.project), array_fill('global'::text, array[count(*)::integer])) as projects,
+  case when count(i.speaker) > 0 then array_agg(i.speaker) end as speakers"""
+
+
+@dataclass
+class Items:
+    """Items in one order, a column each. item, turn, previous (-1: none), start, length (characters), tokens, chunk,
+    words, role (of ROLES), flags: int64; created, recorded: microseconds since 2000; kind: b"t", b"m" or b"s";
+    ref, session: ids of 16 bytes; project, speaker: texts.
+    """
+
+    item: np.ndarray
+    turn: np.ndarray
+    previous: np.ndarray
+    start: np.ndarray
+    length: np.ndarray
+    tokens: np.ndarray
+    chunk: np.ndarray
+    words: np.ndarray
+    role: np.ndarray
+    flags: np.ndarray
+    created: np.ndarray
+    recorded: np.ndarray
+    kind: list[bytes]
+    ref: list[bytes]
+    session: list[bytes]
+    project: list[str]
+    speaker: list[str | None]
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+    def taken(self, order: np.ndarray) -> Items:
+        """Return some of the items in an order of their places."""
+        places = order.tolist()
+        return Items(
+            *(
+                column[order] if isinstance(column, np.ndarray) else [column[n] for n in places]
+                for column in (getattr(self, field.name) for field in fields(self))
+            )
+        )
+
+    def joined(self, other: Items) -> Items:
+        """Return these items and others behind them."""
+        if not len(other):
+            return self
+        return Items(
+            *(
+                np.concatenate([mine, theirs]) if isinstance(mine, np.ndarray) else mine + theirs
+                for mine, theirs in ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+            )
+        )
+
+
+def read_items(row: Mapping[str, Any]) -> Items:
+    """Return the items of a row with facts, projects and speakers, in the order of their numbers."""
+    facts = np.frombuffer(row["facts"] or b"", FACTS)
+    order = np.argsort(facts["item"])
+    numbers = {
+        name: facts[name][order].astype(np.int64)
+        for name in ("item", "turn", "previous", "start", "length", "tokens", "chunk", "words", "role", "flags",
+            "created", "recorded")
+    }  # fmt: skip
+    projects: Sequence[str] = row["projects"] or ["global"] * len(facts)
+    speakers: Sequence[str | None] = row["speakers"] or [None] * len(facts)
+    places = order.tolist()
+    return Items(
+        **numbers,
+        kind=facts["kind"][order].tolist(),
+        ref=[bytes(ref) for ref in facts["ref"][order].tolist()],
+        session=[bytes(session) for session in facts["session"][order].tolist()],
+        project=[projects[n] for n in places],
+        speaker=[speakers[n] for n in places],
+    )
+
+
+def to_bytes(id_: str) -> bytes:
+    """Return an id, written with hyphens, as 16 bytes."""
+    return bytes.fromhex(id_.replace("-", ""))
+
+
+def to_text(id_: bytes) -> str:
+    """Return an id of 16 bytes as it is written."""
+    text = id_.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,0 +1,620 @@
+"""The recall of a compile: one user's items ranked, valued, chosen within a budget and rendered.
+
+    question → words and vectors → ranked items → candidates → the floor → lines → the block
+
+All of it reads one snapshot through a Store. What is asked comes as JSON (Asked), with the settings in force.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from . import candidates as valuing
+from . import packing, ranking
+from .breadth import Breadth, breadth, is_even, spread
+from .candidates import BELOW, Candidate, MemoryFacts, Told
+from .items import NO_SESSION, ROLES, Items, read_items, to_bytes, to_text
+from .rendering import render
+from .store import Store
+from .times import to_datetime
+from .vectors import vector_scores
+from .words import Scores, Words, word_scores
+
+Json = dict[str, Any]
+NONE = np.zeros(0, np.int64)
+IMPORTANCE = {"critical": 1.3, "important": 1.15, "minor": 0.85}
+USER_SCORE, OTHER_SCORE = 0.4, 0.25  # of turns that wait for their vectors
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where a recall looks (memoir.search_scope): ids as texts; times as PostgreSQL writes them; None: no bound."""
+
+    kinds: Sequence[str] | None
+    hidden_sessions: Sequence[str]
+    hidden_from: int
+    reduced: Sequence[int]
+    local_sessions: Sequence[str]
+    projects: Sequence[str] | None
+    clearance: str
+    as_of: str | None
+    valid_at: str | None
+    said_after: str | None
+    said_before: str | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found: candidates, best first; how many turns wait for their vectors."""
+
+    candidates: list[Candidate]
+    waiting: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """A rendered recall and its tokens; what became of each candidate is in them."""
+
+    text: str | None
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Recall:
+    """`result`: {"text", "tokens", "budget", "waiting", "strength", "is_weak", "breadth", "candidates": how many, "shown":
+    ids in the order of choice}; `items`: numbers of the candidates; `trace`: what the ledger keeps of them; `rows`: the
+    same for people who look, where that is asked for."""
+
+    result: Json
+    items: list[int]
+    trace: Json
+    rows: list[Json] | None
+
+
+@lru_cache(maxsize=8)
+def _settings(text: str) -> Json:
+    settings: Json = json.loads(text)
+    return settings
+
+
+def search(store: Store, asked: Json, settings: str, vector: str | None) -> Found:
+    """Return candidates of all arms for a question, with the reason why one can't be shown.
+
+    `asked`: question, counters, scope, limit, frequent, project, now, pins (None: no compile, so that nothing joins
+    whatever the question) and is_waiting: whether turns without a vector join. `vector`: as PostgreSQL writes it.
+    """
+    config, question, counters = _settings(settings), asked["question"], asked["counters"]
+    scope, pins, now = Scope(**asked["scope"]), asked.get("pins"), datetime.fromisoformat(asked["now"])
+    numbers = np.fromstring(vector[1:-1], np.float32, sep=",") if vector else None
+    ranked = _rank(store, config, asked, scope, numbers, vector, now)
+    floor, share, fit = config["relevance_floor"], config["relevance_share"], None
+    if pins is None:
+        share = 0.0
+    elif _is_small_talk(config, question, ranked):
+        floor = 10
+    elif not question["goes_on"]:
+        fit = valuing.fit_floor(config, counters["items"], len(question["terms"]), asked["project"])
+    pinned = [to_bytes(one) for one in pins["pinned"]] if pins else []
+    memories = [ref for kind, ref in zip(ranked.items.kind, ranked.items.ref, strict=True) if kind == b"m"]
+    most, frequent = 0, []
+    if counters["memories"] > 0:
+        row = store.rows("usage", [to_text(ref) for ref in memories], asked["frequent"])[0]
+        most, frequent = row["most"] or 0, [to_bytes(one) for one in row["memories"] or ()]
+    ranked = _with_joining(store, ranked, frequent, pinned, scope)
+    waiting = _waiting(store, counters, question, scope) if asked.get("is_waiting") and vector else None
+    if waiting is not None and len(waiting):
+        ranked = _with_waiting(ranked, waiting)
+    memories += frequent + pinned
+    has_changes = "changes" in counters["features"]
+    if pins is not None and has_changes:
+        ranked = _with_changing(store, ranked, scope)
+    related: dict[bytes, float] = {}
+    if counters["related"] and memories:
+        ranked, related = _with_related(store, ranked, config["related_hops"], scope)
+        memories += related
+    facts = _memory_facts(store, memories, most, config, scope, asked["now"]) if memories else {}
+    told = Told(
+        facts, frozenset(frequent), frozenset(pinned), frozenset(related),
+        {to_bytes(one): ceiling for one, ceiling in (pins["ceilings"] or {}).items()} if pins else {},
+        floor, share, config["own_question_turns"] if question["facts"].get("own") else 0, fit,
+        datetime.fromisoformat(scope.valid_at or scope.as_of or asked["now"]).timestamp(),
+    )  # fmt: skip
+    found = valuing.value(ranked, told, config)
+    if fit is not None and has_changes:
+        rows = store.rows("changes", scope.as_of)
+        if rows:
+            valuing.with_changes(
+                found,
+                [
+                    ((to_bytes(r["session_id"]), r["turn_index"]), (to_bytes(r["by_session"]), r["by_turn"]), r["is_doubt"])
+                    for r in rows
+                    if r["by_session"] is not None
+                ],
+            )
+    return Found(found, len(waiting) if waiting is not None else 0)
+
+
+def search_rows(store: Store, asked: Json, settings: str, vector: str | None) -> list[Json]:
+    """Return the candidates that search() finds as people look at them; those that can't be shown have a reason."""
+    candidates = search(store, asked, settings, vector).candidates
+    return [_row(c, 0, frozenset()) | {"reason": c.reason} for c in candidates]
+
+
+def recall(store: Store, asked: Json, settings: str, vector: str | None) -> Recall:
+    """Return the recall of a compile. `asked`: as search() has it, with budget (tokens), profile, standing, said, hidden
+    (messages that the list shows), working, is_explained."""
+    config, question, scope = _settings(settings), asked["question"], Scope(**asked["scope"])
+    found = search(store, asked, settings, vector)
+    candidates, budget = found.candidates, asked["budget"]
+    strength = valuing.strength(config, candidates)
+    _own_words_first(store, candidates, question)
+    _without_known(store, candidates, asked)
+    shape = breadth(question["facts"].get("shape"), bool(question["facts"].get("of_speaker")))
+    if shape is not None:
+        candidates = spread(candidates, shape)
+    elif is_even(candidates):
+        shape = breadth("even", False)
+    below = config["weak_below"]
+    is_weak = strength is not None and strength < below
+    if is_weak and strength is not None and not question["goes_on"]:
+        # The weaker, the less: a few lines where nothing fits.
+        budget = min(budget, max(config["weak_recall_tokens"], round(budget * (strength / below) ** 3)))
+    hidden = frozenset(to_bytes(one) for one in asked["hidden"])
+    block = _pack(store, candidates, asked, config, scope, shape, budget, hidden, is_weak)
+    shown = sorted((c for c in candidates if c.position is not None), key=lambda c: c.position or 0)
+    return Recall(
+        {
+            "text": block.text, "tokens": block.tokens, "budget": budget, "waiting": found.waiting,
+            "strength": strength, "is_weak": is_weak, "breadth": shape.shape if shape else None,
+            "candidates": len(candidates), "shown": [to_text(c.ref) for c in shown],
+        },
+        [c.item for c in candidates], _trace(candidates, budget, hidden),
+        [_row(c, budget, hidden) for c in candidates] if asked["is_explained"] else None,
+    )  # fmt: skip
+
+
+def _rank(
+    store: Store, config: Json, asked: Json, scope: Scope, vector: np.ndarray | None, written: str | None, now: datetime
+) -> ranking.Ranked:
+    """Return one user's best items, best first: signals of each → weights → one integer, ties by item number."""
+    question, counters, limit = asked["question"], asked["counters"], asked["limit"]
+    items, total_words = counters["items"] or 0, counters["total_words"] or 0
+    hidden = NONE
+    # What is above the caller's clearance is not there: it finds nothing, counts for nothing and moves nobody's score.
+    if scope.clearance != "secret" and "sensitive" in counters["features"]:
+        row = store.rows("hidden")[0]
+        hidden = np.array(row["items"] or (), np.int64)
+        items, total_words = items - len(hidden), total_words - sum(row["words"] or ())
+    # A memory that repeats a turn finds nothing that the turn does not: it would only push others out.
+    if "echoes" in counters["features"] and (scope.kinds is None or "t" in scope.kinds):
+        row = store.rows("echoes")[0]
+        known = set(hidden.tolist())
+        echoes = [(n, w) for n, w in zip(row["items"] or (), row["words"] or (), strict=True) if n not in known]
+        hidden = np.concatenate([hidden, np.array([n for n, _ in echoes], np.int64)])
+        items, total_words = items - len(echoes), total_words - sum(w for _, w in echoes)
+    if items <= 0:
+        return ranking.unranked(read_items({"facts": None, "projects": None, "speakers": None}), [], 0)
+    words = word_scores(store, _words(question), counters, items, total_words, hidden)
+    if words is not None and not len(words.items):
+        words = None
+    vectors = None
+    if vector is not None and written is not None:
+        matched = words.items[:limit] if words else NONE
+        last = counters["next_item"] - 1
+        vectors = vector_scores(store, vector, written, question["model"], config, last, matched, hidden, limit)
+    found = _find_items(store, words, vectors, scope, hidden, limit)
+    if not len(found):
+        return ranking.unranked(found, [], 0)
+    at = datetime.fromisoformat(scope.as_of) if scope.as_of else now
+    return ranking.score(found, words, vectors, config, question, asked["project"], at, limit)
+
+
+def _words(question: Json) -> Words:
+    return Words(
+        question["terms_widened"], question["common"], question["forms"], question["form_of"], question["kindred"],
+        question["kindred_of"], question["config"], question["query"],
+    )  # fmt: skip
+
+
+def _find_items(
+    store: Store, words: Scores | None, vectors: Scores | None, scope: Scope, hidden: np.ndarray, limit: int
+) -> Items:
+    def items(wanted: np.ndarray) -> Items:
+        if len(hidden):
+            wanted = wanted[~np.isin(wanted, hidden)]
+        return read_items(
+            store.rows(
+                "items", wanted.tolist(), scope.as_of, scope.kinds, scope.hidden_from, scope.hidden_sessions,
+                scope.reduced, scope.said_after, scope.said_before, scope.local_sessions,
+            )[0]
+        )  # fmt: skip
+
+    found = items(ranking.wanted_items(words, vectors, limit))
+    by_words = words.items[: limit // 4] if words else NONE
+    by_vectors = vectors.items[: limit // 4] if vectors else NONE
+    # Neighbours that do not lie beside their items, since something else was indexed in between: those before a match in
+    # meaning, and within 128 numbers those after a match in words.
+    is_before = np.isin(found.item, by_vectors) & (found.previous >= 0) & (found.previous < found.item - 1)
+    further = np.setdiff1d(found.previous[is_before], found.item)
+    is_turn = np.array([kind == b"t" for kind in found.kind], bool)
+    is_last = np.isin(found.item, by_words) & is_turn & ~np.isin(found.item, found.previous)
+    if is_last.any():
+        after = store.rows("followers", found.item[is_last].tolist())[0]["items"]
+        further = np.union1d(further, np.array(after or (), np.int64))
+    return found.joined(items(further)) if len(further) else found
+
+
+def _is_small_talk(config: Json, question: Json, ranked: ranking.Ranked) -> bool:
+    if question["is_small_talk"]:
+        return True
+    # It is small talk as well: few words, no question, and nothing close in the store.
+    if config["small_talk_words"] < max(1, len(question["terms"])) or len(question["query"]) > 200:
+        return False
+    if question["is_question"] or not len(ranked.items) or np.isnan(ranked.cosine).all():
+        return False
+    return bool(np.nanmax(ranked.cosine) < np.float32(config["small_talk_cosine"]) and ranked.telling.max() < 0.5)
+
+
+def _with_joining(
+    store: Store, ranked: ranking.Ranked, frequent: Sequence[bytes], pinned: Sequence[bytes], scope: Scope
+) -> ranking.Ranked:
+    """Add the candidates that the query did not find: much-used memories and pinned items."""
+    if not frequent and not pinned:
+        return ranked
+    found = read_items(
+        store.rows(
+            "joining", [to_text(ref) for ref in frequent], [to_text(ref) for ref in pinned], scope.local_sessions, scope.kinds,
+        )[0]
+    )  # fmt: skip
+    # A pinned memory is one candidate, whichever of its parts was found; of a pinned turn all parts are.
+    memories = {ref for kind, ref in zip(ranked.items.kind, ranked.items.ref, strict=True) if kind == b"m"}
+    turns = set(ranked.items.item.tolist())
+    wanted_too = set(frequent)
+    new = [
+        n
+        for n, (kind, ref, item) in enumerate(zip(found.kind, found.ref, found.item.tolist(), strict=True))
+        if not (kind == b"m" and ref in memories or kind == b"t" and item in turns) or ref in wanted_too
+    ]
+    found = found.taken(np.array(new, np.int64))
+    return ranking.joined(ranked, ranking.unranked(found, [0.0] * len(found), 0))
+
+
+def _waiting(store: Store, counters: Json, question: Json, scope: Scope) -> Items | None:
+    if scope.as_of is not None:
+        return None
+    return read_items(
+        store.rows(
+            "waiting", question["model"], counters["next_item"], scope.hidden_from, scope.hidden_sessions,
+        )[0]
+    )  # fmt: skip
+
+
+def _with_waiting(ranked: ranking.Ranked, waiting: Items) -> ranking.Ranked:
+    """Add turns that wait for their vectors: a new session knows the last one. The user's words come before answers."""
+
+    def least(role: int) -> float:
+        return USER_SCORE if role == ranking.USER else OTHER_SCORE
+
+    numbers = set(waiting.item.tolist())
+    known = np.array([item in numbers for item in ranked.items.item.tolist()], bool)
+    for n in np.flatnonzero(known).tolist():
+        ranked.score[n] = max(ranked.score[n], np.float32(least(int(ranked.items.role[n]))))
+    ranked.telling[known] = 1  # whether it fits, nobody can say yet
+    seen = set(ranked.items.item.tolist())
+    new = waiting.taken(np.array([n for n, item in enumerate(waiting.item.tolist()) if item not in seen], np.int64))
+    return ranking.joined(ranked, ranking.unranked(new, [least(role) for role in new.role.tolist()], 1))
+
+
+def _with_changing(store: Store, ranked: ranking.Ranked, scope: Scope) -> ranking.Ranked:
+    """Add the turns that change what the best forty turns and memories say, and what changes those."""
+    items = ranked.items
+    order = np.lexsort((items.item, -ranked.score)).tolist()
+    turns = [n for n in order if items.kind[n] == b"t"][:40]
+    memories = [n for n in order if items.kind[n] == b"m"][:40]
+    found = read_items(
+        store.rows(
+            "changing", [to_text(items.session[n]) for n in turns], [int(items.turn[n]) for n in turns],
+            [to_text(items.ref[n]) for n in memories], scope.as_of, scope.hidden_from, scope.hidden_sessions,
+            scope.kinds, items.item.tolist(),
+        )[0]
+    )  # fmt: skip
+    return ranking.joined(ranked, ranking.unranked(found, [0.0] * len(found), 0))
+
+
+def _with_related(
+    store: Store, ranked: ranking.Ranked, hops: int, scope: Scope
+) -> tuple[ranking.Ranked, dict[bytes, float]]:
+    """Add what the best memories found depend on, refer to, come from, elaborate or are related to, by edges in either
+    direction: a step away it is as relevant as six tenths of what led to it, times the weight of the edge."""
+    items = ranked.items
+    best: dict[bytes, float] = {}
+    for n, kind in enumerate(items.kind):
+        if kind == b"m" and ranked.score[n] > 0:
+            best[items.ref[n]] = max(best.get(items.ref[n], 0.0), float(ranked.score[n]))
+    step = sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))[:8]
+    related: dict[bytes, float] = {}
+    for _ in range(hops):
+        if not step:
+            break
+        row = store.rows("related", [to_text(ref) for ref, _ in step], [score for _, score in step], scope.as_of)[0]
+        step = [(to_bytes(ref), score) for ref, score in zip(row["memories"] or (), row["scores"] or (), strict=True)]
+        for ref, score in step:
+            related[ref] = max(related.get(ref, 0.0), score)
+    if not related:
+        return ranked, {}
+    # What was found gains where its neighbours say more for it than the query does.
+    found = set()
+    for n, kind in enumerate(items.kind):
+        score = related.get(items.ref[n]) if kind == b"m" else None
+        if score is None:
+            continue
+        found.add(items.ref[n])
+        if ranked.score[n] < score:
+            ranked.score[n] = score
+            ranked.telling[n] = 1
+        else:
+            related.pop(items.ref[n])
+    missing = [ref for ref in related if ref not in found]
+    if missing:
+        new = read_items(
+            store.rows(
+                "memories_as_items", [to_text(ref) for ref in missing], scope.local_sessions, scope.kinds,
+            )[0]
+        )  # fmt: skip
+        ranked = ranking.joined(ranked, ranking.unranked(new, [related[ref] for ref in new.ref], 1))
+    return ranked, related
+
+
+def _memory_facts(
+    store: Store, memories: Sequence[bytes], most: int, config: Json, scope: Scope, now: str
+) -> dict[bytes, MemoryFacts]:
+    """Memories carry more than a match: half-life and weight of their type, importance, use, and authority ([PG] 6.2,
+    [MS]). Tiers 3 and 4 do not fade; confidence does, until it is reinforced. `most`: how often the most used one was.
+    """
+    weights, half_lives = config["type_weights"], config["half_life_days"]
+    facts = {}
+    for r in store.rows("memory_facts", [to_text(ref) for ref in dict.fromkeys(memories)], now, scope.as_of):
+        half_life = half_lives.get(r["type"]) or 365
+        facts[to_bytes(r["memory_id"])] = MemoryFacts(
+            r["type"], r["is_active"], r["valid_from"], r["valid_to"],
+            (weights.get(r["type"]) or 1) * IMPORTANCE.get(r["importance"], 1),
+            1.0 if r["tier"] >= 3 else 2 ** -(r["age"] / half_life),
+            r["trust"] * 2 ** -(r["unconfirmed"] / half_life),
+            math.log(1 + (r["access_count"] or 0)) / math.log(1 + most) if most > 0 else 0.0,
+        )  # fmt: skip
+    return facts
+
+
+def _own_words_first(store: Store, candidates: list[Candidate], question: Json) -> None:
+    vectors: dict[int, np.ndarray] = {}
+    if question["model"] is not None:
+        wanted = [c.item for c in candidates[:60] if c.is_turn and c.role in (valuing.USER, valuing.ASSISTANT)]
+        row = store.rows("vectors", question["model"], wanted)[0] if wanted else {"items": None}
+        if row["items"]:
+            found = np.frombuffer(row["vectors"], ">f2").reshape(len(row["items"]), -1).astype(np.float32)
+            found /= np.linalg.norm(found, axis=1, keepdims=True)
+            vectors = dict(zip(row["items"], found, strict=True))
+    valuing.own_words_first(candidates, vectors)
+
+
+def _without_known(store: Store, candidates: Sequence[Candidate], asked: Json) -> None:
+    """Leave out what the list says already: memories of the profile and turns that say little else, and what stands in
+    `said` in the same words. Standing statements that the profile has no room for lead the recall."""
+    profile, standing = {to_bytes(one) for one in asked["profile"]}, {to_bytes(one) for one in asked["standing"]}
+    in_profile: set[int] = set()
+    if profile:
+        spans: dict[bytes, list[tuple[int, int]]] = {}
+        for row in store.rows("sources", list(asked["profile"])):
+            start = row["span_start"]
+            spans.setdefault(to_bytes(row["source_id"]), []).append((start, start + row["span_length"]))
+        for c in candidates:
+            if c.reason is None and not c.is_pinned and _is_in_profile(c, profile, spans):
+                in_profile.add(c.item)
+    in_list: set[int] = set()
+    if asked["said"] is not None:
+        said = _plain(asked["said"])
+        open_ones = [c for c in candidates if c.reason is None and c.item not in in_profile][:100]
+        texts = read_texts(store, open_ones)
+        in_list = {item for item, text in texts.items() if _plain(text.body).strip(" .!?…") in said}
+    for c in candidates:
+        if c.item in in_list:
+            c.reason = "stands in the list"
+        elif c.item in in_profile:
+            c.reason = "stands in the profile"
+        if c.ref in standing:
+            c.is_pinned, c.is_standing = False, True
+
+
+def _is_in_profile(c: Candidate, profile: set[bytes], spans: Mapping[bytes, Sequence[tuple[int, int]]]) -> bool:
+    if c.kind == b"m":
+        return c.ref in profile
+    if not c.is_turn or c.ref not in spans:
+        return False
+    end = c.start + c.length
+    shared = [min(last, end) - max(first, c.start) for first, last in spans[c.ref] if first < end and last > c.start]
+    return bool(shared) and 0.6 * c.length <= sum(shared)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).lower() if text.strip() else ""
+
+
+def read_texts(store: Store, candidates: Sequence[Candidate]) -> dict[int, packing.Text]:
+    """Return the texts of candidates by item, of those that the caller may see."""
+    turns = [c for c in candidates if c.is_turn]
+    memories = [c for c in candidates if c.kind == b"m"]
+    summaries = [c for c in candidates if c.kind == b"s"]
+    texts: dict[int, packing.Text] = {}
+    if turns:
+        rows = store.rows(
+            "turn_texts", [c.item for c in turns], [to_text(c.session) for c in turns], [c.turn for c in turns],
+            [to_datetime(c.recorded).isoformat() for c in turns], [c.start for c in turns], [c.length for c in turns],
+        )  # fmt: skip
+        texts |= {r["item_no"]: packing.Text(r["body"], r["label"]) for r in rows if r["body"] is not None}
+    if memories:
+        rows = store.rows(
+            "memory_texts", [c.item for c in memories], [to_text(c.ref) for c in memories], [c.start for c in memories],
+            [c.length for c in memories],
+        )  # fmt: skip
+        texts |= {r["item_no"]: packing.Text(r["body"]) for r in rows if r["body"] is not None}
+    if summaries:
+        rows = store.rows(
+            "summary_texts", [c.item for c in summaries], [to_text(c.session) for c in summaries],
+            [to_text(c.ref) for c in summaries], [c.start for c in summaries], [c.length for c in summaries],
+        )  # fmt: skip
+        texts |= {r["item_no"]: packing.Text(r["body"]) for r in rows if r["body"] is not None}
+    return texts
+
+
+def with_marks(
+    store: Store, candidates: Sequence[Candidate], texts: dict[int, packing.Text], as_of: str | None
+) -> None:
+    """Set a mark behind each clause of texts that a later turn changed."""
+    turns = [c for c in candidates if c.is_turn and c.item in texts]
+    if not turns:
+        return
+    spans: dict[tuple[bytes, int], list[tuple[int, int]]] = {}
+    for r in store.rows("marks", [to_text(c.session) for c in turns], [c.turn for c in turns], as_of):
+        if r["span_start"] is not None:
+            key = to_bytes(r["session_id"]), r["turn_index"]
+            spans.setdefault(key, []).append((r["span_start"], r["span_start"] + r["span_length"]))
+    for c in turns:
+        end = c.start + c.length
+        ends = {min(last, end) - c.start for first, last in spans.get((c.session, c.turn), ()) if first < end and last > c.start}
+        body = texts[c.item].body
+        for at in sorted(ends, reverse=True):
+            head = body[:at].rstrip(" .!?,;\n")
+            body = head + " (later changed)" + body[len(head) :]
+        texts[c.item] = packing.Text(body, texts[c.item].label)
+
+
+def _pack(
+    store: Store, candidates: list[Candidate], asked: Json, config: Json, scope: Scope, shape: Breadth | None, budget: int,
+    hidden: frozenset[bytes], is_weak: bool,
+) -> Block:  # fmt: skip
+    """Choose candidates within the budget of the recall, each at one fidelity, and render them, but for turns that the
+    list shows already. Candidates are told what became of them."""
+    working: list[str] = asked["working"] or []
+    if budget <= 0 or not candidates and not working:
+        return Block(None, 0)
+    lines, copies = _lines(store, candidates, asked, config, scope, shape, budget, hidden)
+    for n in copies:
+        candidates[n].reason = "a copy of another candidate"
+
+    def neutralise(text: str) -> str:
+        neutral: str = store.rows("neutralised", text)[0]["text"]
+        return neutral
+
+    def rendered() -> tuple[str, int]:
+        text = render([lines[n] for n in chosen], candidates, working, is_weak, neutralise)
+        return text, store.count_tokens(text + "\n\n")
+
+    # First with stored counts, then once more with the budget corrected by what the text really costs.
+    text: str | None = None
+    tokens, about = 0, budget - budget // 200
+    chosen: list[int] = []
+    for attempt in range(3):
+        chosen, used, is_all = packing.choose(lines, about)
+        if not chosen and not working:
+            break
+        text, tokens = rendered()
+        ratio = min(1.5, budget * 0.995 / max(tokens, 1))
+        if attempt == 2 or tokens > budget * 0.97 or is_all or not chosen or ratio < 1.03:
+            break
+        about = round(used * ratio)
+    # The block is counted as it is; if that is too much, the choice is made again with so much less.
+    while text is not None and tokens > budget:
+        if chosen:
+            chosen, used, _ = packing.choose(lines, used - (tokens - budget))
+        else:
+            working = working[:-1]
+        if not chosen and not working:
+            text = None
+            break
+        text, tokens = rendered()
+    if text is None:
+        return Block(None, 0)
+    for position, n in enumerate(chosen, 1):
+        c = candidates[lines[n].number]
+        c.position, c.fidelity = position, lines[n].fidelity
+        if c.fidelity != "full":
+            c.shown = lines[n].body
+    return Block(text, tokens)
+
+
+def _lines(
+    store: Store, candidates: list[Candidate], asked: Json, config: Json, scope: Scope, shape: Breadth | None, budget: int,
+    hidden: frozenset[bytes],
+) -> tuple[list[packing.Line], list[int]]:  # fmt: skip
+    """Return what could be shown, at every fidelity there is. Texts are read of what is worth most up to half again the
+    budget. Short ones are shown as they are or not at all."""
+    shares = config["fidelity_worth"] or {}
+    reached, doubtful = packing.within_reach(candidates, budget, hidden, shape is not None)
+    texts = read_texts(store, reached)
+    if "changes" in asked["counters"]["features"]:
+        with_marks(store, reached, texts, scope.as_of)
+    if shape is not None and shape.shape != "even":
+        doubtful = set(texts)
+    in_reach = [c for c in candidates if c.item in texts]
+    turns = [c for c in in_reach if c.is_turn and c.tokens >= (16 if shape else 60) and c.item in doubtful]
+    memories = [
+        c for c in in_reach if c.kind == b"m" and (c.tokens >= 60 or c.chunk > 0 or c.ceiling is not None)
+    ]
+    reduced: list[packing.Reduced] = []
+    if memories:
+        renditions: dict[bytes, list[packing.Rendition]] = {}
+        for r in store.rows("renditions", [to_text(c.ref) for c in memories]):
+            renditions.setdefault(to_bytes(r["memory_id"]), []).append(
+                packing.Rendition(r["fidelity"], r["content"], r["token_count"])
+            )
+        memories.sort(key=lambda c: (-c.score, c.item))
+        reduced += packing.reduced_memories(memories, texts, renditions, shares)
+    reduced += packing.reduced_turns(turns, texts, shares.get("excerpt") or 0.0, asked["question"]["terms"], shape)
+    sessions = sorted({c.session for c in in_reach if c.is_turn and c.session != NO_SESSION})
+    names = {
+        to_bytes(r["session_id"]): r["name"]
+        for r in (store.rows("session_names", [to_text(one) for one in sessions]) if sessions else ())
+    }
+    return packing.lines_of(candidates, texts, names, reduced)
+
+
+def _trace(candidates: Sequence[Candidate], budget: int, hidden: frozenset[bytes]) -> Json:
+    """Return what the ledger keeps of candidates, side by side: shares in hundred thousandths, since whole numbers are
+    written sooner."""
+    reasons = [None if c.position is not None else valuing.left_out(c, budget, hidden) for c in candidates]
+    names = sorted({reason for reason in reasons if reason is not None})
+    places = {name: place for place, name in enumerate(names)}
+    numbers = np.array([(c.score, c.words, c.around, c.session_score) for c in candidates]).reshape(-1, 4)
+    scores, words, around, sessions = np.rint(numbers * 100000).astype(np.int64).T.tolist()
+    return {
+        "scores": scores, "words": words, "around": around, "session_scores": sessions,
+        "vectors": [None if c.cosine is None else round(c.cosine * 100000) for c in candidates],
+        "item_tokens": [c.tokens for c in candidates],
+        "positions": [c.position for c in candidates],
+        "forms": [c.fidelity for c in candidates],
+        "reasons": [None if reason is None else places[reason] for reason in reasons],
+        "reason_names": names,
+        "facts": [c.facts for c in candidates],
+    }  # fmt: skip
+
+
+def _row(c: Candidate, budget: int, hidden: frozenset[bytes]) -> Json:
+    """Return a candidate as explain_context and recall show it."""
+    return {
+        "item_no": c.item, "kind": c.kind.decode(), "ref_id": to_text(c.ref),
+        "session_id": None if c.session == NO_SESSION else to_text(c.session),
+        "turn_index": c.turn if c.turn >= 0 else None, "chunk": c.chunk, "span_start": c.start, "span_length": c.length,
+        "tokens": c.tokens, "role": ROLES[c.role] or None, "said_at": to_datetime(c.said).isoformat(), "project": c.project,
+        "score": c.score, "words": c.words, "vector": c.cosine, "around": c.around, "session_score": c.session_score,
+        "type": c.memory.type if c.memory else None, "parts": valuing.memory_parts(c), "is_frequent": c.is_frequent,
+        "worth": c.worth, "position": c.position, "fidelity": c.fidelity, "shown": c.shown,
+        "reason": None if c.position is not None else valuing.left_out(c, budget, hidden),
+    }  # fmt: skip

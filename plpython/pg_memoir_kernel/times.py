@@ -1,0 +1,88 @@
+"""The times that a question names, as ranges of microseconds since 2000, in UTC."""
+
+from __future__ import annotations
+
+import calendar
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+Range = tuple[int, int]
+
+
+def to_microseconds(at: datetime) -> int:
+    """Return a time as microseconds since 2000."""
+    return (at - EPOCH) // timedelta(microseconds=1)
+
+
+def to_datetime(microseconds: int) -> datetime:
+    return EPOCH + timedelta(microseconds=microseconds)
+
+
+def day_name(microseconds: int) -> str:
+    """Return a time's day as lines show it: 3 Mar 2026."""
+    at = to_datetime(microseconds)
+    return f"{at.day} {calendar.month_abbr[at.month]} {at.year}"
+
+
+def find_ranges(times: Mapping[str, Any] | None, oldest: int, newest: int, now: datetime) -> list[Range]:
+    """Return the ranges that times mean (Times in pg_memoir_language/questions.py) among items from `oldest` to `newest`.
+
+    A month without year is that of every year of the items. A day reaches ten days on: people tell later what they
+    did. Years only count where nothing closer is named.
+    """
+    if not times:
+        return []
+    spans: list[tuple[datetime, datetime]] = []
+    for year, month, day in times["dates"]:
+        first, last = (year, year) if year else (to_datetime(oldest).year, to_datetime(newest).year)
+        for one in range(max(1, first), min(9998, last) + 1):
+            if not 1 <= month <= 12 or not 1 <= (day or 1) <= 31:
+                continue
+            start = datetime(one, month, 1, tzinfo=UTC)
+            spans.append((start, _months_on(start, 1)) if day is None else (start + (day - 2) * DAY, start + (day + 10) * DAY))
+    today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    spans += [(today - n * DAY, today - (n - 1) * DAY) for n in times["days"]]
+    for which, unit in times["periods"]:
+        start = _start_of(unit, today)
+        spans.append((_on(start, unit, -1), start) if which == "last" else (start, _on(start, unit, 1)))
+    for count, unit in times["ago"]:
+        spans.append((_ago(today, count * 1.25, unit) - DAY, _ago(today, count * 0.75, unit) + DAY))
+    if not spans:
+        spans = [
+            (datetime(y, 1, 1, tzinfo=UTC), datetime(y + 1, 1, 1, tzinfo=UTC)) for y in times["years"] if 1 <= y <= 9998
+        ]
+    return [(to_microseconds(start), to_microseconds(end)) for start, end in spans]
+
+
+def _months_on(at: datetime, months: int) -> datetime:
+    month = at.year * 12 + at.month - 1 + months
+    year, month = divmod(month, 12)
+    return at.replace(year=year, month=month + 1, day=min(at.day, calendar.monthrange(year, month + 1)[1]))
+
+
+def _start_of(unit: str, today: datetime) -> datetime:
+    if unit == "week":
+        return today - today.weekday() * DAY
+    return today.replace(day=1) if unit == "month" else today.replace(month=1, day=1)
+
+
+def _on(at: datetime, unit: str, count: int) -> datetime:
+    if unit == "week":
+        return at + 7 * count * DAY
+    return _months_on(at, count * (1 if unit == "month" else 12))
+
+
+def _ago(today: datetime, count: float, unit: str) -> datetime:
+    if unit in ("day", "week"):
+        return today - timedelta(days=count * (7 if unit == "week" else 1))
+    months = count * (12 if unit == "year" else 1)
+    # What is left of a month counts as so much of thirty days.
+    return _months_on(today, -int(months)) - timedelta(days=(months - int(months)) * 30)
+
+
+def is_within(created: Sequence[int], ranges: Sequence[Range]) -> list[bool]:
+    """Return whether each time lies in one of the ranges."""
+    return [any(start <= at < end for start, end in ranges) for at in created]

@@ -1,0 +1,54 @@
+"""The kernel of a compile in a backend: its statements over the user's own leaves, planned once a connection."""
+
+from __future__ import annotations
+
+import json
+
+from pg_memoir_kernel import recall
+from pg_memoir_kernel.store import statements
+
+from . import tokens
+
+TYPE_CHECKING = False  # typing itself is slow to load, and every backend loads this
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+_plans: dict[tuple[str, int], Any] = {}
+
+
+class ServerStore:
+    """The caller's snapshot. `part`: of the users, the leaves of which a statement names itself, so that one plan serves
+    all calls and locks no other leaf."""
+
+    def __init__(self, plpy: Any, asked: Mapping[str, Any]):
+        self._plpy, self._part, self._tokenizer = plpy, asked["part"], asked.get("tokenizer", "estimate")
+        scope = asked["scope"]
+        self._shared = asked["user"], scope["clearance"], scope["projects"]
+
+    def rows(self, name: str, *given: Any) -> Sequence[Mapping[str, Any]]:
+        plan = _plans.get((name, self._part))
+        if plan is None:
+            statement = statements()[name]
+            plan = self._plpy.prepare(statement.on(self._part), list(statement.types.values()))
+            _plans[name, self._part] = plan
+        rows: Sequence[Mapping[str, Any]] = self._plpy.execute(plan, [*self._shared, *given])
+        return rows
+
+    def count_tokens(self, text: str) -> int:
+        if self._tokenizer == "estimate":
+            counted: int = self.rows("counted", text, self._tokenizer)[0]["tokens"]
+            return counted
+        return tokens.count([text], self._tokenizer)[0]
+
+
+def run(plpy: Any, asked: str, settings: str, vector: str | None) -> tuple[str | None, list[int], str | None, str | None]:
+    """Return what the kernel makes of what is asked: result, items, trace and rows, JSON but for the items. Without a
+    budget nothing is packed: then rows are all there is."""
+    given = json.loads(asked)
+    store = ServerStore(plpy, given)
+    if "budget" not in given:
+        return None, [], None, json.dumps(recall.search_rows(store, given, settings, vector))
+    found = recall.recall(store, given, settings, vector)
+    rows = json.dumps(found.rows) if found.rows is not None else None
+    return json.dumps(found.result), found.items, json.dumps(found.trace), rows
