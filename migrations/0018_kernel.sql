@@ -12,7 +12,7 @@ alter table _memoir.compile_buffer
   drop column item_tokens, drop column positions, drop column forms, drop column reasons, drop column facts,
   add column candidates json not null;
 
--- The signs of a user's vectors, of 1,024 item numbers together: the number in four bytes, then a bit for each dimension,
+-- The signs of a user's vectors, of 256 item numbers together: the number in four bytes, then a bit for each dimension,
 -- the most significant first. Made anew from embeddings: a segment is packed once all its items have their vectors, and
 -- goes when one of them does. docs/explain/design.md
 create table _memoir.packed_signs (

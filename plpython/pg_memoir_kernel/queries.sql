@@ -48,7 +48,7 @@ select array_send(array_agg(((e.embedding operator(memoir_extensions.<=>) :vecto
 from {embeddings} e where e.user_id = :user and e.model_id = :model and e.item_no = any (:items)
 
 -- packed_signs(model smallint)
--- Segments of signs: each an item's number in four bytes, then a bit for each dimension, 1,024 numbers together.
+-- Segments of signs: each an item's number in four bytes, then a bit for each dimension, 256 numbers together.
 select p.segment, p.signs from {packed_signs} p where p.user_id = :user and p.model_id = :model
 
 -- signs(model smallint, first integer, last integer)

@@ -13,7 +13,7 @@ from .store import Store
 from .words import Scores, read_longs
 
 LEAST_DIMENSIONS = 256  # signs of fewer tell too little
-SEGMENT = 1024  # item numbers of a packed segment
+SEGMENT = 256  # item numbers of a packed segment
 _NUMBER = 0xFFFFFFFF
 
 

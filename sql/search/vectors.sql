@@ -93,8 +93,8 @@ begin
   select p_user_id, p_model_id, s.n, (select coalesce(string_agg(int4send(e.item_no)
       || substring(bit_send(binary_quantize(e.embedding)) from 5), ''::bytea order by e.item_no), '')
     from _memoir.embeddings e where e.user_id = p_user_id and e.model_id = p_model_id
-      and e.item_no >= s.n * 1024 and e.item_no < (s.n + 1) * 1024)
-  from _memoir.embedding_cursors c, generate_series(0, (c.through_item + 1) / 1024 - 1) s(n)
+      and e.item_no >= s.n * 256 and e.item_no < (s.n + 1) * 256)
+  from _memoir.embedding_cursors c, generate_series(0, (c.through_item + 1) / 256 - 1) s(n)
   where c.user_id = p_user_id and c.model_id = p_model_id and not exists (select from _memoir.packed_signs p
     where p.user_id = p_user_id and p.model_id = p_model_id and p.segment = s.n);
 end $$;
@@ -105,7 +105,7 @@ returns trigger language plpgsql set search_path from current as $$
 declare
   v_old record;
 begin
-  for v_old in select o.user_id, o.model_id, array_agg(distinct o.item_no / 1024) as segments from old_vectors o
+  for v_old in select o.user_id, o.model_id, array_agg(distinct o.item_no / 256) as segments from old_vectors o
     group by 1, 2 loop
     delete from _memoir.packed_signs p where p.user_id = v_old.user_id and p.model_id = v_old.model_id
       and p.segment = any (v_old.segments);

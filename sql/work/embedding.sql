@@ -132,7 +132,7 @@ begin
   get diagnostics v_added = row_count;
   -- A segment of signs is whole, or not there.
   delete from _memoir.packed_signs p where p.user_id = p_user_id and p.model_id = p_model.model_id
-    and p.segment = any (array(select distinct i / 1024 from unnest(p_items) i));
+    and p.segment = any (array(select distinct i / 256 from unnest(p_items) i));
   v_done := _memoir.advance_cursor(p_user_id, p_model.model_id);
   perform _memoir.pack_signs(p_user_id, p_model.model_id);
   with done as (
