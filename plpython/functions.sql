@@ -116,7 +116,10 @@ $$;
 create or replace function _memoir.py_recall(p_asked text, p_config text, p_vector text, out recalled jsonb,
   out items integer[], out trace json, out rows jsonb)
 language plpython3u stable set plan_cache_mode = force_generic_plan as $$
-from pg_memoir_server import kernel
+try:
+    from pg_memoir_server import kernel
+except ImportError as error:
+    plpy.error(f"the server's Python finds no pg_memoir_server: {error}", sqlstate="PM026")
 return kernel.run(plpy, p_asked, p_config, p_vector)
 $$;
 

@@ -4,7 +4,7 @@ OUT/pg_memoir.sql              installs and upgrades, needs no other file: migra
 OUT/pg_memoir_plpython.sql     the PL/Python functions
 
 Tables (sql/data) and the data of languages (plpython/pg_memoir_language/data) become functions that return them
-(build_data.py). The list of markers becomes patterns with all that looks like them (build_markers.py). The same sources
+(build_data.py), and so do the statements that the kernel reads by (build_arrays.py). The list of markers becomes patterns with all that looks like them (build_markers.py). The same sources
 and the same Python give the same bytes. Files that would not change are not touched.
 """
 
@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import build_arrays
 import build_data
 import build_markers
 from check_layers import INCLUDE
@@ -80,6 +81,7 @@ def sections() -> Iterator[str]:
     yield build_data.tables()
     yield section("sql/data/markers.csv", build_markers.functions(sql / "data" / "markers.csv"))
     yield section("plpython/pg_memoir_language/data/*.toml", build_data.lists())
+    yield section("plpython/pg_memoir_kernel/queries.sql", build_arrays.function())
     for name in code:
         yield section(f"sql/{name}", (sql / name).read_text("utf-8"))
 

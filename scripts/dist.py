@@ -17,8 +17,8 @@ from pathlib import Path
 from build_sql import version
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("client", "plpython", "cli", "gateway", "integrations")
-OURS = ("pg_memoir", "pg-memoir-server", "pg-memoir-cli", "pg-memoir-gateway", "pg-memoir-integrations")
+PACKAGES = ("client", "kernel", "plpython", "cli", "gateway", "integrations")
+OURS = ("pg_memoir", "pg-memoir-kernel", "pg-memoir-server", "pg-memoir-cli", "pg-memoir-gateway", "pg-memoir-integrations")
 SCRIPTS = ("common", "cluster", "setup", "setup_python", "install", "build_pgvector", "end_orphans")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", ".*")
 
@@ -31,11 +31,14 @@ def stage(package: str, folder: Path) -> Path:
     (made / "setup.py").unlink(missing_ok=True)
     project = made / "pyproject.toml"
     text = project.read_text("utf-8").replace('dynamic = ["version"]', f'version = "{version()}"')
+    text = text.replace('"../plpython"', '"."')
     text = re.sub(r"\n\[tool\.setuptools\.dynamic\]\n[^\[]*", "\n", text)
     ours, tools = text.split("[tool.", 1)
     for name in OURS:  # those of one build go together
         ours = re.sub(rf'(?<!name = )"{re.escape(name)}(\[[a-z,]+\])?"', rf'"{name}\1=={version()}"', ours)
     project.write_text(f"{ours}[tool.{tools}", "utf-8")
+    if package == "kernel":
+        shutil.copytree(ROOT / "plpython" / "pg_memoir_kernel", made / "pg_memoir_kernel", ignore=LEFT_OUT)
     if package == "cli":
         _bundle(made / "pg_memoir_cli" / "bundle")
     return made
@@ -46,7 +49,7 @@ def _bundle(folder: Path) -> None:
     for script in SCRIPTS:
         shutil.copy(ROOT / "scripts" / f"{script}.sh", folder / "scripts")
     shutil.copytree(ROOT / "requirements", folder / "requirements")
-    for package in ("pg_memoir_server", "pg_memoir_language"):
+    for package in ("pg_memoir_server", "pg_memoir_language", "pg_memoir_kernel"):
         shutil.copytree(ROOT / "plpython" / package, folder / "plpython" / package, ignore=LEFT_OUT)
     subprocess.run(["bash", ROOT / "scripts" / "build_sql.sh", folder / "build"], check=True)
 

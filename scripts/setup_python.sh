@@ -56,9 +56,9 @@ install_requirements() {
 
 # The project's own packages are linked into the environment, so that an edit counts at once.
 link_packages() {
-  local want; want=$(cd "$ROOT" && fingerprint {plpython,client,cli,gateway}/pyproject.toml)
+  local want; want=$(cd "$ROOT" && fingerprint {kernel,plpython,client,cli,gateway}/pyproject.toml)
   if stamped packages "$want"; then return; fi
-  pip_install -q --no-deps -e "$ROOT/plpython" -e "$ROOT/client" -e "$ROOT/cli" -e "$ROOT/gateway"
+  pip_install -q --no-deps -e "$ROOT/kernel" -e "$ROOT/plpython" -e "$ROOT/client" -e "$ROOT/cli" -e "$ROOT/gateway"
   stamp packages "$want"
 }
 
@@ -67,10 +67,10 @@ copy_server_code() {
   local want code
   code=$(server_code)
   if [ "$code" = "$ROOT/plpython" ] || [ ! -d "$ROOT/plpython/pg_memoir_server" ]; then return; fi
-  want=$(cd "$ROOT/plpython" && fingerprint $(find pg_memoir_server pg_memoir_language -type f ! -name '*.pyc' | sort))
+  want=$(cd "$ROOT/plpython" && fingerprint $(find pg_memoir_server pg_memoir_language pg_memoir_kernel -type f ! -name '*.pyc' | sort))
   if stamped code "$want" && [ -d "$code" ]; then return; fi
   rm -rf "$code.new"; mkdir -p "$code.new"
-  cp -R "$ROOT/plpython/pg_memoir_server" "$ROOT/plpython/pg_memoir_language" "$code.new/"
+  cp -R "$ROOT/plpython/pg_memoir_server" "$ROOT/plpython/pg_memoir_language" "$ROOT/plpython/pg_memoir_kernel" "$code.new/"
   chmod -R a+rX "$code.new"
   rm -rf "$code"; mv "$code.new" "$code"
   stamp code "$want"

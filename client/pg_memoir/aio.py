@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Literal, TypeVar
@@ -14,12 +15,12 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from . import plans
+from . import plans, recalls
 from .arguments import finite_vectors, wrong
 from .call import AsyncClient, Call, opened_by
 from .calls import AllCalls, calls
 from .client import CONNECT, log
-from .errors import InvalidArgumentError, MemoirError, raise_refusals
+from .errors import InvalidArgumentError, KernelMissingError, MemoirError, from_database, raise_refusals
 from .plans import Leases, Plan, Restored, Wanted
 from .providers import ToolCall, tool_result
 from .sessions import SessionCalls
@@ -94,6 +95,7 @@ class AsyncMemoir(AllCalls, AsyncClient):
         **connect: Any,
     ) -> None:
         self.embed = embed
+        self._recalling: set[str] = set()  # functions that need the client's kernel here
         self._dsn = dsn if isinstance(dsn, str) else None
         self._connect = CONNECT | connect
         # A pool belongs to a running event loop, which there may not be yet.
@@ -160,14 +162,50 @@ class AsyncMemoir(AllCalls, AsyncClient):
         try:
             with raise_refusals():
                 async with self._pool.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
-                    await cursor.execute(call.sql.encode(), params)
-                    return call.read(await cursor.fetchall() if cursor.description else [])
+                    if call.function not in self._recalling:
+                        try:
+                            return await self._fetched(cursor, call, params)
+                        except psycopg.Error as error:
+                            if error.sqlstate != KernelMissingError.sqlstate:
+                                raise
+                            self._recalling.add(call.function)
+                    return await self._run_recalling(cursor, call, params)
         except PoolTimeout:
             if self._dsn and self._pool.get_stats().get("connections_errors"):
                 # Says what the pool does not: why.
                 direct = await psycopg.AsyncConnection.connect(self._dsn, **{"connect_timeout": 5} | self._connect)
                 await direct.close()
             raise
+
+    async def _fetched(self, cursor: psycopg.AsyncCursor[Any], call: Call[T], params: Mapping[str, Any]) -> T:
+        await cursor.execute(call.sql.encode(), params)
+        return call.read(await cursor.fetchall() if cursor.description else [])
+
+    async def _run_recalling(self, cursor: psycopg.AsyncCursor[Any], call: Call[T], params: Mapping[str, Any]) -> T:
+        """Runs a call whose recalls are made here (recalls.py), in one snapshot; the kernel in a thread."""
+        loop = asyncio.get_running_loop()
+
+        async def read(sql: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
+            await cursor.execute(sql.encode(), given)
+            return await cursor.fetchall()
+
+        def read_from_thread(sql: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
+            return asyncio.run_coroutine_threadsafe(read(sql, given), loop).result()
+
+        made: dict[str, Any] = {}
+        async with cursor.connection.transaction():
+            await cursor.execute(recalls.ISOLATION.encode())
+            while True:
+                await read(recalls.GIVE, {"recalls": json.dumps(made)})
+                try:
+                    async with cursor.connection.transaction():  # what it asks for is no end of the transaction
+                        return await self._fetched(cursor, call, params)
+                except psycopg.Error as error:
+                    missing = from_database(error)
+                    if not isinstance(missing, KernelMissingError) or len(made) >= recalls.MOST:
+                        raise
+                key, recall = await asyncio.to_thread(recalls.make, missing, params["user"], read_from_thread)
+                made[key] = recall
 
     async def _query_vector(self, text: str) -> list[float] | None:
         assert self.embed is not None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Literal, TypeVar
@@ -16,11 +17,11 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from . import plans
+from . import plans, recalls
 from .arguments import finite_vectors, wrong
 from .call import Call, Client, opened_by
 from .calls import AllCalls, calls
-from .errors import InvalidArgumentError, MemoirError, raise_refusals
+from .errors import InvalidArgumentError, KernelMissingError, MemoirError, from_database, raise_refusals
 from .plans import Leases, Plan, Restored, Wanted
 from .providers import ToolCall, tool_result
 from .sessions import SessionCalls
@@ -81,6 +82,7 @@ class Memoir(AllCalls, Client):
         **connect: Any,
     ) -> None:
         self.embed = embed
+        self._recalling: set[str] = set()  # functions that need the client's kernel here
         self._dsn = dsn if isinstance(dsn, str) else None
         self._connect = CONNECT | connect
         if isinstance(dsn, str):
@@ -121,13 +123,45 @@ class Memoir(AllCalls, Client):
                 self._pool.connection() as connection,
                 connection.cursor(row_factory=dict_row) as cursor,
             ):
-                cursor.execute(call.sql.encode(), params)
-                return call.read(cursor.fetchall() if cursor.description else [])
+                if call.function not in self._recalling:
+                    try:
+                        return self._fetched(cursor, call, params)
+                    except psycopg.Error as error:
+                        if error.sqlstate != KernelMissingError.sqlstate:
+                            raise
+                        self._recalling.add(call.function)
+                return self._run_recalling(cursor, call, params)
         except PoolTimeout:
             if self._dsn and self._pool.get_stats().get("connections_errors"):
                 # Says what the pool does not: why.
                 psycopg.connect(self._dsn, **{"connect_timeout": 5} | self._connect).close()
             raise
+
+    def _fetched(self, cursor: psycopg.Cursor[Any], call: Call[T], params: Mapping[str, Any]) -> T:
+        cursor.execute(call.sql.encode(), params)
+        return call.read(cursor.fetchall() if cursor.description else [])
+
+    def _run_recalling(self, cursor: psycopg.Cursor[Any], call: Call[T], params: Mapping[str, Any]) -> T:
+        """Runs a call whose recalls are made here (recalls.py), in one snapshot."""
+
+        def read(sql: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
+            cursor.execute(sql.encode(), given)
+            return cursor.fetchall()
+
+        made: dict[str, Any] = {}
+        with cursor.connection.transaction():
+            cursor.execute(recalls.ISOLATION.encode())
+            while True:
+                read(recalls.GIVE, {"recalls": json.dumps(made)})
+                try:
+                    with cursor.connection.transaction():  # what it asks for is no end of the transaction
+                        return self._fetched(cursor, call, params)
+                except psycopg.Error as error:
+                    missing = from_database(error)
+                    if not isinstance(missing, KernelMissingError) or len(made) >= recalls.MOST:
+                        raise
+                key, recall = recalls.make(missing, params["user"], read)
+                made[key] = recall
 
     def _query_vector(self, text: str) -> list[float] | None:
         assert self.embed is not None

@@ -174,6 +174,12 @@ class TooLittleEvidenceError(MemoirError):
     sqlstate = "PM025"
 
 
+class KernelMissingError(MemoirError):
+    """The server has no PL/Python to make a recall with, and the client has no kernel (pg_memoir[kernel]) either."""
+
+    sqlstate = "PM026"
+
+
 class DimensionMismatchError(MemoirError):
     """A vector has another dimension than its model."""
 

@@ -11,7 +11,7 @@ import numpy as np
 ROLES = ("", "system", "user", "assistant", "tool")
 IS_QUESTION, AFTER_QUESTION, LAST_CHUNK, HAS_SPEAKER = 1, 2, 4, 8
 NO_SESSION = bytes(16)
-# As FACTS_SQL writes an item, big-endian.
+# As {facts} of queries.sql writes an item, big-endian.
 FACTS = np.dtype(
     [
         ("item", ">i4"), ("turn", ">i4"), ("previous", ">i4"), ("start", ">i4"), ("length", ">i4"), ("tokens", ">i4"),
@@ -19,17 +19,6 @@ FACTS = np.dtype(
         ("recorded", ">i8"), ("ref", "V16"), ("session", "V16"),
     ]
 )  # fmt: skip
-FACTS_SQL = """string_agg(int4send(i.item_no) || int4send(coalesce(i.turn_index, -1))
-    || int4send(coalesce(i.previous_item, -1)) || int4send(i.span_start) || int4send(i.span_length)
-    || int4send(i.token_count) || int2send(i.chunk) || int2send(i.word_count)
-    || case i.role when 'user' then '\\x0002'::bytea when 'assistant' then '\\x0003' when 'tool' then '\\x0004'
-      when 'system' then '\\x0001' else '\\x0000' end
-    || int2send((i.is_question::integer + i.after_question::integer * 2 + i.last_chunk::integer * 4
-      + (i.speaker is not null)::integer * 8)::smallint)
-    || charsend(i.kind) || timestamptz_send(i.created_at) || timestamptz_send(i.recorded_at) || uuid_send(i.ref_id)
-    || uuid_send(coalesce(i.session_id, '00000000-0000-0000-0000-000000000000')), ''::bytea) as facts,
-  nullif(array_agg(i.project), array_fill('global'::text, array[count(*)::integer])) as projects,
-  case when count(i.speaker) > 0 then array_agg(i.speaker) end as speakers"""
 
 
 @dataclass

@@ -1,19 +1,43 @@
--- What the kernel reads, one statement each: its name and parameters. All take :user, and :clearance and :projects of the
--- caller, too. A table in braces is the user's own leaf of it, {facts} what items.py reads of an item.
+-- What the kernel reads, one statement each: its name and parameters. All take :user and, of the caller, :clearance,
+-- :projects (null: all) and :unseen, numbers of items that the caller may not see. A table in braces is the user's own
+-- leaf of it. {seen}: on a server without PL/Python, where a client runs the kernel, whether the caller may see an item.
+
+-- {facts} of items i, as items.py reads them
+string_agg(int4send(i.item_no) || int4send(coalesce(i.turn_index, -1))
+    || int4send(coalesce(i.previous_item, -1)) || int4send(i.span_start) || int4send(i.span_length)
+    || int4send(i.token_count) || int2send(i.chunk) || int2send(i.word_count)
+    || case i.role when 'user' then '\x0002'::bytea when 'assistant' then '\x0003' when 'tool' then '\x0004'
+      when 'system' then '\x0001' else '\x0000' end
+    || int2send((i.is_question::integer + i.after_question::integer * 2 + i.last_chunk::integer * 4
+      + (i.speaker is not null)::integer * 8)::smallint)
+    || charsend(i.kind) || timestamptz_send(i.created_at) || timestamptz_send(i.recorded_at) || uuid_send(i.ref_id)
+    || uuid_send(coalesce(i.session_id, '00000000-0000-0000-0000-000000000000')), ''::bytea) as facts,
+  nullif(array_agg(i.project), array_fill('global'::text, array[count(*)::integer])) as projects,
+  case when count(i.speaker) > 0 then array_agg(i.speaker) end as speakers
+
+-- {seen} of items that parameters name
+exists (select from {search_items} i where i.user_id = :user and i.item_no = p.item_no and i.session_id = p.session_id
+  and i.turn_index = p.turn_index and i.span_start = p.span_start and i.span_length = p.span_length and not i.dead
+  and i.sensitivity <= :clearance and (:projects is null or i.project = any (:projects)))
 
 -- postings(terms text[], letter_rows integer)
 -- The lists of some words: one for each word and segment. A word has a key of its own, or shares one where the words of
 -- its letter share 1, 8 or 64 rows: :letter_rows says which of these numbers occur.
-select a.term, p.first_item as first, array_send(case when w.n is null then p.postings
-    else p.postings[coalesce(p.ends[w.n - 1], 0) + 1 : p.ends[w.n]] end) as postings,
-  array_send(case when w.n is null then p.lengths
-    else p.lengths[coalesce(p.ends[w.n - 1], 0) + 1 : p.ends[w.n]] end) as lengths
+select a.term, p.first_item as first, array_send(case when :unseen = '{}' then l.postings
+    else array(select u.p from unnest(l.postings) u(p) where p.first_item + (u.p >> 8) <> all (:unseen)) end) as postings,
+  array_send(case when :unseen = '{}' then l.lengths
+    else array(select u.n from unnest(l.postings, l.lengths) u(p, n) where p.first_item + (u.p >> 8) <> all (:unseen))
+    end) as lengths
 from (select t as term, k as key from unnest(:terms) t, unnest(array[t,
     case when :letter_rows & 1 > 0 then _memoir.shared_key(t, 1) end,
     case when :letter_rows & 8 > 0 then _memoir.shared_key(t, 8) end,
     case when :letter_rows & 64 > 0 then _memoir.shared_key(t, 64) end]) k where k is not null) a
 join {search_postings} p on p.user_id = :user and p.key = a.key
 cross join lateral (select case when p.words is not null then array_position(p.words, a.term) end as n) w
+cross join lateral (select case when w.n is null then p.postings
+    else p.postings[coalesce(p.ends[w.n - 1], 0) + 1 : p.ends[w.n]] end as postings,
+  case when w.n is null then p.lengths
+    else p.lengths[coalesce(p.ends[w.n - 1], 0) + 1 : p.ends[w.n]] end as lengths) l
 where p.words is null or w.n is not null
 
 -- tail_postings(terms text[], next_item integer)
@@ -24,6 +48,7 @@ from (select l.lexeme as term, array_agg((t.item_no - :next_item << 8) + p) as p
   -- What is left of a row without all that is left of it without the words: cheaper than to unnest it whole.
   from {search_tail} t, unnest(ts_delete(t.words, tsvector_to_array(ts_delete(t.words, :terms)))) l, unnest(l.positions) p
   where t.user_id = :user and t.words @@ (select string_agg(quote_literal(x), ' | ')::tsquery from unnest(:terms) x)
+    and t.item_no + (p >> 8) <> all (:unseen)
   group by l.lexeme) w
 
 -- hidden()
@@ -41,32 +66,37 @@ where i.user_id = :user and i.echo
 select array_send(array_agg(((e.embedding operator(memoir_extensions.<=>) :vector) * 1000000)::bigint << 32 | e.item_no))
   as keys
 from {embeddings} e where e.user_id = :user and e.model_id = :model
+  and e.item_no <> all (:unseen)
 
 -- distances(model smallint, vector memoir_extensions.halfvec, items integer[])
 select array_send(array_agg(((e.embedding operator(memoir_extensions.<=>) :vector) * 1000000)::bigint << 32 | e.item_no))
   as keys
 from {embeddings} e where e.user_id = :user and e.model_id = :model and e.item_no = any (:items)
+  and e.item_no <> all (:unseen)
 
 -- packed_signs(model smallint)
 -- Segments of signs: each an item's number in four bytes, then a bit for each dimension, 256 numbers together.
 select p.segment, p.signs from {packed_signs} p where p.user_id = :user and p.model_id = :model
+  and :unseen = '{}'
 
 -- signs(model smallint, first integer, last integer)
 -- The same of items from a number to another, unpacked.
 select string_agg(int4send(e.item_no) || substring(bit_send(memoir_extensions.binary_quantize(e.embedding)) from 5),
   ''::bytea) as signs
 from {embeddings} e where e.user_id = :user and e.model_id = :model and e.item_no between :first and :last
+  and e.item_no <> all (:unseen)
 
 -- vectors(model smallint, items integer[])
 select array_agg(e.item_no) as items, string_agg(substring(memoir_extensions.halfvec_send(e.embedding) from 5),
   ''::bytea) as vectors
 from {embeddings} e where e.user_id = :user and e.model_id = :model and e.item_no = any (:items)
+  and e.item_no <> all (:unseen)
 
 -- items(items integer[], as_of timestamptz, kinds "char"[], hidden_from integer, hidden_sessions uuid[], reduced integer[], said_after timestamptz, said_before timestamptz, local_sessions uuid[])
 -- Items by number, as far as they may be found: known at :as_of, of kinds :kinds, turns of sessions :hidden_sessions from :hidden_from on are shown but
 -- for some (:reduced), of projects :projects, said from :said_after to :said_before, local to sessions :local_sessions.
 select {facts} from {search_items} i
-where i.user_id = :user and i.item_no = any (:items)
+where i.user_id = :user and i.item_no = any (:items) and i.sensitivity <= :clearance
   and (not i.dead or (:as_of is not null and i.kind = 'm'))  -- excluded turns stay excluded at any time
   and (:as_of is null or i.recorded_at <= :as_of)
   and (:kinds is null or i.kind = any (:kinds))
@@ -180,6 +210,7 @@ select m.memory_id, m.type, m.importance::text, m.tier, m.trust * m.confidence a
 from {memory_store} m
 left join {memory_stats} s on s.user_id = :user and s.memory_id = m.memory_id
 where m.user_id = :user and m.memory_id = any (:memories) and m.sensitivity <= :clearance
+  and (:projects is null or m.project = any (:projects))
 
 -- sources(memories uuid[])
 -- Where the turns say what memories say.
@@ -210,37 +241,46 @@ with unknown as materialized (
 )
 select array_agg(distinct r.word) as words from (select n.word, row_number() over (partition by n.term
     order by similarity(n.word, n.term) desc, n.word collate "C") as nth from near n
-  where :hidden = '{}'
+  where :hidden || :unseen = '{}'
     or exists (select from {search_postings} p, unnest(coalesce(p.words, array[p.key])) with ordinality w(word, place),
       unnest(p.postings[coalesce(p.ends[w.place - 1], 0) + 1 : coalesce(p.ends[w.place], cardinality(p.postings))]) x
       where p.user_id = :user and p.key >= n.low and p.key < n.high and w.word = n.word
-        and p.first_item + (x >> 8) <> all (:hidden))
+        and p.first_item + (x >> 8) <> all (:hidden || :unseen))
     or exists (select from {search_tail} t, unnest(t.words) l, unnest(l.positions) x
-      where t.user_id = :user and l.lexeme = n.word and t.item_no + (x >> 8) <> all (:hidden))) r
+      where t.user_id = :user and l.lexeme = n.word and t.item_no + (x >> 8) <> all (:hidden || :unseen))) r
 where r.nth <= 2 and r.word <> all (:terms)
 
 -- turn_texts(items integer[], sessions uuid[], turns integer[], times timestamptz[], starts integer[], lengths integer[])
 -- Texts of turns, by item, session, turn, time and span, for a clearance.
-select * from _memoir.turn_texts(:user, :items, :sessions, :turns, :times, :starts, :lengths, :clearance)
+select p.item_no, t.body, t.label
+from unnest(:items, :sessions, :turns, :starts, :lengths) p(item_no, session_id, turn_index, span_start, span_length)
+join _memoir.turn_texts(:user, :items, :sessions, :turns, :times, :starts, :lengths, :clearance) t
+  on t.item_no = p.item_no
+where {seen}
 
 -- memory_texts(items integer[], memories uuid[], starts integer[], lengths integer[])
 select p.item_no, substr(m.content, p.span_start, p.span_length) as body
 from unnest(:items, :memories, :starts, :lengths) p(item_no, memory_id, span_start, span_length)
 join {memory_store} m on m.user_id = :user and m.memory_id = p.memory_id
-where m.memory_id = any (:memories) and m.sensitivity <= :clearance
+where m.memory_id = any (:memories) and m.sensitivity <= :clearance and m.state not in ('forgotten', 'erased')
+  and (:projects is null or m.project = any (:projects))
 
 -- summary_texts(items integer[], sessions uuid[], refs uuid[], starts integer[], lengths integer[])
 select p.item_no, substr(coalesce(c.summary_text, s.summary_text), p.span_start, p.span_length) as body
 from unnest(:items, :sessions, :refs, :starts, :lengths) p(item_no, session_id, ref_id, span_start, span_length)
 left join {compactions} c on c.user_id = :user and c.session_id = p.session_id and c.compaction_id = p.ref_id
 left join {sessions} s on s.user_id = :user and s.session_id = p.ref_id
+where :projects is null or exists (select from {sessions} o where o.user_id = :user and o.session_id = p.session_id
+  and o.project = any (:projects))
 
 -- session_names(sessions uuid[])
 select s.session_id, _memoir.one_line(s.external_id) as name from {sessions} s
-where s.user_id = :user and s.session_id = any (:sessions)
+where s.user_id = :user and s.session_id = any (:sessions) and (:projects is null or s.project = any (:projects))
 
 -- renditions(memories uuid[])
 select r.memory_id, r.fidelity, r.content, r.token_count from {memory_renditions} r
+join {memory_store} m on m.user_id = :user and m.memory_id = r.memory_id and m.sensitivity <= :clearance
+  and (:projects is null or m.project = any (:projects))
 where r.user_id = :user and r.memory_id = any (:memories) and r.fidelity between 1 and 3
 
 -- neutralised(text text)

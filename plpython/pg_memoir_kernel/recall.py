@@ -142,6 +142,15 @@ def search(store: Store, asked: Json, settings: str, vector: str | None) -> Foun
     return Found(found, len(waiting) if waiting is not None else 0)
 
 
+def answer(store: Store, asked: Json, settings: str, vector: str | None) -> Json:
+    """Return what is asked for: {"recalled", "items", "trace", "rows"}. Without a budget nothing is packed: then rows are
+    all there is."""
+    if "budget" not in asked:
+        return {"recalled": None, "items": [], "trace": None, "rows": search_rows(store, asked, settings, vector)}
+    found = recall(store, asked, settings, vector)
+    return {"recalled": found.result, "items": found.items, "trace": found.trace, "rows": found.rows}
+
+
 def search_rows(store: Store, asked: Json, settings: str, vector: str | None) -> list[Json]:
     """Return the candidates that search() finds as people look at them; those that can't be shown have a reason."""
     candidates = search(store, asked, settings, vector).candidates

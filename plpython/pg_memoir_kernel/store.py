@@ -1,4 +1,7 @@
-"""What the kernel reads, and how: the statements of queries.sql, answered by whoever holds a connection."""
+"""What the kernel reads, and how: the statements of queries.sql, answered by whoever holds a connection.
+
+No more than the standard library: the statements for servers without PL/Python are built from this module, too.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from .items import FACTS_SQL
-
 # Of every statement, before its own parameters.
-SHARED = {"user": "uuid", "clearance": "_memoir.sensitivity", "projects": "text[]"}
+SHARED = {"user": "uuid", "clearance": "_memoir.sensitivity", "projects": "text[]", "unseen": "integer[]"}
 
 
 class Store(Protocol):
@@ -27,26 +28,39 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement with the types of its parameters by name, the shared ones first."""
+    """A statement with the types of its own parameters by name."""
 
     types: Mapping[str, str]
     text: str
 
     def on(self, part: int) -> str:
-        """Return the text over the leaves of a part of the users, with numbered parameters."""
-        numbers = {name: f"${n}" for n, name in enumerate(self.types, 1)}
-        text = re.sub(r"\{(\w+)\}", rf"_memoir.\1_p{part}", self.text.replace("{facts}", FACTS_SQL))
-        return re.sub(r"(?<![:\[]):([a-z_]+)", lambda m: numbers[m[1]], text)
+        """Return the text over the leaves of a part of the users, with numbered parameters: the shared ones first."""
+        numbers = {name: f"${n}" for n, name in enumerate((*SHARED, *self.types), 1)}
+        return self.written("true", numbers, rf"_memoir.\1_p{part}")
+
+    def written(self, seen: str, parameters: Mapping[str, str], table: str = r"_memoir.\1") -> str:
+        """Return the text with what stands for {seen}, for each parameter, and for a table."""
+        text = re.sub(r"\{(\w+)\}", table, self.text.replace("{seen}", seen))
+        return re.sub(r"(?<![:\[]):([a-z_]+)", lambda m: parameters[m[1]], text)
 
 
 @cache
+def parsed() -> tuple[Mapping[str, Statement], str]:
+    """Return the statements of queries.sql by name, and what {seen} means."""
+    text = Path(__file__).with_name("queries.sql").read_text("utf-8")
+    parts = re.split(r"^-- (?:(\w+)\((.*)\)|\{(\w+)\}.*)\n", text, flags=re.M)[1:]
+    pieces = {macro: body.strip() for macro, body in zip(parts[2::4], parts[3::4], strict=True) if macro}
+    found = {
+        name: Statement(
+            dict(part.split(" ", 1) for part in parameters.split(", ") if part),
+            re.sub(r"\A(--.*\n)+", "", body.strip()).replace("{facts}", pieces["facts"]),
+        )
+        for name, parameters, body in zip(parts[::4], parts[1::4], parts[3::4], strict=True)
+        if name
+    }
+    return found, pieces["seen"]
+
+
 def statements() -> Mapping[str, Statement]:
     """Return the statements of queries.sql by name."""
-    text = Path(__file__).with_name("queries.sql").read_text("utf-8")
-    found = re.split(r"^-- (\w+)\((.*)\)\n", text, flags=re.M)[1:]
-    return {
-        name: Statement(
-            SHARED | dict(part.split(" ", 1) for part in parameters.split(", ") if part), body.strip()
-        )
-        for name, parameters, body in zip(found[::3], found[1::3], found[2::3], strict=True)
-    }
+    return parsed()[0]

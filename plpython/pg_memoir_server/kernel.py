@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from pg_memoir_kernel import recall
-from pg_memoir_kernel.store import statements
+from pg_memoir_kernel.store import SHARED, statements
 
 from . import tokens
 
@@ -24,13 +24,14 @@ class ServerStore:
     def __init__(self, plpy: Any, asked: Mapping[str, Any]):
         self._plpy, self._part, self._tokenizer = plpy, asked["part"], asked.get("tokenizer", "estimate")
         scope = asked["scope"]
-        self._shared = asked["user"], scope["clearance"], scope["projects"]
+        # What is above the clearance the kernel leaves out itself.
+        self._shared = asked["user"], scope["clearance"], scope["projects"], []
 
     def rows(self, name: str, *given: Any) -> Sequence[Mapping[str, Any]]:
         plan = _plans.get((name, self._part))
         if plan is None:
             statement = statements()[name]
-            plan = self._plpy.prepare(statement.on(self._part), list(statement.types.values()))
+            plan = self._plpy.prepare(statement.on(self._part), [*SHARED.values(), *statement.types.values()])
             _plans[name, self._part] = plan
         rows: Sequence[Mapping[str, Any]] = self._plpy.execute(plan, [*self._shared, *given])
         return rows
@@ -42,13 +43,10 @@ class ServerStore:
         return tokens.count([text], self._tokenizer)[0]
 
 
-def run(plpy: Any, asked: str, settings: str, vector: str | None) -> tuple[str | None, list[int], str | None, str | None]:
-    """Return what the kernel makes of what is asked: result, items, trace and rows, JSON but for the items. Without a
-    budget nothing is packed: then rows are all there is."""
+def run(plpy: Any, asked: str, settings: str, vector: str | None) -> list[Any]:
+    """Return recall.answer() of what is asked: recalled, items, trace and rows, JSON but for the items."""
     given = json.loads(asked)
-    store = ServerStore(plpy, given)
-    if "budget" not in given:
-        return None, [], None, json.dumps(recall.search_rows(store, given, settings, vector))
-    found = recall.recall(store, given, settings, vector)
-    rows = json.dumps(found.rows) if found.rows is not None else None
-    return json.dumps(found.result), found.items, json.dumps(found.trace), rows
+    found = recall.answer(ServerStore(plpy, given), given, settings, vector)
+    return [
+        value if name == "items" or value is None else json.dumps(value) for name, value in found.items()
+    ]

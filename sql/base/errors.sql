@@ -10,7 +10,8 @@
 --   PM010 invalid message                     PM030 embedding of the wrong dimension
 --   PM011 tool result without its call        PM031 unknown model
 --         or the reverse
---   PM012 text too large                      PM040 refused by a tombstone
+--   PM012 text too large                      PM026 no PL/Python here to make a recall with
+--                                             PM040 refused by a tombstone
 --   PM013 text that can't be stored (client)  PM050 maintenance can't run here
 --   PM014 invalid argument                    PM051 a job failed
 --   PM015 unknown setting, value out of range PM052 a job is still running elsewhere

@@ -65,6 +65,26 @@ begin
   return v_scope;
 end $$;
 
+create or replace function memoir.recall_arrays(p_user text, p_name text, p_given jsonb default '[]')
+returns setof jsonb language plpgsql stable security definer set search_path from current as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read'); v_unseen integer[] := '{}';
+  v_clearance _memoir.sensitivity := least(v_caller.clearance, 'private'::_memoir.sensitivity);
+begin
+  if v_caller.projects is not null or exists (select from _memoir.user_counters c where c.user_id = v_caller.user_id
+    and 'sensitive' = any (c.features)) then
+    v_unseen := array(select i.item_no from _memoir.search_items i where i.user_id = v_caller.user_id
+      and (i.sensitivity > v_clearance or i.project <> all (v_caller.projects)));
+  end if;
+  return query select a from _memoir.read_arrays(p_name, v_caller.user_id, v_clearance, v_caller.projects, v_unseen,
+    p_given) a;
+end $$;
+comment on function memoir.recall_arrays(text, text, jsonb) is
+  'What the kernel of a client reads to make a recall where the server has no PL/Python: rows of one of its statements
+(plpython/pg_memoir_kernel/queries.sql) by name, each as an object, of the user''s own items as far as the caller may
+see them. p_given: its parameters. For clients: call it in the transaction that uses the recall. Writes nothing. Raises
+PM001, PM014.';
+
 -- The text of a turn's item with a mark behind each clause that a later turn changed.
 create or replace function _memoir.marked(p_user_id uuid, p_kind "char", p_session_id uuid, p_turn integer,
   p_start integer, p_length integer, p_body text, p_as_of timestamptz)

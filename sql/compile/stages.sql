@@ -421,6 +421,10 @@ begin
   v.rows := v_found.rows;
   v.recall := v.recalled ->> 'text';
   v.recall_tokens := v.recalled ->> 'tokens';
+  -- What a client made is counted here.
+  if v.recall is not null and coalesce(current_setting('memoir.recalled', true), '') <> '' then
+    v.recall_tokens := _memoir.tokens_of(v.recall || E'\n\n', v.tokenizer);
+  end if;
   if (v.recalled ->> 'waiting')::integer > 0 then
     v.warnings := v.warnings || format('%s new turns have no vectors yet and are found by words and by being recent',
       v.recalled ->> 'waiting');
@@ -460,13 +464,31 @@ begin
 end $$;
 
 -- What the kernel finds for a question: its recall, the numbers of the candidates, what the ledger keeps of them, and
--- all of it where that is asked for.
+-- all of it where that is asked for. A server without PL/Python has no kernel: then a client runs it over
+-- recall_arrays, in the same transaction. It says so by setting memoir.recalled, {key: {"recalled", "items", "trace",
+-- "rows"}} of what it has made so far; the error that tells what is missing has the key of that and what to make it of.
 create or replace function _memoir.recalled(p_asked jsonb, p_config jsonb, p_vector halfvec, out recalled jsonb,
   out items integer[], out trace json, out rows jsonb)
 language plpgsql stable as $$
+declare
+  v_given jsonb := nullif(current_setting('memoir.recalled', true), '');
+  v_key text := case when v_given is not null then md5((p_asked - 'now')::text || coalesce(p_vector::text, '')) end;
 begin
-  select r.* into recalled, items, trace, rows
-  from _memoir.py_recall(p_asked::text, p_config::text, p_vector::text) r;
+  if v_given ? v_key then
+    v_given := v_given -> v_key;
+    recalled := v_given -> 'recalled';
+    items := array(select jsonb_array_elements_text(v_given -> 'items')::integer);
+    trace := v_given -> 'trace';
+    rows := nullif(v_given -> 'rows', 'null');
+  elsif v_given is null and to_regprocedure('_memoir.py_recall(text,text,text)') is not null then
+    select r.* into recalled, items, trace, rows
+    from _memoir.py_recall(p_asked::text, p_config::text, p_vector::text) r;
+  else
+    perform _memoir.fail('PM026', 'this server has no PL/Python to make a recall with',
+      'the Python client, the gateway and the command line make it in their own process: call it through one of these',
+      case when v_given is not null then jsonb_build_object('key', v_key, 'asked', p_asked, 'settings', p_config::text,
+        'vector', p_vector::text)::text end);
+  end if;
 end $$;
 
 -- Where a compile looks: not in what the list shows, nor above its caller.
