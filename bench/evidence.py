@@ -84,11 +84,13 @@ def store(memoir: Memoir, user: str, events: Sequence[Said | Remembered]) -> dic
 
 
 COMPILED = """
-  select v.recall_tokens, c.ref_id::text, c.position, coalesce(length(regexp_replace(c.shown, '^… | … #\\d+$', '', 'g')), c.span_length)
-  from _memoir.compile(%(user)s, %(session)s, %(query)s, null, %(budget)s, null, null, %(vector)s::real[], null, null, null, 'openai', null) v
-  left join lateral unnest(v.candidates) with ordinality c
-    on c.reason is null or c.reason in ('below the relevance floor', 'a copy of another candidate')
-  order by c.ordinality"""
+  select v.recall_tokens, c.ref_id, c.position, coalesce(length(regexp_replace(c.shown, '^… | … #\\d+$', '', 'g')), c.span_length)
+  from _memoir.compile(jsonb_populate_record(null::_memoir.compile_state, '{"explained": true}'), %(user)s, %(session)s, %(query)s,
+    null, %(budget)s, null, null, %(vector)s::real[], null, null, null, 'openai', null) v
+  left join lateral jsonb_array_elements(v.rows) with ordinality r on r.value ->> 'reason' is null or r.value ->> 'reason' <> all (%(unable)s)
+  left join lateral jsonb_to_record(r.value) c(ref_id text, "position" integer, shown text, span_length integer) on true
+  order by r.ordinality"""
+UNABLE = ["not active", "not valid at that time", "evicted from the session", "stands in the profile", "stands in the list"]
 
 
 def ask(
@@ -97,6 +99,7 @@ def ask(
     """(turns and memories as ranked, characters of each that the recall shows, tokens of the recall)."""
     session = question.session or "a session of its own"
     arguments: dict[str, Any] = {
+        "unable": UNABLE,
         "user": user,
         "session": session,
         "query": question.text,

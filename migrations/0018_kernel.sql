@@ -25,7 +25,7 @@ create table _memoir.packed_signs (
 alter table _memoir.packed_signs alter column signs set storage external;
 insert into _memoir.partitioned_tables (table_name, by_month, unlogged) values ('packed_signs', false, false);
 
--- Nothing reads them beside the vector any more.
+-- Packed signs took their place.
 alter table _memoir.embeddings drop constraint embeddings_pkey;
 alter table _memoir.embeddings drop column signs;
 alter table _memoir.embeddings add primary key (user_id, model_id, item_no);

@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "plpython"))
 
-from pg_memoir_kernel.store import SHARED, Statement, parsed  # noqa: E402
+from pg_memoir_kernel.store import SHARED, Statement, parsed
 
 HEAD = """create or replace function _memoir.read_arrays(p_name text, {shared}, p_given jsonb)
 returns setof jsonb language plpgsql stable as $$

@@ -97,7 +97,7 @@ def _own(candidate: Candidate, shape: Breadth) -> float:
     if candidate.worth <= 0:
         return 0.0
     share = max(0.0001, min(0.9999, candidate.score))
-    # What has lost worth before, as an echo has, stays behind.
+    # A candidate that lost worth before, as an echo did, stays behind.
     found = min(1.0, candidate.worth / float(worth(candidate.score))) / (1 + (1 / share - 1) ** shape.power)
     is_echo = shape.own and candidate.is_turn and candidate.role == ASSISTANT
-    return found * 0.2 if is_echo else found
+    return float(found * 0.2 if is_echo else found)

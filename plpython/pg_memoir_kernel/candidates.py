@@ -95,7 +95,7 @@ class Floor:
 
 @dataclass(frozen=True)
 class Told:
-    """What is known of candidates beside their rank. `floor`, `share`: the least score, alone and of the second best;
+    """Facts about candidates beside their rank. `floor`, `share`: the least score, alone and of the second best;
     `own`: how many short turns of the user pass it anyway; `fit`: None: everything fits; `valid`: the time that is asked
     about, in seconds since 1970."""
 
@@ -180,16 +180,17 @@ def value(ranked: Ranked, told: Told, config: Mapping[str, Any]) -> list[Candida
             ranked.session, ranked.facts, worths, is_below,
         )
     ]  # fmt: skip
+    rows = list(zip(*columns, strict=True))
     found = []
     for n in np.lexsort((items.item, -points)).tolist():
         (item, turn, chunk, start, length, tokens, role, flags, word_count, said, recorded, score, match, words, cosine,
-            around, session_score, facts, its_worth, below) = (column[n] for column in columns)  # fmt: skip
+            around, session_score, facts, its_worth, below) = rows[n]  # fmt: skip
         found.append(
             Candidate(
                 item, kinds[n], refs[n], items.session[n], turn, chunk, start, length, tokens, role, flags, word_count,
                 said, recorded, items.project[n], score, match, words, None if cosine != cosine else cosine, around,
                 session_score, facts, its_worth, reasons[n] or (BELOW if below else None), pinned[n], False, related[n],
-                frequent[n], told.ceilings.get(refs[n]) if kinds[n] == b"m" else None, memories[n],
+                frequent[n], told.ceilings.get(refs[n]) if memories[n] else None, memories[n],
             )
         )  # fmt: skip
     return found
@@ -228,7 +229,7 @@ def _below(
     ranked: Ranked, total: np.ndarray, pinned: Sequence[bool], frequent: Sequence[bool], related: Sequence[bool],
     reasons: Sequence[str | None], told: Told,
 ) -> np.ndarray:  # fmt: skip
-    """Return which candidates are below the floor. What is much used is there whatever the query."""
+    """Return which candidates are below the floor. Much-used memories are there whatever the query."""
     items, cosine = ranked.items, ranked.cosine
     repeats = F32(0.8)  # what is closer to the query repeats it, and is no measure for the others
     with_vector = ~np.isnan(cosine)
@@ -247,7 +248,7 @@ def _below(
     below = total < least
     if measure is not None and told.fit is not None:
         below |= ~exempt & ~_fits(ranked, told.fit)
-    # "Which laptop do I have?", "I have a ThinkPad": of those few a word or the topic alone is told in no number.
+    # "Which laptop do I have?", "I have a ThinkPad": a few of these share no more than a topic.
     kept = np.array(pinned, bool)
     if told.own > 0:
         is_said = np.array([kind == b"t" for kind in items.kind]) & (items.role == USER) & (items.tokens <= 100)
@@ -258,7 +259,7 @@ def _below(
 
 
 def _fits(ranked: Ranked, fit: Floor) -> np.ndarray:
-    """Return which candidates fit the question. What has no vector yet is judged as if it lay at a middling distance."""
+    """Return which candidates fit the question. An item without a vector is judged as if it lay at a middling distance."""
     items = ranked.items
     is_memory = np.array([kind == b"m" for kind in items.kind])
     weights = np.where(is_memory[:, None], np.array(fit.memories), np.array(fit.turns)).T
@@ -349,31 +350,34 @@ def with_changes(
     changes a line that is shown come along with it. `changes`: session and turn, of what changed it, and whether that
     is in doubt."""
     best = max((c.score for c in candidates if c.reason is None or c.reason == BELOW), default=0.0)
-    places: dict[tuple[bytes, int], list[int]] = {}
-    for n, c in enumerate(candidates):
+    places: dict[tuple[bytes, int], list[int | None]] = {}
+    for place, c in enumerate(candidates):
         if c.is_turn:
-            places.setdefault((c.session, c.turn), []).append(n)
+            places.setdefault((c.session, c.turn), []).append(place)
+    none: list[int | None] = [None]
     pairs = [
         (old, new, is_doubt)
         for changed, by, is_doubt in changes
-        for old in places.get(changed, [None])  # type: ignore[list-item]
-        for new in places.get(by, [None])  # type: ignore[list-item]
+        for old in places.get(changed, none)
+        for new in places.get(by, none)
         if old is not None or new is not None
     ]
-    # What changed a change comes after it.
-    far = 1 << 62
-    pairs.sort(
-        key=lambda p: (far if p[0] is None else candidates[p[0]].said, far if p[0] is None else p[0], far if p[1] is None else p[1])
-    )
-    for old, new, is_doubt in pairs:
+
+    def order(pair: tuple[int | None, int | None, bool]) -> tuple[float, float, float]:
+        old, new, _ = pair
+        said = math.inf if old is None else candidates[old].said
+        return said, math.inf if old is None else old, math.inf if new is None else new
+
+    # A turn that changed a change comes after it.
+    for old, new, is_doubt in sorted(pairs, key=order):
         for n in (old, new):
             is_new = n is not None and n == new
-            # What is only in doubt brings what was said since, where it is shown itself.
+            # A turn in doubt brings the newer one along, where it is shown itself.
             if n is None or is_doubt and (n != new or old is None or candidates[old].reason is not None):
                 continue
             one = candidates[n]
             comes_along = is_new and old is not None and candidates[old].reason is None
-            if one.reason != BELOW or one.score < max(F32(0.2), 0.5 * best) and not comes_along:
+            if one.reason != BELOW or one.score < max(float(F32(0.2)), 0.5 * best) and not comes_along:
                 continue
             one.reason = None
             one.worth = float(worth(one.score))

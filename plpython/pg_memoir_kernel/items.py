@@ -1,4 +1,4 @@
-"""Items as arrays: what search_items holds of those that a question may be about."""
+"""Items as arrays: the columns of search_items that a recall weighs."""
 
 from __future__ import annotations
 
@@ -52,23 +52,20 @@ class Items:
     def taken(self, order: np.ndarray) -> Items:
         """Return some of the items in an order of their places."""
         places = order.tolist()
-        return Items(
-            *(
-                column[order] if isinstance(column, np.ndarray) else [column[n] for n in places]
-                for column in (getattr(self, field.name) for field in fields(self))
-            )
-        )
+        columns = (getattr(self, name) for name in COLUMNS)
+        found: list[Any] = [c[order] if isinstance(c, np.ndarray) else [c[n] for n in places] for c in columns]
+        return Items(*found)
 
     def joined(self, other: Items) -> Items:
         """Return these items and others behind them."""
         if not len(other):
             return self
-        return Items(
-            *(
-                np.concatenate([mine, theirs]) if isinstance(mine, np.ndarray) else mine + theirs
-                for mine, theirs in ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
-            )
-        )
+        pairs = ((getattr(self, name), getattr(other, name)) for name in COLUMNS)
+        found: list[Any] = [np.concatenate(p) if isinstance(p[0], np.ndarray) else p[0] + p[1] for p in pairs]
+        return Items(*found)
+
+
+COLUMNS = tuple(field.name for field in fields(Items))
 
 
 def read_items(row: Mapping[str, Any]) -> Items:

@@ -74,7 +74,7 @@ def within_reach(
     (counts are on the high side), and the items among them that may not fit as they are: those beyond half of it.
     `short`: they are shown as short lines, so more are within reach.
     """
-    # What is too long may fit as an excerpt.
+    # A long turn may fit as an excerpt.
     able = [c for c in candidates if c.reason is None and c.tokens <= budget * 3 and c.ref not in hidden]
 
     def cost(c: Candidate) -> int:
@@ -230,7 +230,7 @@ def _steps(
     if c.ceiling is None:
         levels.append((whole, worth, "full", body))
     levels.sort(key=lambda level: (level[0], -level[1], level[2]))
-    # Of those that cost the same the one worth most: each would rule the other out.
+    # Of two that cost the same the one worth more: each would rule the other out.
     levels = [level for n, level in enumerate(levels) if n == 0 or level[0] != levels[n - 1][0]]
     kept, most = [], 0.0
     for n, (cost, its_worth, _, _) in enumerate(levels):

@@ -45,7 +45,7 @@ where p.words is null or w.n is not null
 select w.term, :next_item as first, array_send(w.postings) as postings, array_send(w.lengths) as lengths
 from (select l.lexeme as term, array_agg((t.item_no - :next_item << 8) + p) as postings,
     array_agg(t.word_counts[(p >> 8) + 1]) as lengths
-  -- What is left of a row without all that is left of it without the words: cheaper than to unnest it whole.
+  -- A row less all of its other words: cheaper than to unnest it whole.
   from {search_tail} t, unnest(ts_delete(t.words, tsvector_to_array(ts_delete(t.words, :terms)))) l, unnest(l.positions) p
   where t.user_id = :user and t.words @@ (select string_agg(quote_literal(x), ' | ')::tsquery from unnest(:terms) x)
     and t.item_no + (p >> 8) <> all (:unseen)
@@ -93,7 +93,7 @@ from {embeddings} e where e.user_id = :user and e.model_id = :model and e.item_n
   and e.item_no <> all (:unseen)
 
 -- items(items integer[], as_of timestamptz, kinds "char"[], hidden_from integer, hidden_sessions uuid[], reduced integer[], said_after timestamptz, said_before timestamptz, local_sessions uuid[])
--- Items by number, as far as they may be found: known at :as_of, of kinds :kinds, turns of sessions :hidden_sessions from :hidden_from on are shown but
+-- Items by number that may be found: known at :as_of, of kinds :kinds, turns of sessions :hidden_sessions from :hidden_from on are shown but
 -- for some (:reduced), of projects :projects, said from :said_after to :said_before, local to sessions :local_sessions.
 select {facts} from {search_items} i
 where i.user_id = :user and i.item_no = any (:items) and i.sensitivity <= :clearance

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .items import AFTER_QUESTION, IS_QUESTION, LAST_CHUNK, NO_SESSION, ROLES, Items
+from .items import AFTER_QUESTION, HAS_SPEAKER, IS_QUESTION, LAST_CHUNK, NO_SESSION, ROLES, Items
 from .times import find_ranges, is_within
 from .words import Scores
 
@@ -117,7 +117,7 @@ def score(
     oldest, newest = int(created.min()), int(created.max())
     kinds, sessions = items.kind, items.session
     is_turn = np.array([kind == b"t" for kind in kinds])
-    named = [speaker is not None for speaker in items.speaker]
+    is_named = (items.flags & HAS_SPEAKER) > 0
     w_bm25 = max(words.best, F32(1e-6)) if words else F32(1)
     w_cosine = max(vectors.best, F32(1e-6)) if vectors else F32(1)
 
@@ -134,31 +134,23 @@ def score(
     before = np.where(items.chunk == 0, _looked_up(words, items.previous)[0], F32(0)) / w_bm25
     # A number apart from the last is another conversation.
     after_of = item + 1
-    follower: dict[int, int] = {}
-    for previous, number in zip(items.previous.tolist(), item.tolist(), strict=True):
-        if previous >= 0 and number < follower.get(previous, 1 << 40):
-            follower[previous] = number
-    places = {number: n for n, number in enumerate(item.tolist())}
-    for previous, number in follower.items():
-        if previous in places:
-            after_of[places[previous]] = number
+    following = np.lexsort((-item, items.previous))  # the first follower of each comes last
+    place, known = _places(item, items.previous[following])
+    after_of[place[known]] = item[following][known]
     after = np.where(
         items.flags & LAST_CHUNK > 0, np.maximum(_cosines(vectors, after_of)[0], F32(0)), F32(0)
     ) / w_cosine
 
-    # What was said in a session belongs together, and so do memories of a day, in the order in which they came.
-    group_of: dict[tuple[bytes, bytes, int], int] = {}
-    days = np.rint((created / 1000000 + 946684800) / 86400).astype(np.int64).tolist()
-    group = np.array(
-        [
-            group_of.setdefault((kind, session, day if session == NO_SESSION else 0), len(group_of))
-            for kind, session, day in zip(kinds, sessions, days, strict=True)
-        ]
-    )
+    # The turns of a session belong together, and so do memories of a day, in the order in which they came.
+    numbers: dict[bytes, int] = {}
+    session = np.array([numbers.setdefault(one, len(numbers)) for one in sessions])
+    days = np.rint((created / 1000000 + 946684800) / 86400).astype(np.int64)
+    days[np.array([one != NO_SESSION for one in sessions])] = days.min()
+    group = (np.array([kind[0] for kind in kinds]) * len(numbers) + session) * 10000000 + days - days.min()
     matches = 0.45 * words_share.astype(np.float64) + 0.55 * vector.astype(np.float64)
     order = np.lexsort((item, group))
-    starts = np.flatnonzero(np.r_[True, np.diff(group[order]) > 0])
-    sizes = np.diff(np.r_[starts, n])
+    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+    sizes = np.diff(starts, append=n)
     session_best = np.empty(n)
     session_best[order] = np.repeat(np.maximum.reduceat(matches[order], starts), sizes)
     later = np.empty(n, np.int64)
@@ -167,19 +159,19 @@ def score(
     words_before = np.where(is_turn, before, words_before)
     vector_after = np.where(is_turn, after, vector_after)
 
-    back = _sessions_back(items, is_turn, named)
+    back = _sessions_back(items, session, is_turn & ~is_named)
     query = question["query"].lower()
     spoken = {s for s in set(items.speaker) if s is not None and s.replace("_", " ").lower() in query}
-    by_speaker = np.array([s in spoken for s in items.speaker])
+    by_speaker = np.array([s in spoken for s in items.speaker]) if spoken else np.zeros(n, bool)
     ranges = find_ranges(question["facts"].get("times"), oldest, newest, now)
     in_time = np.array(is_within(created.tolist(), ranges)) if ranges else np.zeros(n, bool)
     age = (newest - created) / 1000000 / 86400
     span = max(1.0, (newest - oldest) / 1000000 / 86400)
-    classes = np.where(is_turn, np.where(named, 0, 1), 2)
+    classes = np.where(is_turn, np.where(is_named, 0, 1), 2)
     w = weights_of(config["rank_weights"], len(question["terms"]), question["unread"])[classes].T
     weight = dict(zip(SIGNALS, w, strict=True))
     around = weight["words_before"] * words_before + weight["vector_after"] * vector_after
-    is_user = (items.role == USER) & ~np.array(named)
+    is_user = (items.role == USER) & ~is_named
     total = (
         weight["constant"] + weight["words"] * words_share + weight["vector"] * vector
         + weight["words_before"] * words_before + weight["vector_after"] * vector_after
@@ -256,20 +248,20 @@ def _beside(
     return before, after
 
 
-def _sessions_back(items: Items, is_turn: np.ndarray, named: Sequence[bool]) -> np.ndarray:
+def _sessions_back(items: Items, sessions: np.ndarray, is_counted: np.ndarray) -> np.ndarray:
     """Return how far back each item's session is, as a logarithm: 0 for the newest one of people and assistants without
-    names."""
-    newest: dict[bytes, tuple[int, int]] = {}
-    created, numbers = items.created.tolist(), items.item.tolist()
-    for n, turn in enumerate(is_turn.tolist()):
-        if turn and not named[n]:
-            last = (created[n], numbers[n])
-            session = items.session[n]
-            known = newest.get(session, (-(1 << 62), 0))
-            newest[session] = (max(known[0], last[0]), max(known[1], last[1]))
-    ordered = sorted(newest, key=lambda session: newest[session], reverse=True)
-    back = {session: math.log(nth) for nth, session in enumerate(ordered, 1)}
-    return np.array([back.get(session, 0.0) for session in items.session])
+    names. `sessions`: a number for each session; `is_counted`: turns without names."""
+    count = int(sessions.max()) + 1
+    newest = np.full(count, -(1 << 62), np.int64)
+    last = np.zeros(count, np.int64)
+    np.maximum.at(newest, sessions[is_counted], items.created[is_counted])
+    np.maximum.at(last, sessions[is_counted], items.item[is_counted])
+    known = np.flatnonzero(last)
+    ordered = known[np.lexsort((-last[known], -newest[known]))]
+    back = np.zeros(count)
+    back[ordered] = np.log(np.arange(1, len(ordered) + 1))
+    found: np.ndarray = back[sessions]
+    return found
 
 
 def _further(items: Items, total: np.ndarray) -> np.ndarray:
@@ -287,6 +279,6 @@ def _further(items: Items, total: np.ndarray) -> np.ndarray:
 
 def _project_factors(projects: Sequence[str], project: str | None, config: Mapping[str, Any]) -> np.ndarray:
     every, same, other = (F32(config[f"project_{name}"]) for name in ("global", "same", "other"))
-    return np.array(
-        [every if p == "global" or project is None else same if p == project else other for p in projects], F32
-    )
+    if project is None:
+        return np.full(len(projects), every, F32)
+    return np.array([every if p == "global" else same if p == project else other for p in projects], F32)

@@ -20,7 +20,7 @@ import numpy as np
 from . import candidates as valuing
 from . import packing, ranking
 from .breadth import Breadth, breadth, is_even, spread
-from .candidates import BELOW, Candidate, MemoryFacts, Told
+from .candidates import Candidate, MemoryFacts, Told
 from .items import NO_SESSION, ROLES, Items, read_items, to_bytes, to_text
 from .rendering import render
 from .store import Store
@@ -197,7 +197,7 @@ def _rank(
     question, counters, limit = asked["question"], asked["counters"], asked["limit"]
     items, total_words = counters["items"] or 0, counters["total_words"] or 0
     hidden = NONE
-    # What is above the caller's clearance is not there: it finds nothing, counts for nothing and moves nobody's score.
+    # An item above the caller's clearance is not there: it is not found and moves no score.
     if scope.clearance != "secret" and "sensitive" in counters["features"]:
         row = store.rows("hidden")[0]
         hidden = np.array(row["items"] or (), np.int64)
@@ -359,15 +359,15 @@ def _with_related(
             related[ref] = max(related.get(ref, 0.0), score)
     if not related:
         return ranked, {}
-    # What was found gains where its neighbours say more for it than the query does.
+    # A memory found gains where its neighbours say more for it than the query does.
     found = set()
     for n, kind in enumerate(items.kind):
-        score = related.get(items.ref[n]) if kind == b"m" else None
-        if score is None:
+        gain = related.get(items.ref[n]) if kind == b"m" else None
+        if gain is None:
             continue
         found.add(items.ref[n])
-        if ranked.score[n] < score:
-            ranked.score[n] = score
+        if ranked.score[n] < gain:
+            ranked.score[n] = gain
             ranked.telling[n] = 1
         else:
             related.pop(items.ref[n])
@@ -406,7 +406,7 @@ def _own_words_first(store: Store, candidates: list[Candidate], question: Json) 
     vectors: dict[int, np.ndarray] = {}
     if question["model"] is not None:
         wanted = [c.item for c in candidates[:60] if c.is_turn and c.role in (valuing.USER, valuing.ASSISTANT)]
-        row = store.rows("vectors", question["model"], wanted)[0] if wanted else {"items": None}
+        row: Mapping[str, Any] = store.rows("vectors", question["model"], wanted)[0] if wanted else {"items": None}
         if row["items"]:
             found = np.frombuffer(row["vectors"], ">f2").reshape(len(row["items"]), -1).astype(np.float32)
             found /= np.linalg.norm(found, axis=1, keepdims=True)
@@ -457,7 +457,7 @@ def _plain(text: str) -> str:
 
 
 def read_texts(store: Store, candidates: Sequence[Candidate]) -> dict[int, packing.Text]:
-    """Return the texts of candidates by item, of those that the caller may see."""
+    """Return the texts of candidates by item, if the caller may see them."""
     turns = [c for c in candidates if c.is_turn]
     memories = [c for c in candidates if c.kind == b"m"]
     summaries = [c for c in candidates if c.kind == b"s"]

@@ -21,7 +21,7 @@ _DROPPED = re.compile(
     "[\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f"
     "\u3164\ufeff\ufff9-\ufffb\U00013430-\U00013438\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
 )
-# Nothing that can be read as a mark begins with another character (sql/data/markers.csv).
+# Marks begin with these characters alone, or with one that looks like them (sql/data/markers.csv).
 _OPENINGS = re.compile(r"[<\[#&%\\]|[^\x00-\x7f…‘’“”–—]")
 
 

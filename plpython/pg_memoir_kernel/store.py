@@ -17,7 +17,7 @@ SHARED = {"user": "uuid", "clearance": "_memoir.sensitivity", "projects": "text[
 
 
 class Store(Protocol):
-    """One user's stored arrays, in one snapshot, as far as a caller may see them."""
+    """One user's stored arrays in one snapshot, without items that the caller may not see."""
 
     def rows(self, name: str, *given: Any) -> Sequence[Mapping[str, Any]]:
         """Return the rows of a statement of queries.sql, `given` its own parameters."""

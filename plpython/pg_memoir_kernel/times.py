@@ -79,7 +79,7 @@ def _ago(today: datetime, count: float, unit: str) -> datetime:
     if unit in ("day", "week"):
         return today - timedelta(days=count * (7 if unit == "week" else 1))
     months = count * (12 if unit == "year" else 1)
-    # What is left of a month counts as so much of thirty days.
+    # A part of a month counts as so much of thirty days.
     return _months_on(today, -int(months)) - timedelta(days=(months - int(months)) * 30)
 
 

@@ -21,7 +21,7 @@ def vector_scores(
     store: Store, vector: np.ndarray, written: str, model: int, config: Mapping[str, Any], last: int,
     matched: np.ndarray, hidden: np.ndarray, limit: int,
 ) -> Scores | None:  # fmt: skip
-    """Return the cosines of the nearest `limit` items and of those that matched by words, best first; None without any.
+    """Return the cosines of the nearest `limit` items and of all that matched by words, best first; None without any.
 
     `vector`: float32; `written`: the same as a text; `last`: the highest number of an item.
     """

@@ -217,7 +217,7 @@ def bm25(
         if term not in common:
             telling[postings.items] = np.maximum(telling[postings.items], weight)
     # A word that occurs nowhere is as rare as can be.
-    total = max(1.0, total + max(0, asked - len(lists)) * math.log(1 + (items + 0.5) / 0.5) * 1000000)
+    whole = max(1.0, total + max(0, asked - len(lists)) * math.log(1 + (items + 0.5) / 0.5) * 1000000)
     held = np.flatnonzero(sums)
     scores = (sums[held] / 1000000).astype(np.float32)
     order = np.argsort((-np.rint(scores * np.float32(10000)).astype(np.int64) << 32) | held)
@@ -225,7 +225,7 @@ def bm25(
     return Scores(
         held,
         scores,
-        (matched[held] / total).astype(np.float32),
+        (matched[held] / whole).astype(np.float32),
         np.minimum(1, telling[held] / rarest).astype(np.float32),
         scores.max() if len(scores) else np.float32(0),
     )

@@ -24,8 +24,8 @@ class ServerStore:
     def __init__(self, plpy: Any, asked: Mapping[str, Any]):
         self._plpy, self._part, self._tokenizer = plpy, asked["part"], asked.get("tokenizer", "estimate")
         scope = asked["scope"]
-        # What is above the clearance the kernel leaves out itself.
-        self._shared = asked["user"], scope["clearance"], scope["projects"], []
+        # The kernel itself leaves out items above the clearance.
+        self._shared: tuple[Any, ...] = asked["user"], scope["clearance"], scope["projects"], []
 
     def rows(self, name: str, *given: Any) -> Sequence[Mapping[str, Any]]:
         plan = _plans.get((name, self._part))

@@ -55,3 +55,17 @@ begin
   return coalesce(v_limit * (1 + (least(2, greatest(1, p_counters.total_words / v_items / 18)) - 1) * greatest(0,
     1 - p_counters.memories / v_items)), v_limit)::integer;
 end $$;
+
+-- The names of the signals, in their order.
+create or replace function _memoir.signal_names()
+returns text[] language plpgsql stable as $$
+begin
+  return array(select a.attname from pg_attribute a where a.attrelid = '_memoir.signals'::regclass and a.attnum > 0
+    order by a.attnum);
+end $$;
+
+-- Those that a ranked item carries, since nothing else in the ledger tells them.
+create or replace function _memoir.ledger_signals()
+returns text[] language sql immutable as $$
+  select '{words_before, vector_after, cover, speaker, date, match_back, last}'::text[]
+$$;

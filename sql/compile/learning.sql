@@ -2,20 +2,6 @@
 -- was not. Nothing here happens by itself: credit_recall says what was used, learn_weights is asked for and changes
 -- nothing unless told to.
 
--- The names of the signals, in their order.
-create or replace function _memoir.signal_names()
-returns text[] language plpgsql stable as $$
-begin
-  return array(select a.attname from pg_attribute a where a.attrelid = '_memoir.signals'::regclass and a.attnum > 0
-    order by a.attnum);
-end $$;
-
--- Those that a ranked item carries, since nothing else in the ledger tells them.
-create or replace function _memoir.ledger_signals()
-returns text[] language sql immutable as $$
-  select '{words_before, vector_after, cover, speaker, date, match_back, last}'::text[]
-$$;
-
 create or replace function memoir.credit_recall(p_user text, p_compile uuid, p_used uuid[])
 returns integer language plpgsql security definer set search_path from current as $$
 declare

@@ -469,7 +469,7 @@ begin
   exception when others then
     get stacked diagnostics v_message = message_text, v_hint = pg_exception_hint, v_state = returned_sqlstate;
     -- What a model can mend is told to it; what it can't is the application's to know.
-    if v_state not like 'PM0%' or v_state in ('PM001', 'PM030') then raise; end if;
+    if v_state not like 'PM0%' or v_state in ('PM001', 'PM026', 'PM030') then raise; end if;
     return 'Error: ' || _memoir.neutralise(v_message) || coalesce('. ' || nullif(v_hint, ''), '');
   end;
 end $$;
