@@ -278,7 +278,7 @@ def _further(items: Items, total: np.ndarray) -> np.ndarray:
 
 
 def _project_factors(projects: Sequence[str], project: str | None, config: Mapping[str, Any]) -> np.ndarray:
-    every, same, other = (F32(config[f"project_{name}"]) for name in ("global", "same", "other"))
+    every, same, other = (F32(config[name]) for name in ("project_global", "project_same", "project_other"))
     if project is None:
         return np.full(len(projects), every, F32)
     return np.array([every if p == "global" else same if p == project else other for p in projects], F32)
