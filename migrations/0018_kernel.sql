@@ -29,3 +29,8 @@ insert into _memoir.partitioned_tables (table_name, by_month, unlogged) values (
 alter table _memoir.embeddings drop constraint embeddings_pkey;
 alter table _memoir.embeddings drop column signs;
 alter table _memoir.embeddings add primary key (user_id, model_id, item_no);
+
+-- Variables of the SQL that made recalls before.
+drop type _memoir.recall_block, _memoir.recall_line, _memoir.reduced_text, _memoir.session_name, _memoir.item_text,
+  _memoir.breadth, _memoir.candidate, _memoir.memory_facts, _memoir.fit_floor, _memoir.ranked_item,
+  _memoir.item_scores, _memoir.posting_list cascade;

@@ -1,7 +1,8 @@
-"""Recalls that the client makes: a server without PL/Python has no kernel, so it runs here, over the caller's own arrays.
+"""Recalls that the client makes: a server without PL/Python has no kernel, so it runs here, over the caller's own
+arrays.
 
-A call that needs a recall raises KernelMissingError. In one transaction with one snapshot it then runs again with what it
-asked for, until it asks for nothing more.
+A call that needs a recall raises KernelMissingError. In one transaction with one snapshot it then runs again with
+what it asked for, until it asks for nothing more.
 """
 
 from __future__ import annotations

@@ -58,9 +58,10 @@ def is_even(candidates: Sequence[Candidate]) -> bool:
 
 
 def spread(candidates: list[Candidate], shape: Breadth) -> list[Candidate]:
-    """Return candidates by what a line of each is worth among many, in that order. The odds of a score count less than
-    where one place answers; of a turn one part counts; an answer is worth a share of what it answers, little where only
-    the speaker's own words are asked for; each further turn of a session is worth less than the one before it.
+    """Return candidates by what a line of each is worth among many, in that order. The odds of a score count less
+    than where one place answers; of a turn one part counts; an answer is worth a share of what it answers, little
+    where only the speaker's own words are asked for; each further turn of a session is worth less than the one before
+    it.
     """
     n = len(candidates)
     if not n:

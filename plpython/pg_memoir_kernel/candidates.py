@@ -1,5 +1,5 @@
-"""Candidates of all arms on one footing: memories, frequent and pinned ones, old turns; what each is worth, and which are
-below the floor of relevance.
+"""Candidates of all arms on one footing: memories, frequent and pinned ones, old turns; what each is worth, and which
+are below the floor of relevance.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ ASSISTANT, USER = ROLES.index("assistant"), ROLES.index("user")
 
 @dataclass(frozen=True)
 class MemoryFacts:
-    """What a memory brings to its match: weight of its type and importance, freshness, authority, use; `valid_from` and
-    `valid_to`: seconds since 1970."""
+    """What a memory brings to its match: weight of its type and importance, freshness, authority, use; `valid_from`
+    and `valid_to`: seconds since 1970.
+    """
 
     type: str
     is_active: bool
@@ -37,10 +38,10 @@ class MemoryFacts:
 class Candidate:
     """A ranked item with what memories add, what showing it is worth, and what becomes of it.
 
-    `turn`, `chunk`, `start`, `length`: where its text stands; `said`: when, in microseconds since 2000; `cosine`: None
-    without a vector; `ceiling`: the fidelity that its session lets it have at most; `reason`: why it can't be shown;
-    `position`: in the order of choice, where it is shown as `fidelity`; `shown`: what stands for it then, where that is
-    not all of it.
+    `turn`, `chunk`, `start`, `length`: where its text stands; `said`: when, in microseconds since 2000; `cosine`:
+    None without a vector; `ceiling`: the fidelity that its session lets it have at most; `reason`: why it can't be
+    shown; `position`: in the order of choice, where it is shown as `fidelity`; `shown`: what stands for it then,
+    where that is not all of it.
     """
 
     item: int
@@ -84,8 +85,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Floor:
-    """Below which fit a candidate is left out: weights of constant, score, cosine and telling, of turns and summaries and
-    of memories; what one of another project than `project` loses."""
+    """Below which fit a candidate is left out: weights of constant, score, cosine and telling, of turns and summaries
+    and of memories; what one of another project than `project` loses.
+    """
 
     turns: Sequence[float]
     memories: Sequence[float]
@@ -96,8 +98,9 @@ class Floor:
 @dataclass(frozen=True)
 class Told:
     """Facts about candidates beside their rank. `floor`, `share`: the least score, alone and of the second best;
-    `own`: how many short turns of the user pass it anyway; `fit`: None: everything fits; `valid`: the time that is asked
-    about, in seconds since 1970."""
+    `own`: how many short turns of the user pass it anyway; `fit`: None: everything fits; `valid`: the time that is
+    asked about, in seconds since 1970.
+    """
 
     memories: Mapping[bytes, MemoryFacts]
     frequent: frozenset[bytes]
@@ -112,10 +115,10 @@ class Told:
 
 
 def fit_floor(config: Mapping[str, Any], items: int, words: int, project: str | None) -> Floor | None:
-    """Return the odds below which a candidate does not fit the question at all: by its score, its cosine and how telling
-    the words are that it has of the question. In a long question more words hit by chance. In a small store the floor
-    ends what the budget does not, in a large one answers lie scattered and the budget ends it. None: everything fits,
-    as among fewer than ten items. research/ranker/floor.py learns the numbers.
+    """Return the odds below which a candidate does not fit the question at all: by its score, its cosine and how
+    telling the words are that it has of the question. In a long question more words hit by chance. In a small store
+    the floor ends what the budget does not, in a large one answers lie scattered and the budget ends it. None:
+    everything fits, as among fewer than ten items. research/ranker/floor.py learns the numbers.
     """
     least, given = config["relevance_fit"], config["fit_weights"]
     if least <= 0 or least >= 1 or given is None or items < 10:
@@ -138,20 +141,22 @@ def fit_floor(config: Mapping[str, Any], items: int, words: int, project: str | 
 
 
 def worth(score: np.ndarray | float) -> Any:
-    """Return what showing a line is worth: about the chance that it is evidence, whose odds are those of its score to the
-    fourth power. (Scores are chances spread over 0 to 1, SOFT in research/ranker/train.py. With a smaller power many
-    short lines of little relevance push the evidence out.) memoir.context_utilisation has the same formula.
+    """Return what showing a line is worth: about the chance that it is evidence, whose odds are those of its score to
+    the fourth power. (Scores are chances spread over 0 to 1, SOFT in research/ranker/train.py. With a smaller power
+    many short lines of little relevance push the evidence out.) memoir.context_utilisation has the same formula.
     """
     return 1 / (1 + (1 / np.clip(np.asarray(score, np.float64), 0.0001, 0.9999) - 1) ** 4)
 
 
 def value(ranked: Ranked, told: Told, config: Mapping[str, Any]) -> list[Candidate]:
-    """Return ranked items as candidates, best first: what memories add, the floor, what each is worth. The rest of a turn
-    of which another part is worth more gains from it, the less the longer the turn: half of a question or a list is
-    seldom enough.
+    """Return ranked items as candidates, best first: what memories add, the floor, what each is worth. The rest of a
+    turn of which another part is worth more gains from it, the less the longer the turn: half of a question or a list
+    is seldom enough.
     """
     items = ranked.items
-    memories = [told.memories.get(ref) if kind == b"m" else None for kind, ref in zip(items.kind, items.ref, strict=True)]
+    memories = [
+        told.memories.get(ref) if kind == b"m" else None for kind, ref in zip(items.kind, items.ref, strict=True)
+    ]
     seen = [n for n, (kind, m) in enumerate(zip(items.kind, memories, strict=True)) if kind != b"m" or m]
     if len(seen) < len(items):
         order = np.array(seen, np.int64)
@@ -235,8 +240,8 @@ def _below(
     with_vector = ~np.isnan(cosine)
     exempt = np.array(frequent, bool) | np.array(related, bool)
     least = np.full(len(items), F32(told.floor))
-    # The second best of what neither is pinned nor repeats the query: beside a question that was asked before, no answer
-    # scores much. Without vectors that can't be told.
+    # The second best, but for pinned ones and repetitions of the query: beside a question that was asked before, no
+    # answer scores much. Without vectors that can't be told.
     measure = None
     if with_vector.any():
         counted = ~np.array(pinned, bool) & np.array([r is None for r in reasons])
@@ -259,7 +264,9 @@ def _below(
 
 
 def _fits(ranked: Ranked, fit: Floor) -> np.ndarray:
-    """Return which candidates fit the question. An item without a vector is judged as if it lay at a middling distance."""
+    """Return which candidates fit the question. An item without a vector is judged as if it lay at a middling
+    distance.
+    """
     items = ranked.items
     is_memory = np.array([kind == b"m" for kind in items.kind])
     weights = np.where(is_memory[:, None], np.array(fit.memories), np.array(fit.turns)).T
@@ -277,7 +284,9 @@ def _fits(ranked: Ranked, fit: Floor) -> np.ndarray:
 def _with_parts(ranked: Ranked, own: np.ndarray, rest: float) -> np.ndarray:
     items = ranked.items
     parted = {
-        ref for kind, ref, chunk in zip(items.kind, items.ref, items.chunk.tolist(), strict=True) if kind == b"t" and chunk
+        ref
+        for kind, ref, chunk in zip(items.kind, items.ref, items.chunk.tolist(), strict=True)
+        if kind == b"t" and chunk
     }
     if not parted:
         return own
@@ -295,24 +304,27 @@ def _with_parts(ranked: Ranked, own: np.ndarray, rest: float) -> np.ndarray:
 
 
 def strength(config: Mapping[str, Any], candidates: Sequence[Candidate]) -> float | None:
-    """Return how likely it is that anything in the store answers the question, by the best score and the closest vector;
-    None where one is not known. Below setting weak_below a recall is weak: small, and marked."""
+    """Return how likely it is that anything in the store answers the question, by the best score and the closest
+    vector; None where one is not known. Below setting weak_below a recall is weak: small, and marked.
+    """
     counted = [c for c in candidates if c.reason is None or c.reason == BELOW]
     cosines = [c.cosine for c in counted if c.cosine is not None]
     if not cosines:
         return None
     weights = config["strength_weights"] or {}
     best = max(c.match if c.memory else c.score for c in counted)
-    odds = (weights.get("constant") or 0) + (weights.get("score") or 0) * best + (weights.get("cosine") or 0) * max(cosines)
+    odds = (
+        (weights.get("constant") or 0)
+        + (weights.get("score") or 0) * best
+        + (weights.get("cosine") or 0) * max(cosines)
+    )
     return round(1 / (1 + math.exp(-max(-50.0, min(50.0, odds)))), 4)
 
 
-def own_words_first(
-    candidates: list[Candidate], vectors: Mapping[int, np.ndarray]
-) -> None:
-    """Keep of turns that say the same the user's own statement, not what the assistant made of it: it takes the better
-    place, and the echo falls behind. Told by their vectors (of unit length, by item): a statement said before, as close
-    as a paraphrase is.
+def own_words_first(candidates: list[Candidate], vectors: Mapping[int, np.ndarray]) -> None:
+    """Keep of turns that say the same the user's own statement, not what the assistant made of it: it takes the
+    better place, and the echo falls behind. Told by their vectors (of unit length, by item): a statement said before,
+    as close as a paraphrase is.
     """
     first = candidates[:60]
     answers = {(c.session, c.turn): c for c in candidates if c.is_turn and c.role == ASSISTANT and c.chunk == 0}
@@ -346,9 +358,10 @@ def _is_short_question(candidate: Candidate) -> bool:
 def with_changes(
     candidates: Sequence[Candidate], changes: Sequence[tuple[tuple[bytes, int], tuple[bytes, int], bool]]
 ) -> None:
-    """Let what a later turn changed and what changes another pass the floor where nothing fits twice as well; and what
-    changes a line that is shown come along with it. `changes`: session and turn, of what changed it, and whether that
-    is in doubt."""
+    """Let what a later turn changed and what changes another pass the floor where nothing fits twice as well; and
+    what changes a line that is shown come along with it. `changes`: session and turn, of what changed it, and whether
+    that is in doubt.
+    """
     best = max((c.score for c in candidates if c.reason is None or c.reason == BELOW), default=0.0)
     places: dict[tuple[bytes, int], list[int | None]] = {}
     for place, c in enumerate(candidates):
@@ -411,4 +424,3 @@ def memory_parts(candidate: Candidate) -> dict[str, Any]:
     if candidate.ceiling is not None:
         parts["ceiling"] = candidate.ceiling
     return parts
-

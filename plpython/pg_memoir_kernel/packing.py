@@ -48,9 +48,9 @@ class Rendition:
 
 @dataclass(slots=True)
 class Line:
-    """What a candidate looks like at one fidelity. `number`: the candidate's place; `step`: 1, or which step up from the
-    line of the same candidate before it: then cost and worth are what it adds; `group`, `opening`: its header, and what
-    that costs.
+    """What a candidate looks like at one fidelity. `number`: the candidate's place; `step`: 1, or which step up from
+    the line of the same candidate before it: then cost and worth are what it adds; `group`, `opening`: its header,
+    and what that costs.
     """
 
     number: int
@@ -70,9 +70,9 @@ class Line:
 def within_reach(
     candidates: Sequence[Candidate], budget: int, hidden: frozenset[bytes], short: bool
 ) -> tuple[list[Candidate], set[int]]:
-    """Return the candidates whose running total, what is worth most per token first, stays within one and a half budgets
-    (counts are on the high side), and the items among them that may not fit as they are: those beyond half of it.
-    `short`: they are shown as short lines, so more are within reach.
+    """Return the candidates whose running total, what is worth most per token first, stays within one and a half
+    budgets (counts are on the high side), and the items among them that may not fit as they are: those beyond half of
+    it. `short`: they are shown as short lines, so more are within reach.
     """
     # A long turn may fit as an excerpt.
     able = [c for c in candidates if c.reason is None and c.tokens <= budget * 3 and c.ref not in hidden]
@@ -95,10 +95,10 @@ def within_reach(
 def reduced_turns(
     turns: Sequence[Candidate], texts: Mapping[int, Text], share: float, terms: Sequence[str], shape: Breadth | None
 ) -> list[Reduced]:
-    """Return of a part of a long turn the sentence that holds most of the question's words, rare ones above all: it is
-    worth three quarters of the root of its share, as gold turns keep the words of answers (bench/RESULTS.md). A broad
-    recall shows short lines: the sentence cut to the longest excerpt, and to a stub. For an order of events that is the
-    first sentence, which says what the turn is about.
+    """Return of a part of a long turn the sentence that holds most of the question's words, rare ones above all: it
+    is worth three quarters of the root of its share, as gold turns keep the words of answers (bench/RESULTS.md). A
+    broad recall shows short lines: the sentence cut to the longest excerpt, and to a stub. For an order of events
+    that is the first sentence, which says what the turn is about.
     """
     if share <= 0:
         return []
@@ -115,7 +115,9 @@ def reduced_turns(
         said = _best_sentence(body, weights, shape)
         if said is None:
             continue
-        levels = [("excerpt", shape.longest, shape.excerpt), ("stub", 90, shape.stub)] if shape else [("excerpt", 0, 0.0)]
+        levels = (
+            [("excerpt", shape.longest, shape.excerpt), ("stub", 90, shape.stub)] if shape else [("excerpt", 0, 0.0)]
+        )
         for fidelity, longest, worth in levels:
             cut = re.sub(r"\s+\S*$", "", said[:longest]) if shape and len(said) > longest else said
             if shape is None and not len(cut) < len(body) * 9 // 10:
@@ -172,12 +174,15 @@ _ASCII_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 
 def lines_of(
-    candidates: Sequence[Candidate], texts: Mapping[int, Text], sessions: Mapping[bytes, str], reduced: Sequence[Reduced]
+    candidates: Sequence[Candidate],
+    texts: Mapping[int, Text],
+    sessions: Mapping[bytes, str],
+    reduced: Sequence[Reduced],
 ) -> tuple[list[Line], list[int]]:
     """Return what each item would look like at each fidelity, about cost and be worth, in the order in which to take
-    them: what is worth most per token first. A line of a higher fidelity is a step up from the one before it: it costs
-    and is worth what it adds, and takes its place. Fidelities that bring less for each token than the next one up are
-    left out. Near-identical items count once: the places of their copies come second.
+    them: what is worth most per token first. A line of a higher fidelity is a step up from the one before it: it
+    costs and is worth what it adds, and takes its place. Fidelities that bring less for each token than the next one
+    up are left out. Near-identical items count once: the places of their copies come second.
     """
     shorter: dict[int, list[Reduced]] = {}
     for one in reduced:
@@ -255,8 +260,9 @@ def _steps(
 
 
 def _ordered(lines: list[Line]) -> list[Line]:
-    """A header is paid once: the lines that repay it best count together, at what they bring together; those after them
-    by themselves."""
+    """A header is paid once: the lines that repay it best count together, at what they bring together; those after
+    them by themselves.
+    """
     groups = {header: n for n, header in enumerate(sorted({line.header for line in lines}), 1)}
     lines.sort(key=lambda line: (-line.own, line.number, line.step))
     together: dict[int, tuple[float, int]] = {}
@@ -272,10 +278,10 @@ def _ordered(lines: list[Line]) -> list[Line]:
 
 
 def choose(lines: Sequence[Line], budget: int) -> tuple[list[int], int, bool]:
-    """Return which lines to show within a budget of about so many tokens, about how many they take, and whether there was
-    nothing more to choose. Each that still fits is taken, in their order; one that does not fit takes the place of the
-    last ones if it is worth more than these. A step up needs the one before it, whose place it takes: of every item one
-    line at most.
+    """Return which lines to show within a budget of about so many tokens, about how many they take, and whether there
+    was nothing more to choose. Each that still fits is taken, in their order; one that does not fit takes the place
+    of the last ones if it is worth more than these. A step up needs the one before it, whose place it takes: of every
+    item one line at most.
     """
     chosen: list[int] = []
     opened: set[int] = set()

@@ -1,6 +1,6 @@
 -- What the kernel reads, one statement each: its name and parameters. All take :user and, of the caller, :clearance,
 -- :projects (null: all) and :unseen, numbers of items that the caller may not see. A table in braces is the user's own
--- leaf of it. {seen}: on a server without PL/Python, where a client runs the kernel, whether the caller may see an item.
+-- leaf of it. {seen}: whether the caller may see an item, on a server without PL/Python, where a client runs the kernel.
 
 -- {facts} of items i, as items.py reads them
 string_agg(int4send(i.item_no) || int4send(coalesce(i.turn_index, -1))
@@ -24,7 +24,8 @@ exists (select from {search_items} i where i.user_id = :user and i.item_no = p.i
 -- The lists of some words: one for each word and segment. A word has a key of its own, or shares one where the words of
 -- its letter share 1, 8 or 64 rows: :letter_rows says which of these numbers occur.
 select a.term, p.first_item as first, array_send(case when :unseen = '{}' then l.postings
-    else array(select u.p from unnest(l.postings) u(p) where p.first_item + (u.p >> 8) <> all (:unseen)) end) as postings,
+    else array(select u.p from unnest(l.postings) u(p) where p.first_item + (u.p >> 8) <> all (:unseen)) end)
+    as postings,
   array_send(case when :unseen = '{}' then l.lengths
     else array(select u.n from unnest(l.postings, l.lengths) u(p, n) where p.first_item + (u.p >> 8) <> all (:unseen))
     end) as lengths
@@ -46,7 +47,8 @@ select w.term, :next_item as first, array_send(w.postings) as postings, array_se
 from (select l.lexeme as term, array_agg((t.item_no - :next_item << 8) + p) as postings,
     array_agg(t.word_counts[(p >> 8) + 1]) as lengths
   -- A row less all of its other words: cheaper than to unnest it whole.
-  from {search_tail} t, unnest(ts_delete(t.words, tsvector_to_array(ts_delete(t.words, :terms)))) l, unnest(l.positions) p
+  from {search_tail} t, unnest(ts_delete(t.words, tsvector_to_array(ts_delete(t.words, :terms)))) l,
+    unnest(l.positions) p
   where t.user_id = :user and t.words @@ (select string_agg(quote_literal(x), ' | ')::tsquery from unnest(:terms) x)
     and t.item_no + (p >> 8) <> all (:unseen)
   group by l.lexeme) w
@@ -63,14 +65,14 @@ where i.user_id = :user and i.echo
 
 -- all_distances(model smallint, vector memoir_extensions.halfvec)
 -- Of all items the distance to a vector in millionths, in 32 bits, and the number in 32 bits below them.
-select array_send(array_agg(((e.embedding operator(memoir_extensions.<=>) :vector) * 1000000)::bigint << 32 | e.item_no))
-  as keys
+select array_send(array_agg(((e.embedding operator(memoir_extensions.<=>) :vector) * 1000000)::bigint << 32
+    | e.item_no)) as keys
 from {embeddings} e where e.user_id = :user and e.model_id = :model
   and e.item_no <> all (:unseen)
 
 -- distances(model smallint, vector memoir_extensions.halfvec, items integer[])
-select array_send(array_agg(((e.embedding operator(memoir_extensions.<=>) :vector) * 1000000)::bigint << 32 | e.item_no))
-  as keys
+select array_send(array_agg(((e.embedding operator(memoir_extensions.<=>) :vector) * 1000000)::bigint << 32
+    | e.item_no)) as keys
 from {embeddings} e where e.user_id = :user and e.model_id = :model and e.item_no = any (:items)
   and e.item_no <> all (:unseen)
 
@@ -92,15 +94,16 @@ select array_agg(e.item_no) as items, string_agg(substring(memoir_extensions.hal
 from {embeddings} e where e.user_id = :user and e.model_id = :model and e.item_no = any (:items)
   and e.item_no <> all (:unseen)
 
--- items(items integer[], as_of timestamptz, kinds "char"[], hidden_from integer, hidden_sessions uuid[], reduced integer[], said_after timestamptz, said_before timestamptz, local_sessions uuid[])
--- Items by number that may be found: known at :as_of, of kinds :kinds, turns of sessions :hidden_sessions from :hidden_from on are shown but
--- for some (:reduced), of projects :projects, said from :said_after to :said_before, local to sessions :local_sessions.
+-- items(items integer[], as_of timestamptz, kinds "char"[], hidden_from integer, hidden_sessions uuid[],
+--   reduced integer[], said_after timestamptz, said_before timestamptz, local_sessions uuid[])
+-- Items by number that may be found: known at :as_of, not in the turns that the list shows, said within two times.
 select {facts} from {search_items} i
 where i.user_id = :user and i.item_no = any (:items) and i.sensitivity <= :clearance
   and (not i.dead or (:as_of is not null and i.kind = 'm'))  -- excluded turns stay excluded at any time
   and (:as_of is null or i.recorded_at <= :as_of)
   and (:kinds is null or i.kind = any (:kinds))
-  and (i.kind <> 't' or i.turn_index < :hidden_from or i.session_id <> all (:hidden_sessions) or i.turn_index = any (:reduced))
+  and (i.kind <> 't' or i.turn_index < :hidden_from or i.session_id <> all (:hidden_sessions)
+    or i.turn_index = any (:reduced))
   -- a session's own summary stands in its system message
   and (i.kind <> 's' or i.session_id <> all (:hidden_sessions))
   and (:projects is null or i.project = any (:projects))
@@ -121,7 +124,7 @@ select max(s.access_count) as most, (array_agg(s.memory_id order by s.access_cou
 from {memory_stats} s where s.user_id = :user and s.access_count > 0
 
 -- joining(frequent uuid[], pinned uuid[], local_sessions uuid[], kinds "char"[])
--- Items of much-used (:frequent) and pinned (:pinned) memories and turns, for a clearance, local sessions, kinds and projects.
+-- Items of much-used (:frequent) and pinned (:pinned) memories and turns.
 select {facts} from {search_items} i
 where i.user_id = :user and i.ref_id = any (:frequent || :pinned) and not i.dead and i.sensitivity <= :clearance
   and (i.ref_id = any (:pinned) and (i.session_id is null or i.session_id = any (:local_sessions))
@@ -129,8 +132,7 @@ where i.user_id = :user and i.ref_id = any (:frequent || :pinned) and not i.dead
   and (:kinds is null or i.kind = any (:kinds)) and (:projects is null or i.project = any (:projects))
 
 -- waiting(model smallint, next_item integer, hidden_from integer, hidden_sessions uuid[])
--- The newest turns that wait for their vectors while the user's others have them. :next_item: the number that the next item
--- gets.
+-- The newest turns that wait for their vectors while the user's others have them.
 select {facts} from (select i.* from {search_items} i, (select c.through_item from {embedding_cursors} c
     where c.user_id = :user and c.model_id = :model) c
   where c.through_item > 0 and c.through_item < :next_item - 1
@@ -139,17 +141,20 @@ select {facts} from (select i.* from {search_items} i, (select c.through_item fr
     and i.sensitivity <= :clearance and (:projects is null or i.project = any (:projects))
   order by i.item_no desc limit 12) i
 
--- changing(sessions uuid[], turns integer[], memories uuid[], as_of timestamptz, hidden_from integer, hidden_sessions uuid[], kinds "char"[], known integer[])
--- The turns that change what turns (:sessions, :turns) or memories (:memories) say, and what changes those, but for items :known.
+-- changing(sessions uuid[], turns integer[], memories uuid[], as_of timestamptz, hidden_from integer,
+--   hidden_sessions uuid[], kinds "char"[], known integer[])
+-- The turns that change what turns (:sessions, :turns) or memories say, and what changes these, but for items :known.
 with recursive changed as materialized (
   select distinct x.session_id, x.turn_index, x.by_session, x.by_turn from {recall_exclusions} x
   where x.user_id = :user and x.changed and x.lifted_at is null and x.by_session is not null
     and (:as_of is null or x.recorded_at <= :as_of)),
 changing as (
   select x.by_session, x.by_turn, 1 as depth from changed x
-  join unnest(:sessions, :turns) r(session_id, turn_index) on r.session_id = x.session_id and r.turn_index = x.turn_index
+  join unnest(:sessions, :turns) r(session_id, turn_index)
+    on r.session_id = x.session_id and r.turn_index = x.turn_index
   union
-  select d.by_session, d.by_turn, 1 from _memoir.memory_doubts(:user, :memories) d where :as_of is null or d.recorded_at <= :as_of
+  select d.by_session, d.by_turn, 1 from _memoir.memory_doubts(:user, :memories) d
+  where :as_of is null or d.recorded_at <= :as_of
   union
   select x.by_session, x.by_turn, c.depth + 1 from changing c
   join changed x on x.session_id = c.by_session and x.turn_index = c.by_turn where c.depth < 4)
@@ -158,7 +163,8 @@ select {facts} from (
   join {search_items} i on i.user_id = :user and i.session_id = c.by_session and i.turn_index = c.by_turn
   where i.kind = 't' and not i.dead and not i.echo and i.sensitivity <= :clearance
     and (i.turn_index < :hidden_from or i.session_id <> all (:hidden_sessions))
-    and (:kinds is null or i.kind = any (:kinds)) and (:projects is null or i.project = any (:projects)) and i.item_no <> all (:known)
+    and (:kinds is null or i.kind = any (:kinds)) and (:projects is null or i.project = any (:projects))
+    and i.item_no <> all (:known)
   order by i.item_no desc limit 12) i
 
 -- changes(as_of timestamptz)
@@ -172,7 +178,8 @@ where x.user_id = :user and x.changed and x.lifted_at is null and (:as_of is nul
 select distinct x.session_id, x.turn_index, x.span_start, x.span_length
 from {recall_exclusions} x join unnest(:sessions, :turns) t(session_id, turn_index)
   on x.session_id = t.session_id and x.turn_index = t.turn_index
-where x.user_id = :user and x.changed and not x.is_doubt and x.lifted_at is null and (:as_of is null or x.recorded_at <= :as_of)
+where x.user_id = :user and x.changed and not x.is_doubt and x.lifted_at is null
+  and (:as_of is null or x.recorded_at <= :as_of)
 
 -- related(memories uuid[], scores double precision[], as_of timestamptz)
 -- A step along edges in either direction: the best that memories lead to, six tenths of their scores times the weights.
@@ -195,7 +202,7 @@ where i.user_id = :user and i.ref_id = any (:memories) and i.kind = 'm' and i.ch
   and (:kinds is null or i.kind = any (:kinds)) and (:projects is null or i.project = any (:projects))
 
 -- memory_facts(memories uuid[], now timestamptz, as_of timestamptz)
--- Memories that the caller may see. Times in seconds since 1970; age and unconfirmed in days: since it was recorded, and
+-- Memories that the caller may see. Times in seconds since 1970. age, unconfirmed: days since a memory was recorded, and
 -- since it was last reinforced.
 select m.memory_id, m.type, m.importance::text, m.tier, m.trust * m.confidence as trust,
   case when :as_of is null then m.state = 'active' and (m.expires_at is null or m.expires_at > :now)
@@ -219,8 +226,7 @@ where s.user_id = :user and s.item_kind = 'memory' and s.item_id = any (:memorie
 
 -- rescued(terms text[], unknown text[], hidden integer[])
 -- The user's words most similar to words that occur nowhere (trigrams, same first letter, which keeps it to a slice of
--- the vocabulary; one pattern of a word's trigrams goes over the slice as one text). :terms: all words of the question, :unknown:
--- the unknown ones, :hidden: items that are not there for the caller.
+-- the vocabulary; one pattern of a word's trigrams goes over the slice as one text).
 with unknown as materialized (
   select t.term, left(t.term, 1) as low, chr(ascii(t.term) + 1) as high, length(t.term) as length,
     (select '[^ ]*(?:' || string_agg(regexp_replace(substr(t.term, n, 3), '(\W)', '\\\1', 'g'), '|')
@@ -250,7 +256,8 @@ select array_agg(distinct r.word) as words from (select n.word, row_number() ove
       where t.user_id = :user and l.lexeme = n.word and t.item_no + (x >> 8) <> all (:hidden || :unseen))) r
 where r.nth <= 2 and r.word <> all (:terms)
 
--- turn_texts(items integer[], sessions uuid[], turns integer[], times timestamptz[], starts integer[], lengths integer[])
+-- turn_texts(items integer[], sessions uuid[], turns integer[], times timestamptz[], starts integer[],
+--   lengths integer[])
 -- Texts of turns, by item, session, turn, time and span, for a clearance.
 select p.item_no, t.body, t.label
 from unnest(:items, :sessions, :turns, :starts, :lengths) p(item_no, session_id, turn_index, span_start, span_length)

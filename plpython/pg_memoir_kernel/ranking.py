@@ -1,6 +1,6 @@
 """Ranking: the signals of each candidate, weighed. The weights (rank_weights of the ranking profile) were learnt by
-research/ranker from conversations between people, of people with assistants, and from memories. All signals are shares,
-cosines or logarithms of lengths, so that they mean the same in a store of any size.
+research/ranker from conversations between people, of people with assistants, and from memories. All signals are
+shares, cosines or logarithms of lengths, so that they mean the same in a store of any size.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def joined(ranked: Ranked, other: Ranked) -> Ranked:
 
 
 def wanted_items(words: Scores | None, vectors: Scores | None, limit: int) -> np.ndarray:
-    """Return the best by words and vectors, half and half, what follows a match in words (an answer), and what precedes
-    a match in meaning: the signals of all would be weighed for nothing. Half again as many as are asked for, since
-    sessions and dates move them far.
+    """Return the best by words and vectors, half and half, what follows a match in words (an answer), and what
+    precedes a match in meaning: the signals of all would be weighed for nothing. Half again as many as are asked for,
+    since sessions and dates move them far.
     """
     beside = limit // 4
     by_words = words.items[:limit] if words else np.zeros(0, np.int64)
@@ -85,18 +85,16 @@ def wanted_items(words: Scores | None, vectors: Scores | None, limit: int) -> np
 
 
 def weights_of(given: Mapping[str, float], words: int, unread: bool) -> np.ndarray:
-    """Return the weights of the classes of items, 3 × 21: named speakers, others, memories and summaries. Each is that of
-    all, plus that of the class, plus that of long questions by the logarithm of the question's `words` over six, plus
-    that of questions in a language that the embedding model does not read (`unread`).
+    """Return the weights of the classes of items, 3 × 21: named speakers, others, memories and summaries. Each is
+    that of all, plus that of the class, plus that of long questions by the logarithm of the question's `words` over
+    six, plus that of questions in a language that the embedding model does not read (`unread`).
     """
     long = math.log(max(words, 1) / 6)
 
     def weight(name: str) -> float:
         return given.get(name) or 0.0
 
-    shared = [
-        weight(n) + weight(f"long.{n}") * long + (weight(f"unread.{n}") if unread else 0.0) for n in SIGNALS
-    ]
+    shared = [weight(n) + weight(f"long.{n}") * long + (weight(f"unread.{n}") if unread else 0.0) for n in SIGNALS]
     return np.array(
         [
             [F32(w + weight(f"{kind}.{n}")) for n, w in zip(SIGNALS, shared, strict=True)]
@@ -137,9 +135,9 @@ def score(
     following = np.lexsort((-item, items.previous))  # the first follower of each comes last
     place, known = _places(item, items.previous[following])
     after_of[place[known]] = item[following][known]
-    after = np.where(
-        items.flags & LAST_CHUNK > 0, np.maximum(_cosines(vectors, after_of)[0], F32(0)), F32(0)
-    ) / w_cosine
+    after = (
+        np.where(items.flags & LAST_CHUNK > 0, np.maximum(_cosines(vectors, after_of)[0], F32(0)), F32(0)) / w_cosine
+    )
 
     # The turns of a session belong together, and so do memories of a day, in the order in which they came.
     numbers: dict[bytes, int] = {}
@@ -249,8 +247,9 @@ def _beside(
 
 
 def _sessions_back(items: Items, sessions: np.ndarray, is_counted: np.ndarray) -> np.ndarray:
-    """Return how far back each item's session is, as a logarithm: 0 for the newest one of people and assistants without
-    names. `sessions`: a number for each session; `is_counted`: turns without names."""
+    """Return how far back each item's session is, as a logarithm: 0 for the newest one of people and assistants
+    without names. `sessions`: a number for each session; `is_counted`: turns without names.
+    """
     count = int(sessions.max()) + 1
     newest = np.full(count, -(1 << 62), np.int64)
     last = np.zeros(count, np.int64)

@@ -69,9 +69,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Recall:
-    """`result`: {"text", "tokens", "budget", "waiting", "strength", "is_weak", "breadth", "candidates": how many, "shown":
-    ids in the order of choice}; `items`: numbers of the candidates; `trace`: what the ledger keeps of them; `rows`: the
-    same for people who look, where that is asked for."""
+    """`result`: {"text", "tokens", "budget", "waiting", "strength", "is_weak", "breadth", "candidates": how many,
+    "shown": ids in the order of choice}; `items`: numbers of the candidates; `trace`: what the ledger keeps of them;
+    `rows`: the same for people who look, where that is asked for.
+    """
 
     result: Json
     items: list[int]
@@ -134,7 +135,11 @@ def search(store: Store, asked: Json, settings: str, vector: str | None) -> Foun
             valuing.with_changes(
                 found,
                 [
-                    ((to_bytes(r["session_id"]), r["turn_index"]), (to_bytes(r["by_session"]), r["by_turn"]), r["is_doubt"])
+                    (
+                        (to_bytes(r["session_id"]), r["turn_index"]),
+                        (to_bytes(r["by_session"]), r["by_turn"]),
+                        r["is_doubt"],
+                    )
                     for r in rows
                     if r["by_session"] is not None
                 ],
@@ -143,8 +148,9 @@ def search(store: Store, asked: Json, settings: str, vector: str | None) -> Foun
 
 
 def answer(store: Store, asked: Json, settings: str, vector: str | None) -> Json:
-    """Return what is asked for: {"recalled", "items", "trace", "rows"}. Without a budget nothing is packed: then rows are
-    all there is."""
+    """Return what is asked for: {"recalled", "items", "trace", "rows"}. Without a budget nothing is packed: then rows
+    are all there is.
+    """
     if "budget" not in asked:
         return {"recalled": None, "items": [], "trace": None, "rows": search_rows(store, asked, settings, vector)}
     found = recall(store, asked, settings, vector)
@@ -158,8 +164,9 @@ def search_rows(store: Store, asked: Json, settings: str, vector: str | None) ->
 
 
 def recall(store: Store, asked: Json, settings: str, vector: str | None) -> Recall:
-    """Return the recall of a compile. `asked`: as search() has it, with budget (tokens), profile, standing, said, hidden
-    (messages that the list shows), working, is_explained."""
+    """Return the recall of a compile. `asked`: as search() has it, with budget (tokens), profile, standing, said,
+    hidden (messages that the list shows), working, is_explained.
+    """
     config, question, scope = _settings(settings), asked["question"], Scope(**asked["scope"])
     found = search(store, asked, settings, vector)
     candidates, budget = found.candidates, asked["budget"]
@@ -249,8 +256,8 @@ def _find_items(
     found = items(ranking.wanted_items(words, vectors, limit))
     by_words = words.items[: limit // 4] if words else NONE
     by_vectors = vectors.items[: limit // 4] if vectors else NONE
-    # Neighbours that do not lie beside their items, since something else was indexed in between: those before a match in
-    # meaning, and within 128 numbers those after a match in words.
+    # Neighbours that do not lie beside their items, since something else was indexed in between: those before a match
+    # in meaning, and within 128 numbers those after a match in words.
     is_before = np.isin(found.item, by_vectors) & (found.previous >= 0) & (found.previous < found.item - 1)
     further = np.setdiff1d(found.previous[is_before], found.item)
     is_turn = np.array([kind == b"t" for kind in found.kind], bool)
@@ -280,7 +287,8 @@ def _with_joining(
         return ranked
     found = read_items(
         store.rows(
-            "joining", [to_text(ref) for ref in frequent], [to_text(ref) for ref in pinned], scope.local_sessions, scope.kinds,
+            "joining", [to_text(ref) for ref in frequent], [to_text(ref) for ref in pinned], scope.local_sessions,
+            scope.kinds,
         )[0]
     )  # fmt: skip
     # A pinned memory is one candidate, whichever of its parts was found; of a pinned turn all parts are.
@@ -341,8 +349,9 @@ def _with_changing(store: Store, ranked: ranking.Ranked, scope: Scope) -> rankin
 def _with_related(
     store: Store, ranked: ranking.Ranked, hops: int, scope: Scope
 ) -> tuple[ranking.Ranked, dict[bytes, float]]:
-    """Add what the best memories found depend on, refer to, come from, elaborate or are related to, by edges in either
-    direction: a step away it is as relevant as six tenths of what led to it, times the weight of the edge."""
+    """Add what the best memories found depend on, refer to, come from, elaborate or are related to, by edges in
+    either direction: a step away it is as relevant as six tenths of what led to it, times the weight of the edge.
+    """
     items = ranked.items
     best: dict[bytes, float] = {}
     for n, kind in enumerate(items.kind):
@@ -386,7 +395,8 @@ def _memory_facts(
     store: Store, memories: Sequence[bytes], most: int, config: Json, scope: Scope, now: str
 ) -> dict[bytes, MemoryFacts]:
     """Memories carry more than a match: half-life and weight of their type, importance, use, and authority ([PG] 6.2,
-    [MS]). Tiers 3 and 4 do not fade; confidence does, until it is reinforced. `most`: how often the most used one was.
+    [MS]). Tiers 3 and 4 do not fade; confidence does, until it is reinforced. `most`: how often the most used one
+    was.
     """
     weights, half_lives = config["type_weights"], config["half_life_days"]
     facts = {}
@@ -415,8 +425,9 @@ def _own_words_first(store: Store, candidates: list[Candidate], question: Json) 
 
 
 def _without_known(store: Store, candidates: Sequence[Candidate], asked: Json) -> None:
-    """Leave out what the list says already: memories of the profile and turns that say little else, and what stands in
-    `said` in the same words. Standing statements that the profile has no room for lead the recall."""
+    """Leave out what the list says already: memories of the profile and turns that say little else, and what stands
+    in `said` in the same words. Standing statements that the profile has no room for lead the recall.
+    """
     profile, standing = {to_bytes(one) for one in asked["profile"]}, {to_bytes(one) for one in asked["standing"]}
     in_profile: set[int] = set()
     if profile:
@@ -497,7 +508,11 @@ def with_marks(
             spans.setdefault(key, []).append((r["span_start"], r["span_start"] + r["span_length"]))
     for c in turns:
         end = c.start + c.length
-        ends = {min(last, end) - c.start for first, last in spans.get((c.session, c.turn), ()) if first < end and last > c.start}
+        ends = {
+            min(last, end) - c.start
+            for first, last in spans.get((c.session, c.turn), ())
+            if first < end and last > c.start
+        }
         body = texts[c.item].body
         for at in sorted(ends, reverse=True):
             head = body[:at].rstrip(" .!?,;\n")
@@ -506,11 +521,12 @@ def with_marks(
 
 
 def _pack(
-    store: Store, candidates: list[Candidate], asked: Json, config: Json, scope: Scope, shape: Breadth | None, budget: int,
-    hidden: frozenset[bytes], is_weak: bool,
+    store: Store, candidates: list[Candidate], asked: Json, config: Json, scope: Scope, shape: Breadth | None,
+    budget: int, hidden: frozenset[bytes], is_weak: bool,
 ) -> Block:  # fmt: skip
-    """Choose candidates within the budget of the recall, each at one fidelity, and render them, but for turns that the
-    list shows already. Candidates are told what became of them."""
+    """Choose candidates within the budget of the recall, each at one fidelity, and render them, but for turns that
+    the list shows already. Candidates are told what became of them.
+    """
     working: list[str] = asked["working"] or []
     if budget <= 0 or not candidates and not working:
         return Block(None, 0)
@@ -560,11 +576,12 @@ def _pack(
 
 
 def _lines(
-    store: Store, candidates: list[Candidate], asked: Json, config: Json, scope: Scope, shape: Breadth | None, budget: int,
-    hidden: frozenset[bytes],
+    store: Store, candidates: list[Candidate], asked: Json, config: Json, scope: Scope, shape: Breadth | None,
+    budget: int, hidden: frozenset[bytes],
 ) -> tuple[list[packing.Line], list[int]]:  # fmt: skip
-    """Return what could be shown, at every fidelity there is. Texts are read of what is worth most up to half again the
-    budget. Short ones are shown as they are or not at all."""
+    """Return what could be shown, at every fidelity there is. Texts are read of what is worth most up to half again
+    the budget. Short ones are shown as they are or not at all.
+    """
     shares = config["fidelity_worth"] or {}
     reached, doubtful = packing.within_reach(candidates, budget, hidden, shape is not None)
     texts = read_texts(store, reached)
@@ -574,9 +591,7 @@ def _lines(
         doubtful = set(texts)
     in_reach = [c for c in candidates if c.item in texts]
     turns = [c for c in in_reach if c.is_turn and c.tokens >= (16 if shape else 60) and c.item in doubtful]
-    memories = [
-        c for c in in_reach if c.kind == b"m" and (c.tokens >= 60 or c.chunk > 0 or c.ceiling is not None)
-    ]
+    memories = [c for c in in_reach if c.kind == b"m" and (c.tokens >= 60 or c.chunk > 0 or c.ceiling is not None)]
     reduced: list[packing.Reduced] = []
     if memories:
         renditions: dict[bytes, list[packing.Rendition]] = {}
@@ -596,8 +611,9 @@ def _lines(
 
 
 def _trace(candidates: Sequence[Candidate], budget: int, hidden: frozenset[bytes]) -> Json:
-    """Return what the ledger keeps of candidates, side by side: shares in hundred thousandths, since whole numbers are
-    written sooner."""
+    """Return what the ledger keeps of candidates, side by side: shares in hundred thousandths, since whole numbers
+    are written sooner.
+    """
     reasons = [None if c.position is not None else valuing.left_out(c, budget, hidden) for c in candidates]
     names = sorted({reason for reason in reasons if reason is not None})
     places = {name: place for place, name in enumerate(names)}
@@ -621,7 +637,8 @@ def _row(c: Candidate, budget: int, hidden: frozenset[bytes]) -> Json:
         "item_no": c.item, "kind": c.kind.decode(), "ref_id": to_text(c.ref),
         "session_id": None if c.session == NO_SESSION else to_text(c.session),
         "turn_index": c.turn if c.turn >= 0 else None, "chunk": c.chunk, "span_start": c.start, "span_length": c.length,
-        "tokens": c.tokens, "role": ROLES[c.role] or None, "said_at": to_datetime(c.said).isoformat(), "project": c.project,
+        "tokens": c.tokens, "role": ROLES[c.role] or None, "said_at": to_datetime(c.said).isoformat(),
+        "project": c.project,
         "score": c.score, "words": c.words, "vector": c.cosine, "around": c.around, "session_score": c.session_score,
         "type": c.memory.type if c.memory else None, "parts": valuing.memory_parts(c), "is_frequent": c.is_frequent,
         "worth": c.worth, "position": c.position, "fidelity": c.fidelity, "shown": c.shown,

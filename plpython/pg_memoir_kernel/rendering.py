@@ -1,6 +1,6 @@
-"""Rendering of a recall: memories first, then turns by session in the order in which they were said, under one date header
-per session and day. What is not shown whole says so: … for what is left out, #12 for the turn that it is in, the id of
-a memory.
+"""Rendering of a recall: memories first, then turns by session in the order in which they were said, under one date
+header per session and day. What is not shown whole says so: … for what is left out, #12 for the turn that it is in,
+the id of a memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ WEAK = "Weak matches: the answer may not be among them."
 # As _memoir.visible has them: every way in which a text can begin another line, and what can't be seen.
 _BREAKS = re.compile("\r\n|[\v-\r\x1c-\x1f\x85\u2028\u2029]")
 _DROPPED = re.compile(
-    "[\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f"
+    "[\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064"
+    "\u2066-\u206f"
     "\u3164\ufeff\ufff9-\ufffb\U00013430-\U00013438\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
 )
 # Marks begin with these characters alone, or with one that looks like them (sql/data/markers.csv).
@@ -36,8 +37,9 @@ def render(
     lines: Sequence[Line], candidates: Sequence[Candidate], working: Sequence[str], weak: bool,
     neutralise: Callable[[str], str],
 ) -> str:  # fmt: skip
-    """Return the fenced block of some lines and of working notes. `neutralise` disarms what could be read as one of our
-    tags or as a token of a chat template."""
+    """Return the fenced block of some lines and of working notes. `neutralise` disarms what could be read as one of
+    our tags or as a token of a chat template.
+    """
     pieces = ["Working notes:\n" + "\n".join("- " + indented(note) for note in working)] if working else []
     pieces += [text for _, text in sorted(_groups(lines, candidates), key=lambda group: group[0])]
     body = "\n".join(pieces)
@@ -46,7 +48,9 @@ def render(
     return FENCE[0] + (WEAK + "\n" if weak and lines else "") + body + FENCE[1]
 
 
-def _groups(lines: Sequence[Line], candidates: Sequence[Candidate]) -> list[tuple[tuple[bool, int, bool, bytes, str], str]]:
+def _groups(
+    lines: Sequence[Line], candidates: Sequence[Candidate]
+) -> list[tuple[tuple[bool, int, bool, bytes, str], str]]:
     grouped: dict[tuple[bool, bytes, str], list[Line]] = {}
     for line in lines:
         c = candidates[line.number]

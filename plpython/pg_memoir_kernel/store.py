@@ -48,11 +48,11 @@ class Statement:
 def parsed() -> tuple[Mapping[str, Statement], str]:
     """Return the statements of queries.sql by name, and what {seen} means."""
     text = Path(__file__).with_name("queries.sql").read_text("utf-8")
-    parts = re.split(r"^-- (?:(\w+)\((.*)\)|\{(\w+)\}.*)\n", text, flags=re.M)[1:]
+    parts = re.split(r"^-- (?:(\w+)\(([^)]*)\)|\{(\w+)\}.*)\n", text, flags=re.M)[1:]
     pieces = {macro: body.strip() for macro, body in zip(parts[2::4], parts[3::4], strict=True) if macro}
     found = {
         name: Statement(
-            dict(part.split(" ", 1) for part in parameters.split(", ") if part),
+            dict(part.split(" ", 1) for part in re.split(r",\s+(?:-- +)?", parameters) if part),
             re.sub(r"\A(--.*\n)+", "", body.strip()).replace("{facts}", pieces["facts"]),
         )
         for name, parameters, body in zip(parts[::4], parts[1::4], parts[3::4], strict=True)

@@ -28,7 +28,8 @@ def day_name(microseconds: int) -> str:
 
 
 def find_ranges(times: Mapping[str, Any] | None, oldest: int, newest: int, now: datetime) -> list[Range]:
-    """Return the ranges that times mean (Times in pg_memoir_language/questions.py) among items from `oldest` to `newest`.
+    """Return the ranges that times mean (Times in pg_memoir_language/questions.py) among items from `oldest` to
+    `newest`.
 
     A month without year is that of every year of the items. A day reaches ten days on: people tell later what they
     did. Years only count where nothing closer is named.
@@ -42,7 +43,9 @@ def find_ranges(times: Mapping[str, Any] | None, oldest: int, newest: int, now: 
             if not 1 <= month <= 12 or not 1 <= (day or 1) <= 31:
                 continue
             start = datetime(one, month, 1, tzinfo=UTC)
-            spans.append((start, _months_on(start, 1)) if day is None else (start + (day - 2) * DAY, start + (day + 10) * DAY))
+            spans.append(
+                (start, _months_on(start, 1)) if day is None else (start + (day - 2) * DAY, start + (day + 10) * DAY)
+            )
     today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     spans += [(today - n * DAY, today - (n - 1) * DAY) for n in times["days"]]
     for which, unit in times["periods"]:

@@ -1,5 +1,5 @@
-"""A question's words among one user's items: BM25 (Robertson and Zaragoza 2009) with document frequencies exact within
-the user, from posting lists. Scores are quantised before they are compared; ties fall to the item number.
+"""A question's words among one user's items: BM25 (Robertson and Zaragoza 2009) with document frequencies exact
+within the user, from posting lists. Scores are quantised before they are compared; ties fall to the item number.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def _find(store: Store, terms: Sequence[str], counters: Mapping[str, Any]) -> di
 def word_scores(
     store: Store, words: Words, counters: Mapping[str, Any], items: int, total_words: int, hidden: np.ndarray
 ) -> Scores | None:
-    """Return the BM25 of every item that holds one of the words, a form of it, a word of the same topic, or what stands
-    in for it; None without words. `items`, `total_words`: of the user, without what is hidden.
+    """Return the BM25 of every item that holds one of the words, a form of it, a word of the same topic, or what
+    stands in for it; None without words. `items`, `total_words`: of the user, without what is hidden.
     """
     terms = words.terms
     if not terms:
@@ -133,8 +133,9 @@ def word_scores(
 
 
 def _with_forms(lists: Mapping[str, Postings], words: Words) -> dict[str, Postings]:
-    """The lists of a word and of its forms become one: an item that holds several holds the word, as often as the most
-    frequent."""
+    """The lists of a word and of its forms become one: an item that holds several holds the word, as often as the
+    most frequent.
+    """
     forms: dict[str, set[str]] = {own: {own} for own in words.form_of}
     for form, own in zip(words.forms, words.form_of, strict=True):
         forms[own].add(form)
@@ -192,9 +193,7 @@ def _in_all(held: Sequence[Postings]) -> Postings:
     return Postings(items[every], np.ones(int(every.sum()), np.int64), lengths[every])
 
 
-def bm25(
-    lists: Mapping[str, Postings], items: int, total_words: int, asked: int, common: set[str]
-) -> Scores:
+def bm25(lists: Mapping[str, Postings], items: int, total_words: int, asked: int, common: set[str]) -> Scores:
     """Return the scores of every item in the lists, best first. `asked`: how many words the question has."""
     base = K1 * (1 - B)
     slope = K1 * B / max(1.0, total_words / max(items, 1))

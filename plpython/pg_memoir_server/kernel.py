@@ -18,8 +18,8 @@ _plans: dict[tuple[str, int], Any] = {}
 
 
 class ServerStore:
-    """The caller's snapshot. `part`: of the users, the leaves of which a statement names itself, so that one plan serves
-    all calls and locks no other leaf."""
+    """The caller's snapshot. Statements name the leaves of the user's part themselves, so that one plan serves all calls and
+    locks no other leaf."""
 
     def __init__(self, plpy: Any, asked: Mapping[str, Any]):
         self._plpy, self._part, self._tokenizer = plpy, asked["part"], asked.get("tokenizer", "estimate")
@@ -47,6 +47,4 @@ def run(plpy: Any, asked: str, settings: str, vector: str | None) -> list[Any]:
     """Return recall.answer() of what is asked: recalled, items, trace and rows, JSON but for the items."""
     given = json.loads(asked)
     found = recall.answer(ServerStore(plpy, given), given, settings, vector)
-    return [
-        value if name == "items" or value is None else json.dumps(value) for name, value in found.items()
-    ]
+    return [value if name == "items" or value is None else json.dumps(value) for name, value in found.items()]

@@ -94,7 +94,8 @@ begin
   if not found then return; end if;
   v_vector := (_memoir.query_vector(p_config, p_text, null)).vector;
   if v_vector is not null then
-    items := _memoir.nearest_items(p_user_id, v_vector, v_model.model_id, v_most);
+    items := array(select e.item_no from _memoir.embeddings e where e.user_id = p_user_id
+      and e.model_id = v_model.model_id order by ((e.embedding <=> v_vector) * 1000000)::bigint, e.item_no limit v_most);
     messages := array(select distinct i.ref_id from _memoir.search_items i where i.user_id = p_user_id
       and i.item_no = any (items));
   end if;

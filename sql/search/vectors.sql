@@ -75,14 +75,6 @@ begin
   end;
 end $$;
 
--- The items of a user closest to a vector, the closest first: all are compared.
-create or replace function _memoir.nearest_items(p_user_id uuid, p_vector halfvec, p_model_id smallint, p_most integer)
-returns integer[] language plpgsql stable as $$
-begin
-  return array(select e.item_no from _memoir.embeddings e where e.user_id = p_user_id and e.model_id = p_model_id
-    order by ((e.embedding <=> p_vector) * 1000000)::bigint, e.item_no limit p_most);
-end $$;
-
 -- Signs of vectors, packed (migrations/0018): the kernel chooses by them whose vectors it compares.
 
 -- Packs the segments of which all items have their vectors, those that are not there.
