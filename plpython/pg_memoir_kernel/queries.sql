@@ -1,6 +1,6 @@
 -- What the kernel reads, one statement each: its name and parameters. All take :user and, of the caller, :clearance,
 -- :projects (null: all) and :unseen, numbers of items that the caller may not see. A table in braces is the user's own
--- leaf of it. {seen}: whether the caller may see an item, on a server without PL/Python, where a client runs the kernel.
+-- leaf of it. {seen}: whether the caller may see an item, on a server without PL/Python, where a client runs this.
 
 -- {facts} of items i, as items.py reads them
 string_agg(int4send(i.item_no) || int4send(coalesce(i.turn_index, -1))
@@ -202,8 +202,8 @@ where i.user_id = :user and i.ref_id = any (:memories) and i.kind = 'm' and i.ch
   and (:kinds is null or i.kind = any (:kinds)) and (:projects is null or i.project = any (:projects))
 
 -- memory_facts(memories uuid[], now timestamptz, as_of timestamptz)
--- Memories that the caller may see. Times in seconds since 1970. age, unconfirmed: days since a memory was recorded, and
--- since it was last reinforced.
+-- Memories that the caller may see. Times in seconds since 1970. age, unconfirmed: days since a memory was recorded,
+-- and since it was last reinforced.
 select m.memory_id, m.type, m.importance::text, m.tier, m.trust * m.confidence as trust,
   case when :as_of is null then m.state = 'active' and (m.expires_at is null or m.expires_at > :now)
     -- A forgotten or erased one never was active.
