@@ -8,6 +8,8 @@ together. The rest is nothing.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -27,8 +29,10 @@ Memo = dict[tuple[str, str], list[Statement]]
 class Judge(Protocol):
     """A learnt model that reads statements."""
 
-    def over(self, pairs: Sequence[tuple[str, str]]) -> Sequence[float]:
-        """Return the chance that an earlier statement (first) holds no longer after a message (second), for each."""
+    def over(self, pairs: Sequence[tuple[str, str]], least: Sequence[float] = ()) -> Sequence[float]:
+        """Return the chance that an earlier statement (first) holds no longer after a message (second), for each.
+        `least`: of each the chance below which it is of no use, however low.
+        """
 
     def states(self, texts: Sequence[str]) -> Sequence[float]:
         """Return the chance that a sentence states something that could hold: no thanks, question or play."""
@@ -36,7 +40,8 @@ class Judge(Protocol):
 
 LONGEST_TEXT = 4000
 SHORT_MESSAGE, SHORT_ANSWER = 240, 80
-MOST_UNITS = 10
+# Statements that the judge reads beside a window: all of them, and those that have a word in common alone.
+MOST_UNITS, MOST_WEAK = 10, 4
 
 
 @dataclass(frozen=True)
@@ -148,6 +153,11 @@ class Candidate:
     near: float
 
     @property
+    def is_weak(self) -> bool:
+        """Whether at most a word in common speaks for it."""
+        return self.form is None or self.form.name == "matter"
+
+    @property
     def _limits(self) -> Limits:
         return LIMITS if self.unit.language == "english" else OTHER_LIMITS
 
@@ -160,6 +170,14 @@ class Candidate:
             if find_remainder(unit.said, self.statement.said, unit.language):
                 return limits.item
         return limits.beside[form.name]
+
+    @property
+    def least(self) -> float:
+        """The chance below which it has no grade."""
+        form, limits = self.form, self._limits
+        if form is None or form.is_barred:
+            return limits.alone
+        return min(limits.alone, self._needed(form))
 
     @property
     def grade(self) -> str | None:
@@ -214,7 +232,8 @@ def find_over(text: str, memories: Sequence[str], judge: Judge | None) -> list[i
     """Return which memories that hold a slot with another value than a message says hold no longer."""
     if judge is None or not memories:
         return list(range(len(memories)))
-    chances = judge.over([(_stated(in_first_person(memory)), text[:LONGEST_TEXT]) for memory in memories])
+    pairs = [(_stated(in_first_person(memory)), text[:LONGEST_TEXT]) for memory in memories]
+    chances = judge.over(pairs, [FREES_SLOT] * len(pairs))
     return [number for number, chance in enumerate(chances) if chance >= FREES_SLOT]
 
 
@@ -243,10 +262,14 @@ def _judge_units(
 ) -> list[Candidate]:
     """Return the units that have to do with a window, with what both witnesses say of them."""
     stems = frozenset[str]().union(*(s.content.stems for s in window.statements))
+    # A word weighs as it is rare among the earlier statements: 1 where one alone has it.
+    times = Counter(stem for _, unit in units for stem in unit.content.stems & stems)
+    rarest = math.log(1 + len(units))
+    weights = {stem: math.log(1 + len(units) / count) / rarest for stem, count in times.items()}
     candidates = []
     for of, unit in units:
         one = earlier[of]
-        shared = len(unit.content.stems & stems)
+        shared = sum(weights[stem] for stem in unit.content.stems & stems)
         recent = one.turns_before is not None and one.turns_before <= 6
         near = shared + (1.5 if one.is_near else 0) + (1.0 if recent else 0)
         if not near:
@@ -257,9 +280,10 @@ def _judge_units(
         ]
         candidates.append(max(formed, key=_strength))
     candidates.sort(key=lambda c: (-(c.form.strength if c.form else 0), -c.near))
-    candidates = candidates[:MOST_UNITS]
+    formed = [c for c in candidates if not c.is_weak][:MOST_UNITS]
+    candidates = formed + [c for c in candidates if c.is_weak][: min(MOST_WEAK, MOST_UNITS - len(formed))]
     if judge and candidates:
-        chances = judge.over([(_stated(c.unit.said), window.text) for c in candidates])
+        chances = judge.over([(_stated(c.unit.said), window.text) for c in candidates], [c.least for c in candidates])
         candidates = [replace(c, chance=chance) for c, chance in zip(candidates, chances, strict=True)]
         candidates = _with_context(candidates, earlier, window, judge)
     found = [c for c in candidates if c.grade]
@@ -283,10 +307,15 @@ def _with_context(
     open_ones = [
         (number, earlier[c.of].text)
         for number, c in enumerate(candidates)
-        if c.form and not c.form.is_barred and not c.grade and c.unit.length < len(earlier[c.of].text) <= SHORT_MESSAGE
+        if not c.is_weak
+        and c.form
+        and not c.form.is_barred
+        and not c.grade
+        and c.unit.length < len(earlier[c.of].text) <= SHORT_MESSAGE
     ]
     found = list(candidates)
-    chances = judge.over([(text, window.text) for _, text in open_ones]) if open_ones else []
+    least = [found[number].least for number, _ in open_ones]
+    chances = judge.over([(text, window.text) for _, text in open_ones], least) if open_ones else []
     for (number, _), chance in zip(open_ones, chances, strict=True):
         found[number] = replace(found[number], chance=max(chance, found[number].chance or 0))
     return found

@@ -79,9 +79,10 @@ class Judge:
         """Return the chances of each of RELATIONS between an earlier statement and a newer message, n × 6."""
         return self._run("pair", pairs)
 
-    def over(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """Return the chance that an earlier statement (first) holds no longer after a message (second), for each."""
-        return self._least("pair", pairs, slice(FIRST_OVER, None), LEAST)
+    def over(self, pairs: Sequence[tuple[str, str]], least: Sequence[float] = ()) -> list[float]:
+        """Return the chance that an earlier statement (first) holds no longer after a message (second), for each.
+        `least`: of each the chance below which the other judges are not asked."""
+        return self._least("pair", pairs, slice(FIRST_OVER, None), least or [LEAST] * len(pairs))
 
     def states(self, texts: Sequence[str]) -> list[float]:
         """Return the chance that a sentence states something that could hold."""
@@ -95,7 +96,8 @@ class Judge:
 
     def asks(self, texts: Sequence[str]) -> list[float]:
         """Return the chance that a sentence asks to forget something."""
-        return self._least("sentence", [("", text) for text in texts], slice(FORGET, FORGET + 1), ASKS)
+        sentences = [("", text) for text in texts]
+        return self._least("sentence", sentences, slice(FORGET, FORGET + 1), [ASKS] * len(texts))
 
     def tells(self, texts: Sequence[str]) -> list[float]:
         """Return the chance that a sentence tells something and asks for nothing."""
@@ -107,11 +109,14 @@ class Judge:
         chances: list[float] = self._run("target", pairs)[:, 1].tolist()
         return chances
 
-    def _least(self, head: str, pairs: Sequence[tuple[str, str]], labels: slice, least: float) -> list[float]:
-        """Return the least chance that any of the judges gives to some labels; below `least` the others are not asked."""
+    def _least(
+        self, head: str, pairs: Sequence[tuple[str, str]], labels: slice, least: Sequence[float]
+    ) -> list[float]:
+        """Return the least chance that any of the judges gives to some labels; below `least` the others are not
+        asked."""
         chances = self._run(head, pairs)[:, labels].sum(1)
         for which in range(1, len(self._sessions)):
-            asked = np.flatnonzero(chances >= least).tolist()
+            asked = np.flatnonzero(chances >= np.asarray(least)).tolist()
             again = self._run(head, [pairs[n] for n in asked], which)[:, labels].sum(1)
             chances[asked] = np.minimum(chances[asked], again)
         least_chances: list[float] = chances.tolist()

@@ -54,7 +54,7 @@ class LanguagesJudge:
         }
         self._encoder = encoder()
 
-    def over(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+    def over(self, pairs: Sequence[tuple[str, str]], least: Sequence[float] = ()) -> list[float]:
         """Return the chance that an earlier statement (first) holds no longer after a message (second), for each."""
         if not pairs:
             return []

@@ -93,7 +93,7 @@ end $$;
 
 -- Drops the segments of vectors that changed or went.
 create or replace function _memoir.unpack_signs()
-returns trigger language plpgsql set search_path from current as $$
+returns trigger language plpgsql security definer set search_path from current as $$
 declare
   v_old record;
 begin

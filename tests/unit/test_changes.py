@@ -21,7 +21,7 @@ class Saying:
     def __init__(self, over: float, states: float = 1.0):
         self._over, self._states = over, states
 
-    def over(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+    def over(self, pairs: Sequence[tuple[str, str]], least: Sequence[float] = ()) -> list[float]:
         return [self._over] * len(pairs)
 
     def states(self, texts: Sequence[str]) -> list[float]:
