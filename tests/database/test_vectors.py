@@ -1,12 +1,13 @@
-"""Nearest vectors of large users: chosen by their signs, out of the key's index, they are nearly those that comparing all would find."""
+"""Nearest vectors of large users: chosen by their signs, packed or not, they are nearly those that comparing all would find.
+Of a vector that changes or goes no sign stays."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import psycopg
 import pytest
-from calls import one, persist
-from internals import nearest_items, user_id
+from calls import one, persist, read_turns
+from internals import user_id
+from kernel import SqlStore, nearest_items
 
 WANTED = 100
 ABOUT = " + ".join(f"t{n}.v" for n in range(6))
@@ -30,19 +31,16 @@ def filled(memoir_dsn: str) -> Iterator[psycopg.Connection]:
                     join embedding_models m on m.status = 'active' {JOINS.replace("%", "%%")} order by i.item""",
                 [user_id(db, user), items],
             )
-            db.execute("update user_counters set items = %s where user_id = %s", [items, user_id(db, user)])
-        for _ in range(20):  # again if somebody's snapshot held it up
-            db.execute("vacuum analyze embeddings")
-            seen = "from pg_class where relname like 'embeddings\\_p%%' and relkind = 'r'"
-            if one(db, f"select sum(relallvisible) = sum(relpages) {seen}"):
-                break
+            counted = "update user_counters set items = %(n)s, next_item = %(n)s + 1 where user_id = %(user)s"
+            db.execute(counted, {"n": items, "user": user_id(db, user)})
+        db.execute("analyze embeddings")
         yield db
 
 
 def nearest(
-    db: psycopg.Connection, user: str, vector: str, exact: int, items: list[int] | None = None, hidden: Any = ()
+    db: psycopg.Connection, user: str, vector: str, exact: int, items: Sequence[int] = (), hidden: Sequence[int] = ()
 ) -> list[int]:
-    return nearest_items(db, user, vector, exact, items, list(hidden), WANTED)
+    return nearest_items(SqlStore(db, user_id(db, user)), vector, exact, items, hidden, WANTED)
 
 
 def queries(db: psycopg.Connection, count: int) -> list[str]:
@@ -75,3 +73,73 @@ def test_what_is_hidden_is_not_found(filled: psycopg.Connection) -> None:
     best = nearest(filled, "large", vector, 0)
     again = nearest(filled, "large", vector, 0, hidden=best[:50])
     assert not set(best[:50]) & set(again) and set(best[50:]) <= set(again)
+
+
+# Packed signs ---------------------------------------------------------------------------------------------------------
+
+SIGNS = "substring(bit_send(binary_quantize(e.embedding)) from 5)"
+
+
+def pack(db: psycopg.Connection, user: str, through: int) -> list[int]:
+    """Packs the signs of the user's items up to a number; the segments there are then."""
+    model = one(db, "select model_id from embedding_models where status = 'active'")
+    given = [user_id(db, user), model, through]
+    moved = "on conflict (user_id, model_id) do update set through_item = excluded.through_item"
+    db.execute(f"insert into embedding_cursors (user_id, model_id, through_item) values (%s, %s, %s) {moved}", given)
+    db.execute("select pack_signs(%s, %s::smallint)", given[:2])
+    return segments(db, user)
+
+
+def segments(db: psycopg.Connection, user: str) -> list[int]:
+    found = "select segment from packed_signs where user_id = %s order by segment"
+    return [segment for (segment,) in db.execute(found, [user_id(db, user)])]
+
+
+def test_packed_signs_find_the_same(filled: psycopg.Connection) -> None:
+    asked = queries(filled, 5)
+    before = [nearest(filled, "large", vector, 0) for vector in asked]
+    with filled.transaction(force_rollback=True):
+        # Segments are packed once all their numbers have vectors; one may lack in between, too.
+        assert pack(filled, "large", 5000) == list(range(19))
+        filled.execute("delete from packed_signs where segment = 4")
+        assert [nearest(filled, "large", vector, 0) for vector in asked] == before
+        store = SqlStore(filled, user_id(filled, "large"))
+        again = nearest_items(store, asked[0], 0, [], before[0][:50], WANTED)
+        assert not set(before[0][:50]) & set(again) and set(before[0][50:]) <= set(again)
+        unpacked = [(first, last) for name, _, *more in store.asked if name == "signs" for first, last in [more]]
+        assert unpacked == [(1024, 1279), (19 * 256, 32 * 256 - 1)], "packed signs are not read row by row"
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["delete from embeddings e where {which}", "update embeddings e set embedding = (select v from topics limit 1) where {which}"],
+)  # fmt: skip
+def test_signs_go_with_their_vector(filled: psycopg.Connection, change: str) -> None:
+    """In the same transaction; other segments stay."""
+    which = "e.item_no = 700 and e.user_id = %s"
+    with filled.transaction(force_rollback=True):
+        assert pack(filled, "large", 8000) == list(range(31)) and pack(filled, "middle", 4000) == list(range(15))
+        signs = one(filled, f"select {SIGNS} from embeddings e where {which}", user_id(filled, "large"))
+        kept = "select count(*) from packed_signs where position(%s in signs) > 0"
+        assert len(signs) == 48 and one(filled, kept, signs) == 2, "both users' items say the same here"
+        filled.execute(change.format(which=which), [user_id(filled, "large")])
+        assert segments(filled, "large") == [0, 1, *range(3, 31)] and segments(filled, "middle") == list(range(15))
+        assert one(filled, kept, signs) == 1
+
+
+def test_stored_vector_enters_its_segment(filled: psycopg.Connection) -> None:
+    """A segment that was packed without it is packed anew, whole."""
+    db, user, vector = filled, "stored", [0.1 if n % 2 else -0.1 for n in range(384)]
+    persist(db, user, "s", *(f"This is turn {n} about the harbour." for n in range(260)))
+    read_turns(db)
+    vectors = """insert into embeddings (user_id, item_no, model_id, embedding)
+        select i.user_id, i.item_no, m.model_id, (select v from topics limit 1) from search_items i, embedding_models m
+        where m.status = 'active' and i.user_id = %s and i.item_no <> 100"""
+    db.execute(vectors, [user_id(db, user)])
+    assert pack(db, user, 260) == [0]
+    held = f"""select position((select int4send(e.item_no) || {SIGNS} from embeddings e where e.user_id = %s
+        and e.item_no = %s) in signs) > 0 from packed_signs where user_id = %s and segment = 0"""
+    own = user_id(db, user)
+    assert one(db, held, own, 99, own) and not one(db, held, own, 100, own)
+    assert one(db, "select memoir.store_embeddings(%s, '{100}', %s::real[])", [own], vector) == 1
+    assert [one(db, held, own, item, own) for item in (99, 100, 101)] == [True] * 3

@@ -129,17 +129,6 @@ def large_passages(db: Db, user: str, session: Any, question: str) -> Rows:
     return db.execute(found, [user_id(db, user), session, question]).fetchall()
 
 
-def nearest_items(
-    db: Db, user: str, vector: str, exact: int, items: list[int] | None, hidden: list[int], wanted: int
-) -> list[int]:
-    """Items by vector, compared one by one where the user has at most `exact`, else chosen by their signs."""
-    found = """select (_memoir.vector_scores(c.user_id, c, config || jsonb_build_object('exact_vectors_max', %s::integer),
-          %s::memoir_extensions.halfvec, (select model_id from _memoir.embedding_models where status = 'active'),
-          %s::integer[], %s::integer[], %s)).items
-        from _memoir.user_counters c, _memoir.settings_merged where c.user_id = %s"""
-    return list(_one(db, found, [exact, vector, items, hidden, wanted, user_id(db, user)]))
-
-
 def is_unread(db: Db, config: str, question: str) -> bool:
     """Whether the model does not read the question's language, with that configuration of text search."""
     asked = """select (_memoir.question(gen_random_uuid(), null, config || jsonb_build_object('text_search_config', %s::text), %s,
