@@ -23,6 +23,7 @@ from servers import add_python, apply, complete, connect, database, environment_
 def memoir_dsn(server_dsn: str) -> Iterator[str]:
     with database(server_dsn) as dsn:
         complete(dsn, 2)
+        add_python(dsn)
         yield dsn
 
 
@@ -309,7 +310,8 @@ INCOMPLETE = """
     with leaves as (select c.oid as leaf, ('_memoir.' || t.table_name)::regclass as root
       from _memoir.partitioned_tables t, pg_partition_tree('_memoir.' || t.table_name) p join pg_class c on c.oid = p.relid where p.isleaf),
     indexes as (select indrelid, regexp_replace(pg_get_indexdef(indexrelid), '^.* USING ', '') as text, indisunique from pg_index where indisvalid),
-    triggers as (select tgrelid, tgname, tgfoid, tgenabled from pg_trigger where not tgisinternal)
+    triggers as (select tgrelid, tgname, tgfoid, tgenabled from pg_trigger where not tgisinternal
+      and tgoldtable is null and tgnewtable is null)
     select leaf::regclass::text, text from leaves join indexes i on indrelid = root
     where not exists (select from indexes x where x.indrelid = leaf and (x.text, x.indisunique) = (i.text, i.indisunique))
     union all select leaf::regclass::text, tgname from leaves join triggers t on tgrelid = root
@@ -323,6 +325,11 @@ def test_leaves_are_as_their_parents(db: Db, user: str) -> None:
     unlogged = """select distinct t.table_name::text from _memoir.partitioned_tables t, pg_partition_tree('_memoir.' || t.table_name) p
         join pg_class c on c.oid = p.relid where p.isleaf and c.relpersistence = 'u'"""
     assert {name for (name,) in db.execute(unlogged)} == {"memory_store_working", "kept_recalls", "query_answers"}
+    # A trigger with the rows of a statement is the parent's alone: writes go through the parent.
+    of_statements = """select tgrelid::regclass::text, tgname from pg_trigger join pg_class c on c.oid = tgrelid
+        where coalesce(tgoldtable, tgnewtable) is not null and c.relnamespace = '_memoir'::regnamespace"""
+    unpacked = {("_memoir.embeddings", "unpack_deleted"), ("_memoir.embeddings", "unpack_updated")}
+    assert set(db.execute(of_statements)) == unpacked
     # A default partition would swallow a month.
     assert one(db, "select count(*) from pg_partitioned_table where partdefid <> 0") == 0
     keys = """select t.table_name from _memoir.partitioned_tables t where not exists (select from pg_index i join pg_attribute a on a.attrelid = i.indrelid

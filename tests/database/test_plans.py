@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
-from servers import apply, connect, database, roles
+from servers import add_python, apply, connect, database, roles
 
 BIG = 300  # rows above which a leaf must not be read from end to end
 WORDS = (
@@ -22,6 +22,7 @@ CALLS = {
     "compile by words": "select memoir.compile_context('alice', 'new', 'Which doctor treats my allergy in Bergen?')",
     "compile": "select memoir.compile_context('alice', 'new', 'Which doctor treats my allergy in Bergen?', p_query_embedding => %(vector)s::real[])",
     "compile in a long session": "select memoir.compile_context('alice', 'long', 'Which doctor treats my allergy?', p_query_embedding => %(vector)s::real[])",
+    "compile by signs": "select memoir.compile_context('alice', 'new', 'Which doctor treats my allergy?', p_query_embedding => %(vector)s::real[])",
     "compile as of": "select memoir.compile_context('alice', 'new', 'Which doctor?', p_as_of => '2026-04-01T00:00:00Z', p_query_embedding => %(vector)s::real[])",
     "context": "select memoir.context('alice', 'new', 'Which doctor treats my allergy in Bergen?', p_query_embedding => %(vector)s::real[])",
     "explain": "select * from memoir.explain_context('alice', 'new', 'Which doctor treats my allergie?', p_query_embedding => %(vector)s::real[])",
@@ -33,6 +34,7 @@ CALLS = {
     "remember": "select memoir.remember('alice', 'The doctor is in Bergen', p_embedding => %(vector)s::real[])",
     "forget": "select memoir.forget('alice', (select id from memoir.recall('alice', 'fact', p_kinds => '{memory}', p_limit => 1)))",
 }
+SETTINGS = {"compile by signs": {"exact_vectors_max": 10}}
 # What the arms read: a compile that leaves one of them out proves nothing.
 MEASURED = ["compile", "compile in a long session", "explain", "recall"]
 ALONE: dict[str, tuple[int, int]] = {}  # what they cost before there was anybody else
@@ -66,13 +68,20 @@ def fill(db: psycopg.Connection, turns: int, memories: int) -> None:
     db.execute("""insert into _memoir.embeddings (user_id, item_no, model_id, embedding)
         select i.user_id, i.item_no, m.model_id, (select array_agg(sin(i.item_no * k)) from generate_series(1, 384) k)::real[]::memoir_extensions.halfvec
         from _memoir.search_items i, _memoir.embedding_models m where m.status = 'active' on conflict do nothing""")
+    # Signs are packed but for the last ones.
+    cursors = "select c.user_id, m.model_id, c.next_item - 1 from _memoir.user_counters c, _memoir.embedding_models m where m.status = 'active'"
+    through = "insert into _memoir.embedding_cursors (user_id, model_id, through_item)"
+    db.execute(f"{through} {cursors} on conflict do nothing")
+    with db.transaction():
+        db.execute("set local search_path = memoir_extensions, pg_catalog")
+        db.execute("select _memoir.pack_signs(user_id, model_id) from _memoir.embedding_cursors")
 
 
 def crowd(db: psycopg.Connection, users: int) -> None:
     """Copies of her rows for that many users of her part, so that reading a leaf from end to end never pays."""
     for (table,) in db.execute("select table_name::text from _memoir.partitioned_tables where not unlogged").fetchall():
         (columns,) = db.execute(
-            "select string_agg(attname, ', ') from pg_attribute where attrelid = ('_memoir.' || %s)::regclass and attnum > 0 and attgenerated = ''",
+            "select string_agg(attname, ', ') from pg_attribute where attrelid = ('_memoir.' || %s)::regclass and attnum > 0 and attgenerated = '' and not attisdropped",
             [table],
         ).fetchone()
         db.execute(f"create temp table copy as select {columns} from _memoir.{table}")
@@ -86,6 +95,7 @@ def crowd(db: psycopg.Connection, users: int) -> None:
 def crowded(server_dsn: str) -> Iterator[str]:
     with database(server_dsn) as dsn:
         assert apply(dsn, 4) == ""
+        add_python(dsn)
         with connect(dsn) as db:
             db.execute("call memoir.ensure_partitions(0)")
             fill(db, 360, 120)
@@ -135,7 +145,7 @@ def can_compile(dsn: str) -> bool:
         return bool(db.execute("select pg_jit_available()").fetchone()[0])
 
 
-def watch(dsn: str, query: str, jit: str = "off") -> Seen:
+def watch(dsn: str, query: str, jit: str = "off", **settings: Any) -> Seen:
     seen = Seen()
     with connect(dsn) as db:
         db.execute("load 'auto_explain'")
@@ -150,10 +160,12 @@ def watch(dsn: str, query: str, jit: str = "off") -> Seen:
             db.execute(f"set auto_explain.{name} = '{value}'")
         db.execute(f"set jit = {jit}")
         db.execute("set jit_above_cost = 0")
-        # Asked by a tenant, whose rows the policies would filter if the plans were its own.
-        db.execute(f"set session authorization {db.execute('show test.tenant').fetchone()[0]}")
-        db.add_notice_handler(seen.note)
         with db.transaction():
+            for key, value in settings.items():
+                db.execute("select memoir.set_setting(%s, %s)", [key, Jsonb(value)])
+            # Asked by a tenant, whose rows the policies would filter if the plans were its own.
+            db.execute(f"set session authorization {db.execute('show test.tenant').fetchone()[0]}")
+            db.add_notice_handler(seen.note)
             db.execute(query, {"vector": VECTOR})
             raise psycopg.Rollback()
     return seen
@@ -179,7 +191,7 @@ def test_plans_stay_in_the_users_part_and_use_indexes(crowded: str, name: str) -
         owners = "select c.relname, (select relname from pg_class where oid = i.indrelid) from pg_index i"
         index_of = dict(db.execute(f"{owners} join pg_class c on c.oid = i.indexrelid and {ours} = 'i'").fetchall())
     assert sum(size > BIG for size in sizes.values()) > 10
-    seen = watch(crowded, CALLS[name])
+    seen = watch(crowded, CALLS[name], **SETTINGS.get(name, {}))
     assert len(seen.plans) >= 5
     problems, read = set(), set()
     # No trace of a policy: neither its functions nor a filter that would have to come first.
@@ -202,6 +214,7 @@ def test_plans_stay_in_the_users_part_and_use_indexes(crowded: str, name: str) -
     if name.startswith(("compile", "context", "explain")):
         unread = {"search_tail"} if "as of" in name else {"embeddings"} if "words" in name else set()
         assert ARMS - read <= unread
+    assert ("packed_signs" in read) == ("signs" in name)
 
 
 # Growth ---------------------------------------------------------------------------------------------------------------
@@ -252,6 +265,7 @@ def test_the_modulus_costs_a_compile_nothing(server_dsn: str) -> None:
     with database(server_dsn) as small, database(server_dsn) as wide:
         assert apply(small, 2) == apply(wide, 8) == ""
         for dsn in (small, wide):
+            add_python(dsn)
             with connect(dsn) as db:
                 db.execute("select memoir.set_clock('2026-01-10T00:00:00Z')")
                 modulus = db.execute("select modulus from _memoir.installation").fetchone()[0]

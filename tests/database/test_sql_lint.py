@@ -134,7 +134,8 @@ INTERFACES = re.compile(r"^step_\w+$")
 CHECK = """
   select p.proname, c.lineno, c.level, c.message
   from pg_proc p join pg_language l on l.oid = p.prolang left join pg_trigger t on t.tgfoid = p.oid and t.tgparentid = 0
-  cross join lateral plpgsql_check_function_tb(p.oid, coalesce(t.tgrelid, 0), fatal_errors => false, performance_warnings => false) c
+  cross join lateral plpgsql_check_function_tb(p.oid, coalesce(t.tgrelid, 0), fatal_errors => false, performance_warnings => false,
+    oldtable => t.tgoldtable, newtable => t.tgnewtable) c
   where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and l.lanname = 'plpgsql'
     and (p.prorettype <> 'trigger'::regtype or t.oid is not null)
   group by 1, 2, 3, 4 order by 1, 2, 4"""

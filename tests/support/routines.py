@@ -77,8 +77,7 @@ LEASED = set(
     """heartbeat retry_work release_work store_model_result fail_model_call store_secrets turns_context
     store_turns""".split()
 )
-REPORT = """items scores words vectors around session_scores item_tokens positions forms reasons facts warnings
-    turn_tokens""".split()
+TRACE = """scores words vectors around session_scores item_tokens positions forms reasons reason_names facts""".split()
 
 
 def _object(db: psycopg.Connection, user: str, session: str) -> str:
@@ -116,7 +115,8 @@ def _report(db: psycopg.Connection, user: str, session: str) -> dict[str, Any]:
         "session_id": call(db, "session_info", user, session)["session_id"],
         "prefix_hash": "\\x00",
         **numbers,
-        **{key: [] for key in REPORT},
+        **{key: [] for key in ("items", "warnings", "turn_tokens")},
+        "candidates": {key: [] for key in TRACE},
     }
 
 

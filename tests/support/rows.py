@@ -12,7 +12,7 @@ BY_TYPE = {
     **dict.fromkeys(("real", "double precision"), "0.5"),
     "uuid": "gen_random_uuid()",
     "boolean": "false",
-    "jsonb": "'{}'",
+    **dict.fromkeys(("json", "jsonb"), "'{}'"),
     "bytea": "'\\x01'",
     "timestamp with time zone": "memoir.now()",
     "date": "'2026-01-01'",
