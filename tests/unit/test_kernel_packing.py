@@ -85,6 +85,6 @@ def test_renditions_of_equal_cost_remain(costs: tuple[int, ...]) -> None:
     memory = make_candidate(1, kind=b"m", tokens=90, worth=0.8)
     made, _ = lines_of([memory], {1: Text("whole")}, {}, reduced)
     lines = [line.fidelity for line in sorted(made, key=lambda line: line.step)]
-    # Of those that cost the same, none but the one worth most; and the whole where it costs no more.
+    # Where several cost the same, the one worth most remains; and the whole where it costs no more.
     kept = {cost: name for name, cost in zip(names, costs)} | {90: "full"}
     assert lines and set(lines) <= set(kept.values()) and lines[-1] == "full"
