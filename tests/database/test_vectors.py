@@ -70,9 +70,10 @@ def test_what_matched_by_words_is_compared_whatever_its_signs(filled: psycopg.Co
 
 def test_what_is_hidden_is_not_found(filled: psycopg.Connection) -> None:
     [vector] = queries(filled, 1)
-    best = nearest(filled, "large", vector, 0)
-    again = nearest(filled, "large", vector, 0, hidden=best[:50])
-    assert not set(best[:50]) & set(again) and set(best[50:]) <= set(again)
+    for exact in (0, 1_000_000):
+        best = nearest(filled, "large", vector, exact)
+        again = nearest(filled, "large", vector, exact, hidden=best[:50])
+        assert not set(best[:50]) & set(again) and set(best[50:]) <= set(again)
 
 
 # Packed signs ---------------------------------------------------------------------------------------------------------
