@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import psycopg
+from internals import merged_settings, sql_name
 from pg_memoir_kernel.candidates import USER, Candidate
 from pg_memoir_kernel.items import FACTS_SQL, NO_SESSION
 from pg_memoir_kernel.packing import Line
@@ -47,7 +48,7 @@ class SqlStore:
         self.asked.append((name, *given))
         types = statements()[name].types
         text = statements()[name].text.replace("{facts}", FACTS_SQL).replace("%", "%%")
-        text = re.sub(r"\{(\w+)\}", r"_memoir.\1", text)
+        text = re.sub(r"\{(\w+)\}", lambda m: sql_name(m[1]), text)
         text = re.sub(r"(?<![:\[]):([a-z_]+)", lambda m: f"%({m[1]})s::{types[m[1]]}", text)
         with self.db.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(text, dict(zip(types, (*self.shared, *given), strict=True))).fetchall()
@@ -60,11 +61,12 @@ def nearest_items(
     store: SqlStore, vector: str, exact: int, items: Sequence[int], hidden: Sequence[int], wanted: int
 ) -> list[int]:
     """Returns items by vector, compared one by one where the user has at most `exact`, else chosen by their signs."""
-    user, (config,) = store.shared[0], store.db.execute("select config from _memoir.settings_merged").fetchone()
-    model = "select model_id, next_item from _memoir.embedding_models, _memoir.user_counters where status = 'active' and user_id = %s"
-    model_id, next_item = store.db.execute(model, [user]).fetchone()
+    tables = f"{sql_name('embedding_models')}, {sql_name('user_counters')}"
+    asked = f"select model_id, next_item - 1 from {tables} where status = 'active' and user_id = %s"
+    ((model, last),) = store.db.execute(asked, [store.shared[0]]).fetchall()
+    config = merged_settings(store.db) | {"exact_vectors_max": exact}
     found = vector_scores(
-        store, np.array(vector[1:-1].split(","), np.float32), vector, model_id, config | {"exact_vectors_max": exact},
-        next_item - 1, np.array(items, np.int64), np.array(hidden, np.int64), wanted,
+        store, np.array(vector[1:-1].split(","), np.float32), vector, model, config, last, np.array(items, np.int64),
+        np.array(hidden, np.int64), wanted,
     )  # fmt: skip
     return found.items.tolist() if found else []

@@ -309,7 +309,7 @@ def test_floor_leaves_out_what_scores_less() -> None:
 
 
 def test_share_is_that_of_the_second_best() -> None:
-    """Of those that do not repeat the question; without vectors that can't be told."""
+    """Items that repeat the question do not count. Without vectors that can't be told."""
     rows = [{"item": n, "score": score} for n, score in ((1, 0.9), (2, 0.8), (3, 0.5), (4, 0.35))]
     assert shown(rank(rows), share=0.6) == dict.fromkeys((1, 2, 3, 4))
     assert shown(rank(rows, [0.5] * 4), share=0.6) == {1: None, 2: None, 3: None, 4: BELOW}
