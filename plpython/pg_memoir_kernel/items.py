@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -66,28 +66,26 @@ class Items:
 
 
 COLUMNS = tuple(field.name for field in fields(Items))
+NUMBERS = COLUMNS[:12]
 
 
 def read_items(row: Mapping[str, Any]) -> Items:
     """Return the items of a row with facts, projects and speakers, in the order of their numbers."""
     facts = np.frombuffer(row["facts"] or b"", FACTS)
-    order = np.argsort(facts["item"])
-    numbers = {
-        name: facts[name][order].astype(np.int64)
-        for name in ("item", "turn", "previous", "start", "length", "tokens", "chunk", "words", "role", "flags",
-            "created", "recorded")
-    }  # fmt: skip
-    projects: Sequence[str] = row["projects"] or ["global"] * len(facts)
-    speakers: Sequence[str | None] = row["speakers"] or [None] * len(facts)
-    places = order.tolist()
-    return Items(
-        **numbers,
-        kind=facts["kind"][order].tolist(),
-        ref=[bytes(ref) for ref in facts["ref"][order].tolist()],
-        session=[bytes(session) for session in facts["session"][order].tolist()],
-        project=[projects[n] for n in places],
-        speaker=[speakers[n] for n in places],
-    )
+    projects: list[str] = row["projects"] or ["global"] * len(facts)
+    speakers: list[str | None] = row["speakers"] or [None] * len(facts)
+    found = Items(
+        **{name: facts[name].astype(np.int64) for name in NUMBERS},
+        kind=facts["kind"].tolist(), ref=_ids(facts["ref"]), session=_ids(facts["session"]), project=projects,
+        speaker=speakers,
+    )  # fmt: skip
+    order = np.argsort(found.item)
+    return found if (order[1:] > order[:-1]).all() else found.taken(order)
+
+
+def _ids(column: np.ndarray) -> list[bytes]:
+    whole = column.tobytes()
+    return [whole[n : n + 16] for n in range(0, len(whole), 16)]
 
 
 def to_bytes(id_: str) -> bytes:

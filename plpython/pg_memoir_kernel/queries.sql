@@ -15,6 +15,20 @@ string_agg(int4send(i.item_no) || int4send(coalesce(i.turn_index, -1))
   nullif(array_agg(i.project), array_fill('global'::text, array[count(*)::integer])) as projects,
   case when count(i.speaker) > 0 then array_agg(i.speaker) end as speakers
 
+-- {findable} of items i: known at :as_of, not in the turns that the list shows, said within two times
+i.sensitivity <= :clearance
+  and (not i.dead or (:as_of is not null and i.kind = 'm'))  -- excluded turns stay excluded at any time
+  and (:as_of is null or i.recorded_at <= :as_of)
+  and (:kinds is null or i.kind = any (:kinds))
+  and (i.kind <> 't' or i.turn_index < :hidden_from or i.session_id <> all (:hidden_sessions)
+    or i.turn_index = any (:reduced))
+  -- a session's own summary stands in its system message
+  and (i.kind <> 's' or i.session_id <> all (:hidden_sessions))
+  and (:projects is null or i.project = any (:projects))
+  and (:said_after is null or i.created_at >= :said_after)
+  and (:said_before is null or i.created_at < :said_before)
+  and (i.kind <> 'm' or i.session_id is null or i.session_id = any (:local_sessions))
+
 -- {seen} of items that parameters name
 exists (select from {search_items} i where i.user_id = :user and i.item_no = p.item_no and i.session_id = p.session_id
   and i.turn_index = p.turn_index and i.span_start = p.span_start and i.span_length = p.span_length and not i.dead
@@ -96,20 +110,15 @@ from {embeddings} e where e.user_id = :user and e.model_id = :model and e.item_n
 
 -- items(items integer[], as_of timestamptz, kinds "char"[], hidden_from integer, hidden_sessions uuid[],
 --   reduced integer[], said_after timestamptz, said_before timestamptz, local_sessions uuid[])
--- Items by number that may be found: known at :as_of, not in the turns that the list shows, said within two times.
+-- Items by number, some of many.
 select {facts} from {search_items} i
-where i.user_id = :user and i.item_no = any (:items) and i.sensitivity <= :clearance
-  and (not i.dead or (:as_of is not null and i.kind = 'm'))  -- excluded turns stay excluded at any time
-  and (:as_of is null or i.recorded_at <= :as_of)
-  and (:kinds is null or i.kind = any (:kinds))
-  and (i.kind <> 't' or i.turn_index < :hidden_from or i.session_id <> all (:hidden_sessions)
-    or i.turn_index = any (:reduced))
-  -- a session's own summary stands in its system message
-  and (i.kind <> 's' or i.session_id <> all (:hidden_sessions))
-  and (:projects is null or i.project = any (:projects))
-  and (:said_after is null or i.created_at >= :said_after)
-  and (:said_before is null or i.created_at < :said_before)
-  and (i.kind <> 'm' or i.session_id is null or i.session_id = any (:local_sessions))
+where i.user_id = :user and i.item_no = any (:items) and {findable}
+
+-- items_between(first integer, last integer, as_of timestamptz, kinds "char"[], hidden_from integer,
+--   hidden_sessions uuid[], reduced integer[], said_after timestamptz, said_before timestamptz, local_sessions uuid[])
+-- Items from a number to another.
+select {facts} from {search_items} i
+where i.user_id = :user and i.item_no between :first and :last and {findable}
 
 -- followers(items integer[])
 -- What comes after each item within 128 numbers, where something else was indexed in between.

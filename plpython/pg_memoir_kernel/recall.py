@@ -31,6 +31,8 @@ from .words import Scores, Words, word_scores
 Json = dict[str, Any]
 NONE = np.zeros(0, np.int64)
 IMPORTANCE = {"critical": 1.3, "important": 1.15, "minor": 0.85}
+NO_ITEMS: Json = {"facts": None, "projects": None, "speakers": None}
+DENSE = 3  # numbers of a stretch for each one wanted
 USER_SCORE, OTHER_SCORE = 0.4, 0.25  # of turns that wait for their vectors
 
 
@@ -217,7 +219,7 @@ def _rank(
         hidden = np.concatenate([hidden, np.array([n for n, _ in echoes], np.int64)])
         items, total_words = items - len(echoes), total_words - sum(w for _, w in echoes)
     if items <= 0:
-        return ranking.unranked(read_items({"facts": None, "projects": None, "speakers": None}), [], 0)
+        return ranking.unranked(read_items(NO_ITEMS), [], 0)
     words = word_scores(store, _words(question), counters, items, total_words, hidden)
     if words is not None and not len(words.items):
         words = None
@@ -246,26 +248,36 @@ def _find_items(
     def items(wanted: np.ndarray) -> Items:
         if len(hidden):
             wanted = wanted[~np.isin(wanted, hidden)]
-        return read_items(
+        if not len(wanted):
+            return read_items(NO_ITEMS)
+        # A stretch is read in one sweep where much of it is wanted, else item by item.
+        first, last = int(wanted[0]), int(wanted[-1])
+        is_dense = last - first < DENSE * len(wanted)
+        where = ("items_between", first, last) if is_dense else ("items", wanted.tolist())
+        found = read_items(
             store.rows(
-                "items", wanted.tolist(), scope.as_of, scope.kinds, scope.hidden_from, scope.hidden_sessions,
-                scope.reduced, scope.said_after, scope.said_before, scope.local_sessions,
+                *where, scope.as_of, scope.kinds, scope.hidden_from, scope.hidden_sessions, scope.reduced,
+                scope.said_after, scope.said_before, scope.local_sessions,
             )[0]
         )  # fmt: skip
+        return found.taken(np.flatnonzero(np.isin(found.item, wanted))) if is_dense else found
 
     found = items(ranking.wanted_items(words, vectors, limit))
-    by_words = words.items[: limit // 4] if words else NONE
-    by_vectors = vectors.items[: limit // 4] if vectors else NONE
+    known, precedes = set(found.item.tolist()), set(found.previous.tolist())
+    by_words = set(words.items[: limit // 4].tolist() if words else ())
+    by_vectors = set(vectors.items[: limit // 4].tolist() if vectors else ())
     # Neighbours that do not lie beside their items, since something else was indexed in between: those before a match
     # in meaning, and within 128 numbers those after a match in words.
-    is_before = np.isin(found.item, by_vectors) & (found.previous >= 0) & (found.previous < found.item - 1)
-    further = np.setdiff1d(found.previous[is_before], found.item)
-    is_turn = np.array([kind == b"t" for kind in found.kind], bool)
-    is_last = np.isin(found.item, by_words) & is_turn & ~np.isin(found.item, found.previous)
-    if is_last.any():
-        after = store.rows("followers", found.item[is_last].tolist())[0]["items"]
-        further = np.union1d(further, np.array(after or (), np.int64))
-    return found.joined(items(further)) if len(further) else found
+    further, lasts = set(), []
+    for item, previous, kind in zip(found.item.tolist(), found.previous.tolist(), found.kind, strict=True):
+        if 0 <= previous < item - 1 and item in by_vectors:
+            further.add(previous)
+        if kind == b"t" and item in by_words and item not in precedes:
+            lasts.append(item)
+    if lasts:
+        further |= set(store.rows("followers", lasts)[0]["items"] or ())
+    further -= known
+    return found.joined(items(np.array(sorted(further), np.int64))) if further else found
 
 
 def _is_small_talk(config: Json, question: Json, ranked: ranking.Ranked) -> bool:

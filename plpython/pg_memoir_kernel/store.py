@@ -53,7 +53,7 @@ def parsed() -> tuple[Mapping[str, Statement], str]:
     found = {
         name: Statement(
             dict(part.split(" ", 1) for part in re.split(r",\s+(?:-- +)?", parameters) if part),
-            re.sub(r"\A(--.*\n)+", "", body.strip()).replace("{facts}", pieces["facts"]),
+            re.sub(r"\{(facts|findable)\}", lambda m: pieces[m[1]], re.sub(r"\A(--.*\n)+", "", body.strip())),
         )
         for name, parameters, body in zip(parts[::4], parts[1::4], parts[3::4], strict=True)
         if name

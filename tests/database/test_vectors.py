@@ -7,6 +7,7 @@ import psycopg
 import pytest
 from calls import one, persist, read_turns
 from internals import user_id
+
 from kernel import SqlStore, nearest_items
 
 WANTED = 100

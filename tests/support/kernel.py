@@ -1,6 +1,5 @@
 """Parts of the kernel, made up, and a store that asks its statements over a connection."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,9 +7,9 @@ import numpy as np
 import psycopg
 from internals import merged_settings, sql_name
 from pg_memoir_kernel.candidates import USER, Candidate
-from pg_memoir_kernel.items import FACTS_SQL, NO_SESSION
+from pg_memoir_kernel.items import NO_SESSION
 from pg_memoir_kernel.packing import Line
-from pg_memoir_kernel.store import statements
+from pg_memoir_kernel.store import SHARED, statements
 from pg_memoir_kernel.vectors import vector_scores
 from psycopg.rows import dict_row
 
@@ -41,15 +40,14 @@ class SqlStore:
     """One user's arrays, read from the tables themselves, by a caller who may see all of them. `asked`: what was read."""
 
     def __init__(self, db: psycopg.Connection[Any], user_id: Any) -> None:
-        self.db, self.shared = db, (user_id, "secret", None)
+        self.db, self.shared = db, (user_id, "secret", None, [])
         self.asked: list[tuple[Any, ...]] = []
 
     def rows(self, name: str, *given: Any) -> Sequence[Mapping[str, Any]]:
         self.asked.append((name, *given))
-        types = statements()[name].types
-        text = statements()[name].text.replace("{facts}", FACTS_SQL).replace("%", "%%")
-        text = re.sub(r"\{(\w+)\}", lambda m: sql_name(m[1]), text)
-        text = re.sub(r"(?<![:\[]):([a-z_]+)", lambda m: f"%({m[1]})s::{types[m[1]]}", text)
+        types = SHARED | statements()[name].types
+        parameters = {one: f"%({one})s::{type_}" for one, type_ in types.items()}
+        text = statements()[name].written("true", parameters, sql_name(r"\1"))
         with self.db.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(text, dict(zip(types, (*self.shared, *given), strict=True))).fetchall()
 

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernel import DAY, SESSION, make_candidate, make_line
 from pg_memoir_kernel import candidates as valuing
 from pg_memoir_kernel.breadth import SHAPES, breadth, is_even, spread
 from pg_memoir_kernel.candidates import ASSISTANT, BELOW, USER, Candidate, Floor, MemoryFacts, Told
@@ -23,6 +22,8 @@ from pg_memoir_kernel.rendering import FENCE as MARKS
 from pg_memoir_kernel.rendering import WEAK, render
 from pg_memoir_kernel.times import find_ranges, is_within, to_microseconds
 from pg_memoir_kernel.words import K1, B, Scores, Words, word_scores
+
+from kernel import DAY, SESSION, make_candidate, make_line
 
 OTHER = bytes([9]) * 16
 Postings = Mapping[str, Mapping[int, tuple[int, int]]]  # term: item: times, length
@@ -52,12 +53,16 @@ class FakeStore:
             "tail_postings": lambda terms, next_item: self.lists(terms, next_item, True),
             "names_in": lambda config, query: [{"words": None}],
             "rescued": lambda terms, unknown, hidden: [{"words": list(self.similar)}],
-            "items": lambda wanted, *scope: [facts_of(*(self.item(n) for n in wanted if n in self.texts))],
+            "items": lambda wanted, *scope: [self.facts(wanted)],
+            "items_between": lambda first, last, *scope: [self.facts(range(first, last + 1))],
             "followers": lambda items: [{"items": None}],
             "turn_texts": lambda items, *rest: [{"item_no": n, "body": self.texts[n], "label": None} for n in items],
             "session_names": lambda sessions: [{"session_id": to_text(SESSION), "name": "sailing"}],
         }
         return list(answers[name](*given))
+
+    def facts(self, numbers: Iterable[int]) -> dict[str, Any]:
+        return facts_of(*(self.item(n) for n in numbers if n in self.texts))
 
     def count_tokens(self, text: str) -> int:
         return len(text.split())
@@ -83,7 +88,7 @@ class FakeStore:
 
 INT4, INT8 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 SMALL, ID = st.integers(0, 2**15 - 1), st.binary(min_size=16, max_size=16)
-# One item as the expression FACTS_SQL puts it together, in its order.
+# One item as {facts} of queries.sql puts it together, in its order.
 LAYOUT = [
     *((name, ">i4", INT4) for name in ("item", "turn", "previous", "start", "length", "tokens")),
     *((name, ">i2", SMALL) for name in ("chunk", "words")),

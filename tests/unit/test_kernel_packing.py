@@ -5,9 +5,10 @@ import random
 from typing import Any
 
 import pytest
-from kernel import make_candidate, make_line
 from pg_memoir_kernel import packing
 from pg_memoir_kernel.packing import FENCE, Reduced, Text, lines_of
+
+from kernel import make_candidate, make_line
 
 Steps = list[tuple[int, int, int, float, int]]
 
