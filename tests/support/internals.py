@@ -129,6 +129,12 @@ def large_passages(db: Db, user: str, session: Any, question: str) -> Rows:
     return db.execute(found, [user_id(db, user), session, question]).fetchall()
 
 
+def item_places(db: Db, user: str) -> Rows:
+    """(item, kind, ref, session, turn, time, start, length) of all of a user's items."""
+    columns = "item_no, kind, ref_id::text, session_id::text, turn_index, recorded_at::text, span_start, span_length"
+    return db.execute(f"select {columns} from _memoir.search_items where {OWN} order by item_no", [user]).fetchall()
+
+
 def is_unread(db: Db, config: str, question: str) -> bool:
     """Whether the model does not read the question's language, with that configuration of text search."""
     asked = """select (_memoir.question(gen_random_uuid(), null, config || jsonb_build_object('text_search_config', %s::text), %s,
