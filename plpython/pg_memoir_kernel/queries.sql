@@ -77,15 +77,15 @@ where i.user_id = :user and i.sensitivity > :clearance and i.sensitivity <> 'nor
 select array_agg(i.item_no) as items, array_agg(i.word_count) as words from {search_items} i
 where i.user_id = :user and i.echo
 
--- all_distances(model smallint, vector memoir_extensions.halfvec)
+-- all_distances(model smallint, vector halfvec)
 -- Of all items the distance to a vector in millionths, in 32 bits, and the number in 32 bits below them.
-select array_send(array_agg(((e.embedding operator(memoir_extensions.<=>) :vector) * 1000000)::bigint << 32
+select array_send(array_agg(((e.embedding <=> :vector) * 1000000)::bigint << 32
     | e.item_no)) as keys
 from {embeddings} e where e.user_id = :user and e.model_id = :model
   and e.item_no <> all (:unseen)
 
--- distances(model smallint, vector memoir_extensions.halfvec, items integer[])
-select array_send(array_agg(((e.embedding operator(memoir_extensions.<=>) :vector) * 1000000)::bigint << 32
+-- distances(model smallint, vector halfvec, items integer[])
+select array_send(array_agg(((e.embedding <=> :vector) * 1000000)::bigint << 32
     | e.item_no)) as keys
 from {embeddings} e where e.user_id = :user and e.model_id = :model and e.item_no = any (:items)
   and e.item_no <> all (:unseen)
@@ -97,13 +97,13 @@ select p.segment, p.signs from {packed_signs} p where p.user_id = :user and p.mo
 
 -- signs(model smallint, first integer, last integer)
 -- The same of items from a number to another, unpacked.
-select string_agg(int4send(e.item_no) || substring(bit_send(memoir_extensions.binary_quantize(e.embedding)) from 5),
+select string_agg(int4send(e.item_no) || substring(bit_send(binary_quantize(e.embedding)) from 5),
   ''::bytea) as signs
 from {embeddings} e where e.user_id = :user and e.model_id = :model and e.item_no between :first and :last
   and e.item_no <> all (:unseen)
 
 -- vectors(model smallint, items integer[])
-select array_agg(e.item_no) as items, string_agg(substring(memoir_extensions.halfvec_send(e.embedding) from 5),
+select array_agg(e.item_no) as items, string_agg(substring(halfvec_send(e.embedding) from 5),
   ''::bytea) as vectors
 from {embeddings} e where e.user_id = :user and e.model_id = :model and e.item_no = any (:items)
   and e.item_no <> all (:unseen)
