@@ -65,6 +65,7 @@ class Candidate:
     cosine: float | None
     around: float
     session_score: float
+    telling: float
     facts: list[int]
     worth: float
     reason: str | None
@@ -182,19 +183,19 @@ def value(ranked: Ranked, told: Told, config: Mapping[str, Any]) -> list[Candida
         for column in (
             items.item, items.turn, items.chunk, items.start, items.length, items.tokens, items.role, items.flags,
             items.words, items.created, items.recorded, final, ranked.score, ranked.words, ranked.cosine, ranked.around,
-            ranked.session, ranked.facts, worths, is_below,
+            ranked.session, ranked.telling, ranked.facts, worths, is_below,
         )
     ]  # fmt: skip
     rows = list(zip(*columns, strict=True))
     found = []
     for n in np.lexsort((items.item, -points)).tolist():
         (item, turn, chunk, start, length, tokens, role, flags, word_count, said, recorded, score, match, words, cosine,
-            around, session_score, facts, its_worth, below) = rows[n]  # fmt: skip
+            around, session_score, telling, facts, its_worth, below) = rows[n]  # fmt: skip
         found.append(
             Candidate(
                 item, kinds[n], refs[n], items.session[n], turn, chunk, start, length, tokens, role, flags, word_count,
                 said, recorded, items.project[n], score, match, words, None if cosine != cosine else cosine, around,
-                session_score, facts, its_worth, reasons[n] or (BELOW if below else None), pinned[n], False, related[n],
+                session_score, telling, facts, its_worth, reasons[n] or (BELOW if below else None), pinned[n], False, related[n],
                 frequent[n], told.ceilings.get(refs[n]) if memories[n] else None, memories[n],
             )
         )  # fmt: skip

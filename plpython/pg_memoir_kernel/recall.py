@@ -32,6 +32,7 @@ Json = dict[str, Any]
 NONE = np.zeros(0, np.int64)
 IMPORTANCE = {"critical": 1.3, "important": 1.15, "minor": 0.85}
 NO_ITEMS: Json = {"facts": None, "projects": None, "speakers": None}
+BESIDE = 60  # tokens beside a passage: the fence, two headers, a short line
 DENSE = 3  # numbers of a stretch for each one wanted
 USER_SCORE, OTHER_SCORE = 0.4, 0.25  # of turns that wait for their vectors
 
@@ -182,10 +183,13 @@ def recall(store: Store, asked: Json, settings: str, vector: str | None) -> Reca
         shape = breadth("even", False)
     below = config["weak_below"]
     is_weak = strength is not None and strength < below
-    if is_weak and strength is not None and not question["goes_on"]:
-        # The weaker, the less: a few lines where nothing fits.
-        budget = min(budget, max(config["weak_recall_tokens"], round(budget * (strength / below) ** 3)))
     hidden = frozenset(to_bytes(one) for one in asked["hidden"])
+    if is_weak and strength is not None and not question["goes_on"]:
+        # The weaker, the less: a few lines where nothing fits. A passage that has a word as no other has finds room.
+        least = config["weak_recall_tokens"]
+        able = (c.tokens for c in candidates if c.reason is None and c.telling >= 0.95 and c.ref not in hidden)
+        least = max(least, min(next(able, 0) + BESIDE, 2 * least))
+        budget = min(budget, max(least, round(budget * (strength / below) ** 3)))
     block = _pack(store, candidates, asked, config, scope, shape, budget, hidden, is_weak)
     shown = sorted((c for c in candidates if c.position is not None), key=lambda c: c.position or 0)
     return Recall(

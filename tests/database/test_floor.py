@@ -87,6 +87,15 @@ def kitchen(db: Db, user: str, number: int = len(KITCHEN), cosine: float = 0.12)
     return [remembered(db, user, text, embedding=near(cosine)) for text in KITCHEN[:number]]
 
 
+def test_weak_recall_has_room_for_the_passage_with_the_word(db: Db, user: str) -> None:
+    lines = " ".join(f"Line {n}: the pump ran at {n} percent and nothing odd was seen." for n in range(7))
+    kitchen(db, user, cosine=0.22)
+    remember(db, user, f"{lines} My mechanic is called Fiorella Zanetti.", embedding=near(0.2))
+    made = context(db, user, "Who is my mechanic?")
+    assert made["weak"] and "Fiorella" in text_of(made) and 150 < made["recall_tokens"] <= 300
+    assert context(db, user, "Who is my tailor?")["recall_tokens"] <= 150
+
+
 def test_small_store_shows_what_fits_and_no_more(db: Db, user: str) -> None:
     ids = kitchen(db, user, 9)
     fruit = "Which fruit does she use for her marmalade?"

@@ -24,7 +24,7 @@ def make_candidate(item: int, **columns: Any) -> Candidate:
         "kind": b"t", "ref": item.to_bytes(16, "big"), "session": SESSION if is_turn else NO_SESSION,
         "turn": item if is_turn else -1, "chunk": 0, "start": 0, "length": 40, "tokens": 10,
         "role": USER if is_turn else 0, "flags": 0, "word_count": 8, "said": 0, "recorded": 0, "project": "global",
-        "score": 0.5, "match": 0.5, "words": 0.5, "cosine": None, "around": 0.0, "session_score": 0.0, "facts": [0] * 7,
+        "score": 0.5, "match": 0.5, "words": 0.5, "cosine": None, "around": 0.0, "session_score": 0.0, "telling": 0.0, "facts": [0] * 7,
         "worth": 0.5, "reason": None,
     }  # fmt: skip
     return Candidate(item, **(made | columns))
