@@ -66,7 +66,7 @@ LIMITS = Limits(
     beside={
         "slip": 0.02, "liking": 0.05, "update": 0.2, "slot": 0.2, "answer": 0.33, "corrected": 0.4, "name": 0.5,
         "same words": 0.5, "permitted": 0.5, "ended": 0.75, "same subject": 0.75, "cue": 0.88, "named": 0.9,
-        "value": 0.88, "another value": 0.88, "denied": 0.92, "matter": 0.96,
+        "value": 0.88, "another value": 0.88, "denied": 0.92, "matter": 0.97,
     },
     alone=0.85, item=0.6, named_item=0.85, same=0.3,
 )  # fmt: skip
