@@ -3,15 +3,17 @@
     python -m pg_memoir_server.embedder --socket DIR/embed.sock --model all-MiniLM-L6-v2 [--detach]
 
 DIR is private (made with mode 0700, refused where others can write). Queries have a lane of their own, ahead of
-backlog; what arrives together is embedded together; backlog goes in small pieces. A client that hangs, dies or sends
-nonsense loses its connection, nothing else happens. SIGTERM finishes what was begun. It ends by itself when its socket
-file is removed or replaced, or when the file given by --while-exists is gone.
+backlog; what arrives together is embedded together; backlog goes in small pieces. A query that is repeated within a
+minute is not embedded again. A client that hangs, dies or sends nonsense loses its connection, nothing else happens.
+SIGTERM finishes what was begun. It ends by itself when its socket file is removed or replaced, or when the file given
+by --while-exists is gone.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import json
 import logging
 import os
@@ -34,6 +36,7 @@ MAX_CONNECTIONS = 1000
 MAX_INFLIGHT = 128 << 20  # bytes of request bodies held at once
 FRAME_SECONDS = 30.0  # for the rest of a frame once it began, and for taking a reply
 DRAIN_SECONDS = 10.0
+RECENT_SECONDS, MOST_RECENT = 60.0, 1000  # queries whose vectors are kept, and for how long
 
 
 class Server:
@@ -46,6 +49,7 @@ class Server:
         self.inflight = self.requests = 0
         self.connections: dict[asyncio.StreamWriter, float] = {}  # → since when idle; inf while a request runs
         self._identity: tuple[int, int] | None = None
+        self._recent: dict[tuple[str, bytes], tuple[float, Any]] = {}  # (model, hash of a query) → (when, vectors)
 
     # connections ------------------------------------------------------------------------------------------------------
 
@@ -148,8 +152,26 @@ class Server:
         timeout = header.get("timeout_ms")
         if not isinstance(timeout, (int, float)) or not 0 < timeout <= 3_600_000:
             raise Refused("request", "timeout_ms is not between 1 and 3600000")
-        vectors = await model.embed(texts, query, time.monotonic() + timeout / 1000, reader.at_eof)
+        key = str(header.get("model")), hashlib.blake2b(body).digest()
+        vectors = self._repeated(key) if query else None
+        if vectors is None:
+            vectors = await model.embed(texts, query, time.monotonic() + timeout / 1000, reader.at_eof)
+            if query:
+                self._keep(key, vectors)
         return {"ok": True, "rows": vectors.shape[0], "dimension": vectors.shape[1]}, vectors.astype("<f4").tobytes()
+
+    def _repeated(self, key: tuple[str, bytes]) -> Any:
+        """Return the vectors of a query that was asked within the last minute, None of another."""
+        asked, vectors = self._recent.get(key, (0.0, None))
+        return vectors if time.monotonic() - asked < RECENT_SECONDS else None
+
+    def _keep(self, key: tuple[str, bytes], vectors: Any) -> None:
+        if len(self._recent) >= MOST_RECENT:
+            since = time.monotonic() - RECENT_SECONDS
+            self._recent = {k: kept for k, kept in self._recent.items() if kept[0] > since}
+            if len(self._recent) >= MOST_RECENT:
+                self._recent.clear()
+        self._recent[key] = time.monotonic(), vectors
 
     async def _read(self, name: Any, body: bytes) -> bytes:
         from .reading import FUNCTIONS

@@ -1,6 +1,7 @@
 """What the shared embedder does with requests that meet: precedence, batching, fairness, isolation. No process, no model."""
 
 import asyncio
+import json
 import os
 import threading
 import time
@@ -8,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from pg_memoir_server import lanes
+from pg_memoir_server import embedder, lanes
 from pg_memoir_server.protocol import Refused
 
 
@@ -122,3 +123,25 @@ async def test_queries_do_not_wait_for_loading():
     await asyncio.sleep(0.05)
     loaded.set()
     assert len(await backlog) == 1 and model.about()["state"] == "ready"
+
+
+async def test_a_repeated_query_is_not_embedded_again(monkeypatch):
+    model, fake = await make_model()
+    server = embedder.Server("/nowhere", {"m": model}, set())
+    now = [1000.0]
+    monkeypatch.setattr(embedder.time, "monotonic", lambda: now[0])
+
+    async def asked(*texts, kind="query"):
+        header = {"op": "embed", "model": "m", "kind": kind, "timeout_ms": 5000}
+        return (await server._answer(header, json.dumps(texts).encode(), SimpleNamespace(at_eof=lambda: False)))[1]
+
+    first = await asked("where is it?")
+    assert await asked("where is it?") == first and await asked("where was it?") != first
+    assert fake.calls == [["where is it?"], ["where was it?"]]
+    await asked("where is it?", kind="backlog")
+    now[0] += embedder.RECENT_SECONDS + 1
+    await asked("where is it?")
+    assert len(fake.calls) == 4
+    for n in range(embedder.MOST_RECENT + 1):
+        server._keep(("m", str(n).encode()), None)
+    assert len(server._recent) <= embedder.MOST_RECENT
