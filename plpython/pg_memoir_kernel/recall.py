@@ -24,7 +24,7 @@ from .candidates import Candidate, MemoryFacts, Told
 from .items import NO_SESSION, ROLES, Items, read_items, to_bytes, to_text
 from .rendering import render
 from .store import Store
-from .times import to_datetime
+from .times import read_time, to_datetime
 from .vectors import vector_scores
 from .words import Scores, Words, word_scores
 
@@ -96,7 +96,7 @@ def search(store: Store, asked: Json, settings: str, vector: str | None) -> Foun
     whatever the question) and is_waiting: whether turns without a vector join. `vector`: as PostgreSQL writes it.
     """
     config, question, counters = _settings(settings), asked["question"], asked["counters"]
-    scope, pins, now = Scope(**asked["scope"]), asked.get("pins"), datetime.fromisoformat(asked["now"])
+    scope, pins, now = Scope(**asked["scope"]), asked.get("pins"), read_time(asked["now"])
     numbers = np.fromstring(vector[1:-1], np.float32, sep=",") if vector else None
     ranked = _rank(store, config, asked, scope, numbers, vector, now)
     floor, share, fit = config["relevance_floor"], config["relevance_share"], None
@@ -129,7 +129,7 @@ def search(store: Store, asked: Json, settings: str, vector: str | None) -> Foun
         facts, frozenset(frequent), frozenset(pinned), frozenset(related),
         {to_bytes(one): ceiling for one, ceiling in (pins["ceilings"] or {}).items()} if pins else {},
         floor, share, config["own_question_turns"] if question["facts"].get("own") else 0, fit,
-        datetime.fromisoformat(scope.valid_at or scope.as_of or asked["now"]).timestamp(),
+        read_time(scope.valid_at or scope.as_of or asked["now"]).timestamp(),
     )  # fmt: skip
     found = valuing.value(ranked, told, config)
     if fit is not None and has_changes:
@@ -235,7 +235,7 @@ def _rank(
     found = _find_items(store, words, vectors, scope, hidden, limit)
     if not len(found):
         return ranking.unranked(found, [], 0)
-    at = datetime.fromisoformat(scope.as_of) if scope.as_of else now
+    at = read_time(scope.as_of) if scope.as_of else now
     return ranking.score(found, words, vectors, config, question, asked["project"], at, limit)
 
 

@@ -10,6 +10,8 @@ from typing import Any
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 Range = tuple[int, int]
+_FIRST = (datetime(1, 1, 2, tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+_LAST = (datetime(9999, 12, 30, tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
 
 
 def to_microseconds(at: datetime) -> int:
@@ -18,7 +20,15 @@ def to_microseconds(at: datetime) -> int:
 
 
 def to_datetime(microseconds: int) -> datetime:
-    return EPOCH + timedelta(microseconds=microseconds)
+    """Return the time of microseconds since 2000, or the first or last one that Python knows."""
+    return EPOCH + timedelta(microseconds=max(_FIRST, min(_LAST, microseconds)))
+
+
+def read_time(written: str) -> datetime:
+    """Return a time as PostgreSQL writes it in JSON; infinity is the last one that Python knows."""
+    if written.endswith("infinity"):
+        return to_datetime(_FIRST if written.startswith("-") else _LAST)
+    return datetime.fromisoformat(written)
 
 
 def day_name(microseconds: int) -> str:
@@ -46,6 +56,8 @@ def find_ranges(times: Mapping[str, Any] | None, oldest: int, newest: int, now: 
             spans.append(
                 (start, _months_on(start, 1)) if day is None else (start + (day - 2) * DAY, start + (day + 10) * DAY)
             )
+    # Steps from there stay within what Python knows.
+    now = max(datetime(1900, 1, 1, tzinfo=UTC), min(datetime(9000, 1, 1, tzinfo=UTC), now))
     today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     spans += [(today - n * DAY, today - (n - 1) * DAY) for n in times["days"]]
     for which, unit in times["periods"]:

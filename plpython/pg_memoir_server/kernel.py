@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-_plans: dict[tuple[str, int], Any] = {}
+MOST_PARTS = 8  # parts whose plans a backend keeps, some 30 of 15 kB each
+_plans: dict[int, dict[str, Any]] = {}  # by part, the one asked last at the end
 
 
 class ServerStore:
@@ -23,16 +24,19 @@ class ServerStore:
 
     def __init__(self, plpy: Any, asked: Mapping[str, Any]):
         self._plpy, self._part, self._tokenizer = plpy, asked["part"], asked.get("tokenizer", "estimate")
+        self._plans = _plans[self._part] = _plans.pop(self._part, {})
+        if len(_plans) > MOST_PARTS:
+            del _plans[next(iter(_plans))]
         scope = asked["scope"]
         # The kernel itself leaves out items above the clearance.
         self._shared: tuple[Any, ...] = asked["user"], scope["clearance"], scope["projects"], []
 
     def rows(self, name: str, *given: Any) -> Sequence[Mapping[str, Any]]:
-        plan = _plans.get((name, self._part))
+        plan = self._plans.get(name)
         if plan is None:
             statement = statements()[name]
             plan = self._plpy.prepare(statement.on(self._part), [*SHARED.values(), *statement.types.values()])
-            _plans[name, self._part] = plan
+            self._plans[name] = plan
         rows: Sequence[Mapping[str, Any]] = self._plpy.execute(plan, [*self._shared, *given])
         return rows
 

@@ -20,7 +20,7 @@ from pg_memoir_kernel.ranking import Ranked, unranked
 from pg_memoir_kernel.recall import recall
 from pg_memoir_kernel.rendering import FENCE as MARKS
 from pg_memoir_kernel.rendering import WEAK, render
-from pg_memoir_kernel.times import find_ranges, is_within, to_microseconds
+from pg_memoir_kernel.times import day_name, find_ranges, is_within, read_time, to_microseconds
 from pg_memoir_kernel.words import K1, B, Scores, Words, word_scores
 
 from kernel import DAY, SESSION, make_candidate, make_line
@@ -629,3 +629,17 @@ user: The kayak lies in the boathouse.{MARKS[1]}"""
     # Without room there is no block; what is not explained has no rows.
     small = recall(FakeStore(texts), asked | {"budget": 5, "is_explained": False}, json.dumps(SETTINGS), None)
     assert small.result["text"] is None and small.result["shown"] == [] and small.rows is None
+
+
+@pytest.mark.parametrize("written", ["infinity", "-infinity", "9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00+00:00"])
+def test_times_beyond_all_calendars(written: str) -> None:
+    times = {
+        "dates": [(None, 2, 30)],
+        "days": [1],
+        "periods": [("last", "week"), ("this", "year")],
+        "ago": [(999, "year")],
+        "years": [9999],
+    }
+    ranges = find_ranges(times, 0, 0, read_time(written))
+    assert len(ranges) == 5 and all(start < end for start, end in ranges)
+    assert day_name(1 << 62).endswith("9999") and day_name(-(1 << 62)).endswith(" 1")
