@@ -67,9 +67,8 @@ def installed(version: str, folder: Path, dist: Path, *packages: str) -> Path:
 
 def test_what_is_built(dist: Path) -> None:
     names = sorted(file.name for file in dist.iterdir())
-    there = [
-        p for p in ("client", "plpython", "cli", "gateway", "integrations") if (ROOT / p / "pyproject.toml").is_file()
-    ]
+    ours = ("client", "kernel", "plpython", "cli", "gateway", "integrations")
+    there = [package for package in ours if (ROOT / package / "pyproject.toml").is_file()]
     assert len(names) == 2 * len(there)
     for wheel in dist.glob("*.whl"):
         with zipfile.ZipFile(wheel) as archive:
