@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from calls import call
+from calls import ask_client, call
 from catalog import contents, describe, differences, outside
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
@@ -58,19 +58,19 @@ def use(db: psycopg.Connection) -> None:
     db.execute("select memoir.register_model('house-model', 'openai', 16000, 2000, 'estimate')")
     db.execute("select memoir.register_model('gpt-4o', 'openai', 99000, 2000, 'estimate')")  # over a built-in one
     db.execute("select memoir.register_embedding_model('other', 'none', 8)")
-    db.execute("select memoir.compile_context(%s, 'new', 'What is my cat called?')", [USER])
+    ask_client(db, USER, "select memoir.compile_context(%(user)s, 'new', 'What is my cat called?')")
 
 
 def question(db: psycopg.Connection) -> tuple[str, ...]:
     """What a user would see of it: lists and explanation, as text."""
     return tuple(
-        str(db.execute(query, [USER]).fetchall())
+        str(ask_client(db, USER, query))
         for query in (
-            "select memoir.compile_context(%s, 'new', 'What is my cat called, and where do I live?')::text",
-            "select memoir.compile_context(%s, 'long', 'And now?', p_format => 'anthropic')::text",
-            "select memoir.compile_context(%s, 'prompted', 'And now?')::text",
-            "select e::text from memoir.explain_context(%s, 'new', 'What is my cat called?') e",
-            "select memoir.session_info(%s, 'long')::text",
+            "select memoir.compile_context(%(user)s, 'new', 'What is my cat called, and where do I live?')::text",
+            "select memoir.compile_context(%(user)s, 'long', 'And now?', p_format => 'anthropic')::text",
+            "select memoir.compile_context(%(user)s, 'prompted', 'And now?')::text",
+            "select e::text from memoir.explain_context(%(user)s, 'new', 'What is my cat called?') e",
+            "select memoir.session_info(%(user)s, 'long')::text",
         )
     )
 
@@ -309,7 +309,7 @@ def test_fresh_extensions_are_ours_alone(empty: str) -> None:
         )
         assert describe(db)["database setting search_path"] == ('search_path="$user", public, memoir',)
     with connect(empty) as later:  # the search_path of new connections
-        assert "Oslo" in later.execute("select compile_context('bob', 's', 'Oslo?')::text").fetchone()[0]
+        assert "Oslo" in str(ask_client(later, "bob", "select compile_context(%(user)s, 's', 'Oslo?')"))
 
 
 def test_setup_respects_the_search_path_it_finds(empty: str) -> None:
@@ -385,7 +385,8 @@ def test_restore_on_a_server_without_the_roles(scratch: str, empty: str) -> None
         assert apply(fresh) == ""
         with connect(user_of(fresh, "service")) as service:
             service.execute("select persist_turn(%s, 's', %s)", [USER, Jsonb(MESSAGES)])
-            assert "Ximena" in str(call(service, "compile_context", USER, "new", "What is my cat called?"))
+            asked = "select memoir.compile_context(%(user)s, 'new', 'What is my cat called?')"
+            assert "Ximena" in str(ask_client(service, USER, asked))
 
 
 def test_restore_without_privileges(scratch: str, empty: str, tmp_path: Path) -> None:
@@ -483,4 +484,5 @@ def test_restore_of_single_schemas(scratch: str, empty: str, tmp_path: Path) -> 
         subprocess.run([PGBIN / "pg_restore", "-d", target, dump], check=True)
         restored.execute("call memoir.setup()")
         restored.execute("call memoir.ensure_partitions()")
-        assert "4711" in str(restored.execute("select content from memoir.recall('ann', 'harbour code')").fetchall())
+        asked = "select content from memoir.recall(%(user)s, 'harbour code')"
+        assert "4711" in str(ask_client(restored, "ann", asked))

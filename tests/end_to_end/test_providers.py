@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from calls import call, one, persist, table
+from calls import ask_client, call, one, persist, table
 from pg_memoir import Memoir
 from pg_memoir_cli.jobs import run_jobs
 from pg_memoir_cli.worker import run_reader
@@ -107,12 +107,13 @@ def login(installed: str, name: str, role: str) -> str:
 def test_the_demos_calls(installed: str) -> None:
     with connect(login(installed, "service", "memoir_app")) as db:
         persist(db, "alice", "march", "I live in Lisbon, and I never eat meat.", "Noted.")
-        listed = call(db, "compile_context", "alice", "today", "Where do I live?")
+        asked = "%(user)s, 'today', 'Where do I live?'"
+        [(listed,)] = ask_client(db, "alice", f"select memoir.compile_context({asked})")
         assert "Lisbon" in str(listed) and listed[-1]["role"] == "user"
-        rows = table(db, "explain_context", "alice", "today", "Where do I live?", columns="content")
+        rows = ask_client(db, "alice", f"select content from memoir.explain_context({asked})")
         assert any("Lisbon" in content for (content,) in rows)
         call(db, "remember", "alice", "Plays the viola")
-        assert "viola" in str(table(db, "recall", "alice", "viola"))
+        assert "viola" in str(ask_client(db, "alice", "select * from memoir.recall(%(user)s, 'viola')"))
         reads = "select has_table_privilege(oid, 'select') from pg_class where relname = 'conversation_history'"
         assert one(db, reads) is False
 

@@ -11,6 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 from internals import last_run
+from pg_memoir import Memoir
+from pg_memoir.call import Call
 from pg_memoir_server import reading
 from psycopg.types.json import Jsonb
 
@@ -49,6 +51,13 @@ def table(db: Db, function: str, *positional: Any, columns: str = "*", **named: 
     """memoir.<function>: its rows."""
     marks, values = _arguments(positional, named)
     return db.execute(f"select {columns} from memoir.{function}({marks})", values).fetchall()
+
+
+def ask_client(db: Db, user: str, query: str) -> list[tuple[Any, ...]]:
+    """Returns the rows of a query about %(user)s, run by a client, which makes the recall where the server cannot."""
+    asked = Call(query, query, {"user": user}, read=list)
+    with Memoir(db.info.dsn, max_size=1) as memoir:
+        return [tuple(row.values()) for row in memoir.run(asked)]
 
 
 # Turns ----------------------------------------------------------------------------------------------------------------
