@@ -7,10 +7,19 @@ alter type _memoir.compile_state
   add attribute explained boolean;
 
 -- The buffer keeps candidates as the kernel writes them; the job that moves them to the ledger takes them apart.
+alter table _memoir.compile_buffer add column candidates json;
+update _memoir.compile_buffer set candidates = json_build_object(
+  'scores', array(select round(s * 100000) from unnest(scores) s),
+  'words', array(select round(s * 100000) from unnest(words) s),
+  'vectors', array(select round(s * 100000) from unnest(vectors) s),
+  'around', array(select round(s * 100000) from unnest(around) s),
+  'session_scores', array(select round(s * 100000) from unnest(session_scores) s),
+  'item_tokens', item_tokens, 'positions', positions, 'forms', forms, 'reason_names', reasons,
+  'reasons', array(select generate_series(0, cardinality(reasons) - 1)), 'facts', facts);
 alter table _memoir.compile_buffer
   drop column scores, drop column words, drop column vectors, drop column around, drop column session_scores,
   drop column item_tokens, drop column positions, drop column forms, drop column reasons, drop column facts,
-  add column candidates json not null;
+  alter column candidates set not null;
 
 -- The signs of a user's vectors, of 256 item numbers together: the number in four bytes, then a bit for each dimension,
 -- the most significant first. Made anew from embeddings: a segment is packed once all its items have their vectors, and
