@@ -93,6 +93,7 @@ def test_installed_and_tried(version: str, dist: Path, memoir_dsn: str, tmp_path
     assert "pg-memoir-gateway" in subprocess.run(
         [command, "gateway"], cwd=tmp_path, env=outside(), capture_output=True, text=True, check=False
     ).stderr  # fmt: skip
+    run([commands / "python", "-c", "import pg_memoir_kernel.recall"], tmp_path)  # for servers without PL/Python
     said = "from pg_memoir.testing import Memoir; m = Memoir(); m.remember('a', 'x'); print(len(m.list_memories('a')))"
     assert run([commands / "python", "-c", said], tmp_path) == "1\n"
 
