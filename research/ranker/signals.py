@@ -152,7 +152,7 @@ LIMIT = 240
 
 
 def signals(c: Columns, q: Query) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(places of the candidates, candidates × NAMES, level of the best matches), as _memoir.rank computes them."""
+    """(places of the candidates, candidates × NAMES, level of the best matches), as score() in pg_memoir_kernel/ranking.py computes them."""
     n, items = q.items, c.data.items
     before, after = c.before[:n], np.where(c.after[:n] < n, c.after[:n], -1)
     frequency = np.zeros((max(1, len(q.words)), n))

@@ -90,7 +90,7 @@ def setting(model: Linear, found: Sequence[Case]) -> dict[str, float]:
 
 
 def scores(weights: dict[str, float], case: Case) -> np.ndarray:
-    """As _memoir.score: from 0 to 1, without the steps of further chunks."""
+    """As score() in pg_memoir_kernel/ranking.py: from 0 to 1, without the steps of further chunks."""
     z = np.zeros(len(case.unit))
     for place, prefix in enumerate(CLASSES):
         z += case.facts[place] * (
