@@ -8,7 +8,7 @@ import pytest
 from internals import last_run, user_id
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, all_routines, code, values_for
-from servers import ARTIFACT, apply, complete, connect, database, roles, unique, user_of
+from servers import ARTIFACT, add_python, apply, complete, connect, database, roles, unique, user_of
 
 PROMPT = "You are the assistant of a shop that many tenants run."
 MODES = (
@@ -31,6 +31,7 @@ class World:
 def world(server_dsn: str) -> Iterator[World]:
     with database(server_dsn) as dsn:
         complete(dsn, 2)
+        add_python(dsn)
         tenant = "login in role memoir_tenant"
         with roles(
             dsn, ann=tenant, bob=tenant, app="login in role memoir_app", jobs="login in role memoir_jobs"
