@@ -91,14 +91,14 @@ from {embeddings} e where e.user_id = :user and e.model_id = :model and e.item_n
   and e.item_no <> all (:unseen)
 
 -- packed_signs(model smallint)
--- Segments of signs: each an item's number in four bytes, then a bit for each dimension, 256 numbers together.
-select p.segment, p.signs from {packed_signs} p where p.user_id = :user and p.model_id = :model
+-- Segments of signs, of 256 numbers each: the numbers in four bytes, and a bit for each dimension in the same order.
+select p.segment, p.items, p.signs from {packed_signs} p where p.user_id = :user and p.model_id = :model
   and :unseen = '{}'
 
 -- signs(model smallint, first integer, last integer)
 -- The same of items from a number to another, unpacked.
-select string_agg(int4send(e.item_no) || substring(bit_send(binary_quantize(e.embedding)) from 5),
-  ''::bytea) as signs
+select string_agg(int4send(e.item_no), ''::bytea) as items,
+  string_agg(substring(bit_send(binary_quantize(e.embedding)) from 5), ''::bytea) as signs
 from {embeddings} e where e.user_id = :user and e.model_id = :model and e.item_no between :first and :last
   and e.item_no <> all (:unseen)
 
@@ -142,10 +142,10 @@ where i.user_id = :user and i.ref_id = any (:frequent || :pinned) and not i.dead
 
 -- waiting(model smallint, next_item integer, hidden_from integer, hidden_sessions uuid[])
 -- The newest turns that wait for their vectors while the user's others have them.
-select {facts} from (select i.* from {search_items} i, (select c.through_item from {embedding_cursors} c
-    where c.user_id = :user and c.model_id = :model) c
-  where c.through_item > 0 and c.through_item < :next_item - 1
-    and i.user_id = :user and i.item_no > c.through_item and i.kind = 't' and not i.dead
+select {facts} from (select i.* from {search_items} i
+  where i.user_id = :user and i.item_no > (select case when c.through_item > 0 then c.through_item end
+      from {embedding_cursors} c where c.user_id = :user and c.model_id = :model)
+    and i.item_no between :next_item - 1000 and :next_item - 1 and i.kind = 't' and not i.dead
     and i.role in ('user', 'assistant') and (i.turn_index < :hidden_from or i.session_id <> all (:hidden_sessions))
     and i.sensitivity <= :clearance and (:projects is null or i.project = any (:projects))
   order by i.item_no desc limit 12) i

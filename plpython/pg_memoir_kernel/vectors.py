@@ -48,33 +48,38 @@ def _near_by_signs(
     store: Store, vector: np.ndarray, model: int, last: int, hidden: np.ndarray, limit: int
 ) -> list[int]:
     """Return the items whose signs differ least from a vector's (Hamming distance)."""
-    size = (len(vector) + 7) // 8
-    rows = np.frombuffer(_signs(store, model, last), np.dtype([("item", ">i4"), ("signs", "u1", (size,))]))
-    numbers = rows["item"].astype(np.int64)
+    items, signs = _signs(store, model, last)
+    numbers = np.frombuffer(items, ">i4").astype(np.int64)
     asked = np.packbits(vector > 0)
-    words = np.ascontiguousarray(rows["signs"] ^ asked)
-    if size % 8 == 0:
-        words = words.view(np.uint64)
-    keys = (np.bitwise_count(words).sum(1, dtype=np.int64) << 32) | numbers
+    # Eight bytes at once, where that goes.
+    kind = np.dtype(np.uint64 if len(asked) % 8 == 0 else np.uint8)
+    differing = np.frombuffer(signs, kind).reshape(len(numbers), -1) ^ asked.view(kind)
+    counts = np.bitwise_count(differing)
+    distances = np.zeros(len(numbers), np.int64)
+    for column in counts.T:  # a sum of each short row would take five times as long
+        distances += column
     if len(hidden):
-        keys = keys[~np.isin(numbers, hidden)]
-    if len(keys) > limit:
-        keys = np.partition(keys, limit - 1)[:limit]
-    found: list[int] = (keys & _NUMBER).tolist()
+        seen = ~np.isin(numbers, hidden)
+        numbers, distances = numbers[seen], distances[seen]
+    if len(numbers) > limit:
+        # The farthest that can be among them, so that few are sorted.
+        farthest = np.searchsorted(np.bincount(distances).cumsum(), limit)
+        near = np.flatnonzero(distances <= farthest)
+        numbers = numbers[near[np.lexsort((numbers[near], distances[near]))[:limit]]]
+    found: list[int] = numbers.tolist()
     return found
 
 
-def _signs(store: Store, model: int, last: int) -> bytes:
-    """Return the signs of all items up to a number: packed segments, and those between and behind them row by row."""
-    packed = {row["segment"]: row["signs"] for row in store.rows("packed_signs", model)}
+def _signs(store: Store, model: int, last: int) -> tuple[bytes, bytes]:
+    """Return numbers and signs of all items up to a number: packed segments, and those between and behind them row by
+    row."""
+    packed = {row["segment"]: (row["items"], row["signs"]) for row in store.rows("packed_signs", model)}
     parts = list(packed.values())
-    segments = last // SEGMENT + 1
-    missing = [n for n in range(segments) if n not in packed]
+    missing = [n for n in range(last // SEGMENT + 1) if n not in packed]
     while missing:
-        first = missing.pop(0)
-        end = first
+        first = end = missing.pop(0)
         while missing and missing[0] == end + 1:
             end = missing.pop(0)
-        signs = store.rows("signs", model, first * SEGMENT, (end + 1) * SEGMENT - 1)[0]["signs"]
-        parts.append(signs or b"")
-    return b"".join(parts)
+        row = store.rows("signs", model, first * SEGMENT, (end + 1) * SEGMENT - 1)[0]
+        parts.append((row["items"] or b"", row["signs"] or b""))
+    return b"".join(items for items, _ in parts), b"".join(signs for _, signs in parts)
