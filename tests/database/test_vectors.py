@@ -139,8 +139,8 @@ def test_stored_vector_enters_its_segment(filled: psycopg.Connection) -> None:
         where m.status = 'active' and i.user_id = %s and i.item_no <> 100"""
     db.execute(vectors, [user_id(db, user)])
     assert pack(db, user, 260) == [0]
-    held = f"""select position((select int4send(e.item_no) || {SIGNS} from embeddings e where e.user_id = %s
-        and e.item_no = %s) in signs) > 0 from packed_signs where user_id = %s and segment = 0"""
+    held = """select position((select int4send(e.item_no) from embeddings e where e.user_id = %s and e.item_no = %s) in items) > 0
+        and length(signs) = 12 * length(items) from packed_signs where user_id = %s and segment = 0"""
     own = user_id(db, user)
     assert one(db, held, own, 99, own) and not one(db, held, own, 100, own)
     assert one(db, "select memoir.store_embeddings(%s, '{100}', %s::real[])", [own], vector) == 1
