@@ -21,9 +21,10 @@ alter table _memoir.compile_buffer
   drop column item_tokens, drop column positions, drop column forms, drop column reasons, drop column facts,
   alter column candidates set not null;
 
--- The signs of a user's vectors, of 256 item numbers together. items: the numbers, four bytes each, the most significant
--- first; signs: in the same order a bit for each dimension, the first one most significant. Made anew from embeddings: a segment is packed once all its items have their vectors, and
--- goes when one of them does. docs/explain/design.md
+-- The signs of a user's vectors, of 256 item numbers together. items: the numbers, four bytes each, the most
+-- significant first; signs: in the same order a bit for each dimension, the first one most significant. Made anew from
+-- embeddings: a segment is packed once all its items have their vectors, and goes when one of them does.
+-- docs/explain/design.md
 create table _memoir.packed_signs (
   user_id uuid not null,
   model_id smallint not null,

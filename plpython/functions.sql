@@ -110,9 +110,9 @@ except ImportError:
 return tokens.available(p_tokenizer)
 $$;
 
--- What the kernel (pg_memoir_kernel) makes of what is asked, with the settings in force and a vector as it is written: the
--- recall, the numbers of the candidates, what the ledger keeps of them, and all of it where that is asked for. Each of
--- its statements names the user's own leaves, so that one plan serves every call.
+-- What the kernel (pg_memoir_kernel) makes of what is asked, with the settings in force and a vector as it is written:
+-- the recall, the numbers of the candidates, what the ledger keeps of them, and all of it where that is asked for. Each
+-- of its statements names the user's own leaves, so that one plan serves every call.
 create or replace function _memoir.py_recall(p_asked text, p_config text, p_vector text, out recalled jsonb,
   out items integer[], out trace json, out rows jsonb)
 language plpython3u stable set plan_cache_mode = force_generic_plan as $$

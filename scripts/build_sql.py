@@ -4,8 +4,9 @@ OUT/pg_memoir.sql              installs and upgrades, needs no other file: migra
 OUT/pg_memoir_plpython.sql     the PL/Python functions
 
 Tables (sql/data) and the data of languages (plpython/pg_memoir_language/data) become functions that return them
-(build_data.py), and so do the statements that the kernel reads by (build_arrays.py). The list of markers becomes patterns with all that looks like them (build_markers.py). The same sources
-and the same Python give the same bytes. Files that would not change are not touched.
+(build_data.py), and so do the statements that the kernel reads by (build_arrays.py). The list of markers becomes
+patterns with all that looks like them (build_markers.py). The same sources and the same Python give the same bytes.
+Files that would not change are not touched.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     question → words and vectors → ranked items → candidates → the floor → lines → the block
 
-All of it reads one snapshot through a Store. What is asked comes as JSON (Asked), with the settings in force.
+All of it reads one snapshot through a Store. What is asked comes as JSON, with the settings in force.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from . import candidates as valuing
-from . import packing, ranking
-from .breadth import Breadth, breadth, is_even, spread
+from . import ranking
+from .block import make_block, read_texts
+from .breadth import breadth, is_even, spread
 from .candidates import Candidate, MemoryFacts, Told
 from .items import NO_SESSION, ROLES, Items, read_items, to_bytes, to_text
-from .rendering import render
 from .store import Store
 from .times import read_time, to_datetime
 from .vectors import vector_scores
@@ -60,14 +60,6 @@ class Found:
 
     candidates: list[Candidate]
     waiting: int
-
-
-@dataclass(frozen=True)
-class Block:
-    """A rendered recall and its tokens; what became of each candidate is in them."""
-
-    text: str | None
-    tokens: int
 
 
 @dataclass(frozen=True)
@@ -190,7 +182,7 @@ def recall(store: Store, asked: Json, settings: str, vector: str | None) -> Reca
         able = (c.tokens for c in candidates if c.reason is None and c.telling >= 0.95 and c.ref not in hidden)
         least = max(least, min(next(able, 0) + BESIDE, 2 * least))
         budget = min(budget, max(least, round(budget * (strength / below) ** 3)))
-    block = _pack(store, candidates, asked, config, scope, shape, budget, hidden, is_weak)
+    block = make_block(store, candidates, asked, config, scope.as_of, shape, budget, hidden, is_weak)
     shown = sorted((c for c in candidates if c.position is not None), key=lambda c: c.position or 0)
     return Recall(
         {
@@ -481,149 +473,6 @@ def _is_in_profile(c: Candidate, profile: set[bytes], spans: Mapping[bytes, Sequ
 
 def _plain(text: str) -> str:
     return " ".join(text.split()).lower() if text.strip() else ""
-
-
-def read_texts(store: Store, candidates: Sequence[Candidate]) -> dict[int, packing.Text]:
-    """Return the texts of candidates by item, if the caller may see them."""
-    turns = [c for c in candidates if c.is_turn]
-    memories = [c for c in candidates if c.kind == b"m"]
-    summaries = [c for c in candidates if c.kind == b"s"]
-    texts: dict[int, packing.Text] = {}
-    if turns:
-        rows = store.rows(
-            "turn_texts", [c.item for c in turns], [to_text(c.session) for c in turns], [c.turn for c in turns],
-            [to_datetime(c.recorded).isoformat() for c in turns], [c.start for c in turns], [c.length for c in turns],
-        )  # fmt: skip
-        texts |= {r["item_no"]: packing.Text(r["body"], r["label"]) for r in rows if r["body"] is not None}
-    if memories:
-        rows = store.rows(
-            "memory_texts", [c.item for c in memories], [to_text(c.ref) for c in memories], [c.start for c in memories],
-            [c.length for c in memories],
-        )  # fmt: skip
-        texts |= {r["item_no"]: packing.Text(r["body"]) for r in rows if r["body"] is not None}
-    if summaries:
-        rows = store.rows(
-            "summary_texts", [c.item for c in summaries], [to_text(c.session) for c in summaries],
-            [to_text(c.ref) for c in summaries], [c.start for c in summaries], [c.length for c in summaries],
-        )  # fmt: skip
-        texts |= {r["item_no"]: packing.Text(r["body"]) for r in rows if r["body"] is not None}
-    return texts
-
-
-def with_marks(
-    store: Store, candidates: Sequence[Candidate], texts: dict[int, packing.Text], as_of: str | None
-) -> None:
-    """Set a mark behind each clause of texts that a later turn changed."""
-    turns = [c for c in candidates if c.is_turn and c.item in texts]
-    if not turns:
-        return
-    spans: dict[tuple[bytes, int], list[tuple[int, int]]] = {}
-    for r in store.rows("marks", [to_text(c.session) for c in turns], [c.turn for c in turns], as_of):
-        if r["span_start"] is not None:
-            key = to_bytes(r["session_id"]), r["turn_index"]
-            spans.setdefault(key, []).append((r["span_start"], r["span_start"] + r["span_length"]))
-    for c in turns:
-        end = c.start + c.length
-        ends = {
-            min(last, end) - c.start
-            for first, last in spans.get((c.session, c.turn), ())
-            if first < end and last > c.start
-        }
-        body = texts[c.item].body
-        for at in sorted(ends, reverse=True):
-            head = body[:at].rstrip(" .!?,;\n")
-            body = head + " (later changed)" + body[len(head) :]
-        texts[c.item] = packing.Text(body, texts[c.item].label)
-
-
-def _pack(
-    store: Store, candidates: list[Candidate], asked: Json, config: Json, scope: Scope, shape: Breadth | None,
-    budget: int, hidden: frozenset[bytes], is_weak: bool,
-) -> Block:  # fmt: skip
-    """Choose candidates within the budget of the recall, each at one fidelity, and render them, but for turns that
-    the list shows already. Candidates are told what became of them.
-    """
-    working: list[str] = asked["working"] or []
-    if budget <= 0 or not candidates and not working:
-        return Block(None, 0)
-    lines, copies = _lines(store, candidates, asked, config, scope, shape, budget, hidden)
-    for n in copies:
-        candidates[n].reason = "a copy of another candidate"
-
-    def neutralise(text: str) -> str:
-        neutral: str = store.rows("neutralised", text)[0]["text"]
-        return neutral
-
-    def rendered() -> tuple[str, int]:
-        text = render([lines[n] for n in chosen], candidates, working, is_weak, neutralise)
-        return text, store.count_tokens(text + "\n\n")
-
-    # First with stored counts, then once more with the budget corrected by what the text really costs.
-    text: str | None = None
-    tokens, about = 0, budget - budget // 200
-    chosen: list[int] = []
-    for attempt in range(3):
-        chosen, used, is_all = packing.choose(lines, about)
-        if not chosen and not working:
-            break
-        text, tokens = rendered()
-        ratio = min(1.5, budget * 0.995 / max(tokens, 1))
-        if attempt == 2 or tokens > budget * 0.97 or is_all or not chosen or ratio < 1.03:
-            break
-        about = round(used * ratio)
-    # The block is counted as it is; if that is too much, the choice is made again with so much less.
-    while text is not None and tokens > budget:
-        if chosen:
-            chosen, used, _ = packing.choose(lines, used - (tokens - budget))
-        else:
-            working = working[:-1]
-        if not chosen and not working:
-            text = None
-            break
-        text, tokens = rendered()
-    if text is None:
-        return Block(None, 0)
-    for position, n in enumerate(chosen, 1):
-        c = candidates[lines[n].number]
-        c.position, c.fidelity = position, lines[n].fidelity
-        if c.fidelity != "full":
-            c.shown = lines[n].body
-    return Block(text, tokens)
-
-
-def _lines(
-    store: Store, candidates: list[Candidate], asked: Json, config: Json, scope: Scope, shape: Breadth | None,
-    budget: int, hidden: frozenset[bytes],
-) -> tuple[list[packing.Line], list[int]]:  # fmt: skip
-    """Return what could be shown, at every fidelity there is. Texts are read of what is worth most up to half again
-    the budget. Short ones are shown as they are or not at all.
-    """
-    shares = config["fidelity_worth"] or {}
-    reached, doubtful = packing.within_reach(candidates, budget, hidden, shape is not None)
-    texts = read_texts(store, reached)
-    if "changes" in asked["counters"]["features"]:
-        with_marks(store, reached, texts, scope.as_of)
-    if shape is not None and shape.shape != "even":
-        doubtful = set(texts)
-    in_reach = [c for c in candidates if c.item in texts]
-    turns = [c for c in in_reach if c.is_turn and c.tokens >= (16 if shape else 60) and c.item in doubtful]
-    memories = [c for c in in_reach if c.kind == b"m" and (c.tokens >= 60 or c.chunk > 0 or c.ceiling is not None)]
-    reduced: list[packing.Reduced] = []
-    if memories:
-        renditions: dict[bytes, list[packing.Rendition]] = {}
-        for r in store.rows("renditions", [to_text(c.ref) for c in memories]):
-            renditions.setdefault(to_bytes(r["memory_id"]), []).append(
-                packing.Rendition(r["fidelity"], r["content"], r["token_count"])
-            )
-        memories.sort(key=lambda c: (-c.score, c.item))
-        reduced += packing.reduced_memories(memories, texts, renditions, shares)
-    reduced += packing.reduced_turns(turns, texts, shares.get("excerpt") or 0.0, asked["question"]["terms"], shape)
-    sessions = sorted({c.session for c in in_reach if c.is_turn and c.session != NO_SESSION})
-    names = {
-        to_bytes(r["session_id"]): r["name"]
-        for r in (store.rows("session_names", [to_text(one) for one in sessions]) if sessions else ())
-    }
-    return packing.lines_of(candidates, texts, names, reduced)
 
 
 def _trace(candidates: Sequence[Candidate], budget: int, hidden: frozenset[bytes]) -> Json:
