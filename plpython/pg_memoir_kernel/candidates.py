@@ -195,8 +195,8 @@ def value(ranked: Ranked, told: Told, config: Mapping[str, Any]) -> list[Candida
             Candidate(
                 item, kinds[n], refs[n], items.session[n], turn, chunk, start, length, tokens, role, flags, word_count,
                 said, recorded, items.project[n], score, match, words, None if cosine != cosine else cosine, around,
-                session_score, telling, facts, its_worth, reasons[n] or (BELOW if below else None), pinned[n], False, related[n],
-                frequent[n], told.ceilings.get(refs[n]) if memories[n] else None, memories[n],
+                session_score, telling, facts, its_worth, reasons[n] or (BELOW if below else None), pinned[n], False,
+                related[n], frequent[n], told.ceilings.get(refs[n]) if memories[n] else None, memories[n],
             )
         )  # fmt: skip
     return found
