@@ -83,6 +83,20 @@ facts = shim.read_language(plpy, p_function, p_given, p_socket)
 return None if facts is None else json.dumps(facts)
 $$;
 
+-- A question asked of the shared embedder in one request: what it says (QuestionFacts) and its vector, none where
+-- p_model is null or it is small talk, or where problem says why. p_begins: only sends it and returns no row, so that
+-- the same call has its answer sooner.
+create or replace function _memoir.py_ask(p_socket text, p_model text, p_prefix text, p_text text,
+  p_timeout_ms integer, p_begins boolean)
+returns table (facts jsonb, vec real[], problem text) language plpython3u volatile as $$
+from pg_memoir_server import embed_client, shim
+if p_begins:
+    if p_socket:
+        embed_client.begin_ask(p_socket, p_model, p_prefix, p_text, p_timeout_ms)
+    return []
+return [shim.ask(plpy, p_socket, p_model, p_prefix, p_text, p_timeout_ms)]
+$$;
+
 -- The same text without its secrets: '' where they can't be taken out, null where the package is not found.
 create or replace function _memoir.py_redact(p_text text, p_socket text)
 returns text language plpython3u stable as $$

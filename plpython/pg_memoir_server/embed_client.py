@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 OnWait = Callable[[], object] | None
 
 _SLICE = 0.1  # seconds between calls of on_wait
+_AHEAD = 0.005  # seconds that sending ahead may take
+_FACTS = 1000  # milliseconds that facts about a question may take
 _PAUSE_AFTER = 2  # time-outs in a row
 _PAUSE, _PAUSE_MAX = 1.0, 16.0  # seconds, doubled by each further time-out
 
 _connections: dict[str, tuple[int, socket.socket]] = {}  # path → (process that opened it, socket)
+_begun: dict[str, bytes] = {}  # path → the request that was sent ahead and whose reply nobody has taken
 # path → (time-outs in a row, monotonic time until which to leave it alone, which socket that was)
 _timeouts: dict[str, tuple[int, float, object]] = {}
 
@@ -90,6 +93,44 @@ def read(path: str, function: str, text: str, timeout_ms: int = 1000) -> Any:
     return json.loads(answer)
 
 
+def begin_ask(path: str, model: str | None, prefix: str, text: str, timeout_ms: int) -> None:
+    """Send what ask() will be asked with the same arguments, so that the answer is made meanwhile. Never fails."""
+    try:
+        _check_pause(path)
+        frame = _ask_frame(model, prefix, text, timeout_ms)
+        _send(_connection(path, time.monotonic(), None)[0], frame, time.monotonic() + _AHEAD, None)
+        _begun[path] = frame
+    except (EmbedderError, _Stale):
+        _forget(path)
+
+
+def ask(
+    path: str, model: str | None, prefix: str, text: str, timeout_ms: int, on_wait: OnWait = None
+) -> tuple[str, list[float] | None, str | None]:
+    """Return of a question what the package reads in it, as JSON, and the vector of `prefix` and its text less secrets.
+
+    Without a model and for small talk there is no vector; where it can't be had within `timeout_ms` the third value
+    says why. Raises EmbedderError's subclasses where there are no facts either.
+    """
+    _check_pause(path)
+    frame = _ask_frame(model, prefix, text, timeout_ms)
+    deadline = time.monotonic() + max(timeout_ms, _FACTS) / 1000 + _SLICE
+    try:
+        reply, data = _answered(path, frame, deadline, on_wait)
+    except EmbedderTimeout:
+        _note_timeout(path)
+        raise
+    _timeouts.pop(path, None)
+    size = reply["rows"] * reply["dimension"] * 4
+    vectors = _vectors(path, data[:size], reply["rows"], reply["dimension"])
+    return data[size:].decode(), vectors[0] if vectors else None, reply["problem"]
+
+
+def _ask_frame(model: str | None, prefix: str, text: str, timeout_ms: int) -> bytes:
+    header = {"op": "ask", "model": model, "prefix": prefix, "timeout_ms": timeout_ms}
+    return _frame(header, json.dumps([text], ensure_ascii=False).encode("utf-8", "surrogatepass"))
+
+
 def ping(path: str, timeout_ms: int = 1000) -> dict[str, Any]:
     """{pid, version, models: [{name, state, ...}]} of the embedder behind `path`."""
     return _exchange(path, {"op": "ping"}, b"", timeout_ms, None)[0]
@@ -115,10 +156,15 @@ def _embed(
             _note_timeout(path)
         raise
     _timeouts.pop(path, None)
+    if reply["rows"] != len(texts):
+        raise EmbedderRefused(f"{path} answered {reply['rows']} vectors for {len(texts)} texts")
+    return _vectors(path, data, reply["rows"], reply["dimension"])
+
+
+def _vectors(path: str, data: bytes, rows: int, width: int) -> list[list[float]]:
     values = array("f")
-    rows, width = reply["rows"], reply["dimension"]
-    if rows != len(texts) or len(data) != rows * width * values.itemsize:
-        raise EmbedderRefused(f"{path} answered {rows} vectors for {len(texts)} texts")
+    if len(data) != rows * width * values.itemsize:
+        raise EmbedderRefused(f"{path} answered {len(data)} bytes for {rows} vectors of {width} numbers")
     values.frombytes(data)
     if sys.byteorder == "big":
         values.byteswap()
@@ -154,16 +200,26 @@ def _exchange(
     path: str, header: dict[str, Any], body: bytes, timeout_ms: int, on_wait: OnWait
 ) -> tuple[dict[str, Any], bytes]:
     """Sends a request and returns (reply header, body); one reconnect if a kept connection turns out closed."""
-    deadline = time.monotonic() + timeout_ms / 1000
+    return _answered(path, _frame(header, body), time.monotonic() + timeout_ms / 1000, on_wait)
+
+
+def _frame(header: dict[str, Any], body: bytes) -> bytes:
     try:
-        frame = protocol.pack(header, body)
+        return protocol.pack(header, body)
     except protocol.ProtocolError as error:
         raise EmbedderRefused(str(error)) from None
+
+
+def _answered(path: str, frame: bytes, deadline: float, on_wait: OnWait) -> tuple[dict[str, Any], bytes]:
+    is_sent = _begun.get(path) == frame
+    if is_sent:
+        del _begun[path]
     for attempt in (1, 2):
         connection, kept = _connection(path, deadline, on_wait)
         done = False
         try:
-            _send(connection, frame, deadline, on_wait)
+            if not (is_sent and kept and attempt == 1):
+                _send(connection, frame, deadline, on_wait)
             head, size = protocol.unpack_prelude(_receive(connection, protocol.PRELUDE.size, deadline, on_wait))
             reply = protocol.unpack_header(_receive(connection, head, deadline, on_wait))
             data = _receive(connection, size, deadline, on_wait)
@@ -196,6 +252,8 @@ def _as_error(path: str, reply: dict[str, Any]) -> EmbedderError:
 
 def _connection(path: str, deadline: float, on_wait: OnWait) -> tuple[socket.socket, bool]:
     """(a connected, checked socket; whether it was open before)."""
+    if _begun.pop(path, None) is not None:
+        _forget(path)  # the reply to what was sent ahead must not meet another request
     opened = _connections.get(path)
     if opened and opened[0] == os.getpid():
         return opened[1], True

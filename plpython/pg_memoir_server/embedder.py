@@ -140,25 +140,47 @@ class Server:
             return self._about() | self._figures(), b""
         if operation == "read":
             return {"ok": True}, await self._read(header.get("function"), body)
+        if operation == "ask":
+            return await self._ask(header, body, reader)
         if operation != "embed":
             raise Refused("request", f"unknown operation {operation!r}")
+        texts = _texts(body)
+        query = header.get("kind") == "query" and len(texts) <= protocol.MAX_QUERY_TEXTS
+        vectors = await self._embed(header, texts, query, reader)
+        return {"ok": True, "rows": vectors.shape[0], "dimension": vectors.shape[1]}, vectors.astype("<f4").tobytes()
+
+    async def _embed(self, header: dict[str, Any], texts: list[str], query: bool, reader: asyncio.StreamReader) -> Any:
         if self.draining:
             raise Refused("draining", "the embedder is stopping")
         model = self.models.get(header.get("model"))
         if model is None:
             raise Refused("model", f"this embedder serves {', '.join(self.models)}, not {header.get('model')!r}")
-        texts = _texts(body)
-        query = header.get("kind") == "query" and len(texts) <= protocol.MAX_QUERY_TEXTS
         timeout = header.get("timeout_ms")
         if not isinstance(timeout, (int, float)) or not 0 < timeout <= 3_600_000:
             raise Refused("request", "timeout_ms is not between 1 and 3600000")
-        key = str(header.get("model")), hashlib.blake2b(body).digest()
+        key = str(header.get("model")), hashlib.blake2b(json.dumps(texts).encode()).digest()
         vectors = self._repeated(key) if query else None
         if vectors is None:
             vectors = await model.embed(texts, query, time.monotonic() + timeout / 1000, reader.at_eof)
             if query:
                 self._keep(key, vectors)
-        return {"ok": True, "rows": vectors.shape[0], "dimension": vectors.shape[1]}, vectors.astype("<f4").tobytes()
+        return vectors
+
+    async def _ask(
+        self, header: dict[str, Any], body: bytes, reader: asyncio.StreamReader
+    ) -> tuple[dict[str, Any], bytes]:
+        """A question: what it says, and its vector if a model is named; small talk needs none."""
+        facts = await self._read("read_question", body)
+        read = json.loads(facts)
+        sent, reply, vector = f"{header.get('prefix') or ''}{read['redacted']}", {"rows": 0, "dimension": 0}, b""
+        problem = None
+        if header.get("model") is not None and read["redacted"].strip() and not read["small_talk"]:
+            try:
+                vectors = await self._embed(header, [sent], True, reader)
+                reply, vector = {"rows": 1, "dimension": vectors.shape[1]}, vectors.astype("<f4").tobytes()
+            except Refused as refusal:
+                problem = str(refusal)
+        return {"ok": True, **reply, "problem": problem}, vector + facts
 
     def _repeated(self, key: tuple[str, bytes]) -> Any:
         """Return the vectors of a query that was asked within the last minute, None of another."""

@@ -107,6 +107,22 @@ def read_language(plpy: Any, function: str, text: str, socket: str | None) -> An
         return None
 
 
+def ask(
+    plpy: Any, socket: str | None, model: str | None, prefix: str, text: str, timeout_ms: int
+) -> tuple[str | None, list[float] | None, str | None]:
+    """(facts of a question as JSON, its vector, why there is none), of the model server; facts alone of this process."""
+    from . import embed_client
+
+    problem = None
+    if socket and os.path.exists(socket):
+        try:
+            return embed_client.ask(socket, model, prefix, text, timeout_ms, interrupts(plpy))
+        except embed_client.EmbedderError as error:
+            problem = str(error) if model else None
+    facts = read_language(plpy, "read_question", text, None)
+    return None if facts is None else json.dumps(facts), None, problem
+
+
 def ensure_embedder(plpy: Any, config: str) -> str:
     """supervise.ensure_running() with the keys of a JSON object; errors become SQL errors."""
     from . import supervise

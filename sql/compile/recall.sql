@@ -113,8 +113,8 @@ declare
   v_config jsonb := _memoir.config(p_user_id, null); v_counters _memoir.user_counters; v_question _memoir.question;
 begin
   select * into v_counters from _memoir.user_counters where user_id = p_user_id;
-  v_question := _memoir.question(p_user_id, v_counters, v_config, p_query, _memoir.question_facts(p_query, v_config),
-    p_scope, p_embedding);
+  v_question := _memoir.question(p_user_id, v_counters, v_config,
+    _memoir.read_question(p_query, v_config, p_embedding, false), p_scope, p_embedding);
   return (_memoir.recalled(_memoir.asked(p_user_id, v_counters, v_config, v_question, p_scope, p_project)
     || jsonb_build_object('limit', greatest(p_limit * 4, 100), 'frequent', 0), v_config, v_question.vector)).rows;
 end $$;

@@ -383,8 +383,8 @@ language plpgsql stable as $$
 declare
   v_scope _memoir.search_scope := _memoir.recall_scope(v);
   v_pins _memoir.pins := _memoir.pins(v, v_scope);
-  v_facts jsonb := _memoir.question_facts(v.query, v.config);
-  v_question _memoir.question; v_standing uuid[] := coalesce(v.left_out, '{}'); v_found record;
+  v_question _memoir.question := _memoir.read_question(v.query, v.config, p_query_embedding, false);
+  v_standing uuid[] := coalesce(v.left_out, '{}'); v_found record;
 begin
   -- Standing statements are in every prompt, wishes for a project in those of its sessions.
   if (v.session).project <> 'global' and v.as_of is null then
@@ -398,13 +398,13 @@ begin
       'the recall', cardinality(v.left_out));
   end if;
   -- For small talk, show only these. If there are none, skip the search.
-  if v_pins.pinned = '{}' and coalesce(v_pins.working, '{}') = '{}' and _memoir.is_small_talk(v.config, v_facts) then
+  if v_pins.pinned = '{}' and coalesce(v_pins.working, '{}') = '{}' and _memoir.is_small_talk(v.config, v_question.facts) then
     v.arms := jsonb_build_object('recall', 'small talk');
     return;
   end if;
-  v_question := _memoir.question(v.user_id, v.user_counters, v.config, v.query, v_facts, v_scope, p_query_embedding);
+  v_question := _memoir.question(v.user_id, v.user_counters, v.config, v_question, v_scope, p_query_embedding);
   v_question.goes_on := coalesce(cardinality(v.shown), 0) = 0 and v.said is null
-    and coalesce((v_facts ->> 'back')::boolean, false);
+    and coalesce((v_question.facts ->> 'back')::boolean, false);
   if v_question.problem is not null then
     v.warnings := v.warnings || ('searched by words only: ' || v_question.problem);
   end if;

@@ -35,17 +35,25 @@ begin
   return v_vector;
 end $$;
 
+-- The vector that a model answered, or why it can't be used.
+create or replace function _memoir.usable_vector(p_answer real[], p_model _memoir.embedding_models, out vector halfvec,
+  out problem text)
+language plpgsql immutable as $$
+begin
+  vector := _memoir.to_vector(p_answer, p_model);
+exception when sqlstate 'PM014' or sqlstate 'PM030' then
+  problem := 'the answer for it was no usable vector: ' || sqlerrm;
+end $$;
+
 -- The query's vector: given, or asked of the embedder with a time-out. A miss is no error: the word arms carry on.
 create or replace function _memoir.query_vector(p_config jsonb, p_query text, p_given real[], out vector halfvec,
-  out model_id smallint, out problem text, out languages text[])
+  out problem text)
 language plpgsql stable as $$
 declare
   v_model _memoir.embedding_models; v_real real[];
 begin
   select * into v_model from _memoir.embedding_models where status = 'active';
   if not found then problem := 'no embedding model is active'; return; end if;
-  model_id := v_model.model_id;
-  languages := v_model.languages;
   if p_given is not null then
     vector := _memoir.to_vector(p_given, v_model);
     return;
@@ -67,12 +75,9 @@ begin
   else
     problem := format('model %s takes vectors from the client', v_model.name);
   end if;
-  if v_real is null then return; end if;
-  begin
-    vector := _memoir.to_vector(v_real, v_model);
-  exception when sqlstate 'PM014' or sqlstate 'PM030' then
-    problem := 'the answer for it was no usable vector: ' || sqlerrm;
-  end;
+  if v_real is not null then
+    select u.* into vector, problem from _memoir.usable_vector(v_real, v_model) u;
+  end if;
 end $$;
 
 -- Signs of vectors, packed (migrations/0018): the kernel chooses by them whose vectors it compares.

@@ -27,3 +27,22 @@ def test_a_request_without_the_words_is_carried_out(db: Db, user: str) -> None:
 def test_what_is_alike_and_true_beside_it_changes_nothing(db: Db, user: str) -> None:
     talk(db, user, "The budget for the kitchen is 6,000 euros", "The budget for the shed is 1,500 euros")
     assert "changed" not in kinds(db, user)
+
+
+@pytest.mark.usefixtures("embedding_dsn")
+def test_a_compile_asks_the_model_server_once(db: Db, user: str) -> None:
+    """One request has the facts of the question and its vector. With a vector given nothing is embedded."""
+    talk(db, user, "I earn 2,870 net a month", *FILLER)
+    db.execute("call memoir.run_job('embed')")
+
+    def embedded() -> int:
+        told = db.execute(
+            "select _memoir.py_embedder_stats(config ->> 'embedder_socket', 1000)::jsonb from _memoir.settings_merged"
+        ).fetchone()[0]
+        return sum(model["queries"] for model in told["figures"].values())
+
+    before = embedded()
+    assert call(db, "context", user, "asks", "How much do I earn these days?")["arms"]["vector"]
+    assert embedded() == before + 1
+    call(db, "compile_context", user, "asks", "What are my wages now?", p_query_embedding=[0.1] * 384)
+    assert embedded() == before + 1

@@ -129,6 +129,44 @@ def test_texts_are_read(shared):
         read("eval", "1")
 
 
+def asked_of(path: str, text: str, model: str | None = MODEL) -> tuple[dict, list[float] | None, str | None]:
+    facts, vector, problem = embed_client.ask(path, model, "", text, 5000)
+    return json.loads(facts), vector, problem
+
+
+def test_a_question_is_one_request(shared):
+    """Facts and vector come together; no vector of small talk, of secrets, or where no model is named."""
+    facts, vector, problem = asked_of(shared, "Where did I stay last week?")
+    assert facts == embed_client.read(shared, "read_question", "Where did I stay last week?", 5000)
+    assert facts["times"]["periods"] and problem is None
+    assert vector == embed_client.embed_query(shared, MODEL, "Where did I stay last week?", 5000)
+    assert asked_of(shared, "Thanks, bye!")[1:] == asked_of(shared, "Where did I stay?", None)[1:] == (None, None)
+    facts, vector, _ = asked_of(shared, "My password is hunter2x, where did I note it?")
+    assert "hunter2x" not in facts["redacted"]
+    assert vector == embed_client.embed_query(shared, MODEL, facts["redacted"], 5000)
+    facts, vector, problem = asked_of(shared, "Where did I stay?", "other")
+    assert facts["redacted"] == "Where did I stay?" and vector is None and "other" in problem
+
+
+def test_a_question_sent_ahead_has_its_answer(shared):
+    """It is not sent again, and its reply meets no other request."""
+
+    def requests() -> int:
+        return embed_client.stats(shared)["figures"][MODEL]["queries"]
+
+    question, before = (shared, MODEL, "", "Where is the boat moored?", 5000), requests()
+    embed_client.begin_ask(*question)
+    first = embed_client.ask(*question)
+    assert requests() == before + 1
+    embed_client.begin_ask(shared, MODEL, "", "Who repairs the boat?", 5000)
+    assert embed_client.ask(*question) == first
+    embed_client.begin_ask(*question)
+    assert embed_client.read(shared, "secret_kinds", "nothing", 5000) == []
+    embed_client.begin_ask("/nowhere/embed.sock", MODEL, "", "Where is it?", 5000)  # nobody there is no error yet
+    with pytest.raises(embed_client.EmbedderUnavailable):
+        embed_client.ask("/nowhere/embed.sock", MODEL, "", "Where is it?", 5000)
+
+
 def test_limits(shared):
     with pytest.raises(embed_client.EmbedderRefused):
         embed_client.embed_batch(shared, MODEL, ["x"] * (protocol.MAX_TEXTS + 1), 5000)
