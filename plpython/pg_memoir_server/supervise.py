@@ -5,6 +5,7 @@ Attempts and their time are kept in a small file beside the socket, for the back
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -37,8 +38,8 @@ def ensure_running(
 ) -> str:
     """Starts the embedder unless it answers. `models`: NAME or NAME=SOURCE, the first is loaded at once.
 
-    Returns 'running', 'started', 'starting' (not ready yet), 'restarted' (it served other models, or hung) or
-    'backing off'. Raises private.NotPrivate when the socket's folder isn't ours, OSError when nothing can be started
+    Returns 'running', 'started', 'starting' (not ready yet), 'restarted' (it served other models, ran other code, or
+    hung) or 'backing off'. Raises private.NotPrivate when the socket's folder isn't ours, OSError when nothing can be started
     at all.
     """
     folder = os.path.dirname(socket_path)
@@ -46,7 +47,7 @@ def ensure_running(
     state_path = socket_path + ".state"
     state, now = _read(state_path), time.time()
     command = _command(socket_path, models, runtime, threads, while_exists, endpoint, api_key_env, api_key_file, python)
-    wanted = command[3:]
+    wanted = [*command[3:], _code()]
     verb = "started"
     patience: float | None = _HUNG_AFTER
     try:
@@ -76,6 +77,24 @@ def ensure_running(
     _write(state_path, {"attempts": attempts + 1, "last": now, "command": wanted})
     _start(command)
     return verb
+
+
+def _code() -> str:
+    """Return what tells this code from another version of it: an embedder outlives an upgrade of its files."""
+    from importlib.util import find_spec
+
+    folders = [os.path.dirname(__file__)]
+    language = find_spec("pg_memoir_language")
+    folders += language.submodule_search_locations or [] if language else []
+    files = [
+        os.path.join(under, name)
+        for folder in folders
+        for under, _, names in os.walk(folder)
+        for name in names
+        if not name.endswith(".pyc")
+    ]
+    told = sorted((path, os.stat(path).st_size, os.stat(path).st_mtime_ns) for path in files)
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
 
 def stop(socket_path: str, timeout_s: float = 12.0) -> str:

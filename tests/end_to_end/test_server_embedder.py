@@ -304,6 +304,17 @@ def test_other_models_restart_it(place):
     assert len(embed_client.embed_batch(place, "second", ["loaded when first asked for"], 30_000)[0]) == 384
 
 
+def test_another_version_of_its_code_restarts_it(place, monkeypatch):
+    """It outlives an upgrade of its files."""
+    supervise.ensure_running(place, [MODEL])
+    until(lambda: ready(place))
+    assert supervise.ensure_running(place, [MODEL]) == "running"
+    monkeypatch.setattr(supervise, "_code", lambda: "that of the next release")
+    assert supervise.ensure_running(place, [MODEL]) == "restarted"
+    until(lambda: ready(place))
+    assert supervise.ensure_running(place, [MODEL]) == "running"
+
+
 def test_backs_off_when_it_can_not_start(place):
     wrong = ["nothing=/no/such/folder"]
     assert supervise.ensure_running(place, wrong, runtime="onnx") == "started"
