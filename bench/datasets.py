@@ -3,8 +3,11 @@
     locomo(path)    LoCoMo: two friends over months, short turns; evidence names turns
     realmem(path)   RealMem: user and assistant over months; of each persona a corpus of turns and one of ready-made memories
     beam(path)      BEAM: one long chat with long assistant answers; evidence names messages
+    proactive(path) ProactiveMemBench: a user tells an assistant of a life; remarks that ask nothing follow
+    remarks(path)   research/ranker/remarks: what somebody said once, and a later remark without a word in common
+    locomo_plus(path, locomo)   LoCoMo-Plus: what two friends said once, put into LoCoMo, and later remarks without a word in common
 
-`read(path)` tells which it is. What is asked may only be answered by what comes before it.
+`read(path)` tells which it is; LoCoMo-Plus is given as `cues.json+locomo.json`. What is asked may only be answered by what comes before it.
 """
 
 from __future__ import annotations
@@ -67,14 +70,21 @@ class Corpus:
 
 
 def read(path: Path) -> list[Corpus]:
-    """The corpora of a LoCoMo file, of a folder of RealMem dialogues, or of a folder of BEAM chats. Raises ValueError."""
+    """The corpora of a file or folder of one of these kinds. Raises ValueError."""
+    cues, _, conversations = str(path).partition(".json+")
+    if conversations:
+        return locomo_plus(Path(f"{cues}.json"), Path(conversations))
     if path.is_file():
         return locomo(path)
+    if list(path.glob("*.jsonl")):
+        return remarks(path)
+    if list(path.rglob("step4_conversations.json")):
+        return proactive(path)
     if list(path.glob("*_dialogues_*.json")):
         return realmem(path)
     if list(path.rglob("probing_questions.json")):
         return beam(path)
-    raise ValueError(f"{path} is neither a LoCoMo file nor a folder of RealMem dialogues or BEAM chats")
+    raise ValueError(f"{path} is neither a LoCoMo file nor a folder of RealMem, BEAM or ProactiveMemBench conversations")
 
 
 # --- LoCoMo ------------------------------------------------------------------------------------------------------------
@@ -228,6 +238,74 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 def _unique(keys: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(keys))
+
+
+# --- Remarks -----------------------------------------------------------------------------------------------------------
+
+
+def proactive(folder: Path) -> list[Corpus]:
+    """A corpus of each domain; evidence of a remark: the turns in which its source pairs were planted."""
+    found = []
+    for file in sorted(folder.rglob("step4_conversations.json")):
+        corpus = Corpus("ProactiveMemBench", file.parent.name)
+        planted: dict[str, list[str]] = {}
+        for session in json.loads(file.read_text()):
+            for turn in session["turns"]:
+                key, name = f"{session['session_id']}:{turn['turn_id']}", f"session {session['session_id']}"
+                message = {"role": turn["role"], "content": turn["content"], "created_at": turn["timestamp"]}
+                corpus.events.append(Said(key, name, message))
+                for pair in turn["planted_pairs"]:
+                    planted.setdefault(pair, []).append(key)
+        for question in json.loads((file.parent / "step5_proactive_questions.json").read_text()):
+            gold = _unique(key for pair in question["source_pairs"] for key in planted.get(pair, ()))
+            if gold:
+                corpus.events.append(Asked(question["question"], gold, question["trigger_type"]))
+        found.append(corpus)
+    return found
+
+
+def remarks(folder: Path) -> list[Corpus]:
+    """A corpus of each file, its lines {"cue", "reply", "remark", "relation"}: a session a day; evidence: the cue."""
+    found = []
+    for file in sorted(folder.glob("*.jsonl")):
+        corpus = Corpus("remarks", file.stem)
+        pairs = [json.loads(line) for line in file.read_text().splitlines()]
+        for number, pair in enumerate(pairs):
+            start = datetime(2026, 1, 1, 9, tzinfo=UTC) + timedelta(days=number)
+            for place, (role, text) in enumerate((("user", pair["cue"]), ("assistant", pair["reply"]))):
+                message = {"role": role, "content": text, "created_at": (start + place * TURN).isoformat()}
+                corpus.events.append(Said(f"{number}:{place}", f"session {number}", message))
+        corpus.events += [Asked(pair["remark"], (f"{n}:0",), pair["relation"]) for n, pair in enumerate(pairs)]
+        found.append(corpus)
+    return found
+
+
+def locomo_plus(cues: Path, conversations: Path) -> list[Corpus]:
+    """LoCoMo's conversations without their questions, each with every fifth cue as a session of its own after them, and
+    the remarks on these; evidence: the cue's turns.
+    """
+    corpora = locomo(conversations)
+    for corpus in corpora:
+        corpus.kind, corpus.events = "LoCoMo-Plus", list(corpus.items())
+    ends = [max(e.message["created_at"] for e in c.events if isinstance(e, Said)) for c in corpora]
+    who = [[(e.message["role"], e.message["name"]) for e in c.events if isinstance(e, Said)] for c in corpora]
+    speakers = [list(dict.fromkeys(each))[:2] for each in who]
+    remarks: list[list[Asked]] = [[] for _ in corpora]
+    for number, cue in enumerate(json.loads(cues.read_text())):
+        n = number % len(corpora)
+        start = datetime.fromisoformat(str(ends[n])) + timedelta(days=1 + number // len(corpora))
+        lines = re.split(r"(?:^|\\n|\s+)(?=[AB]: )", cue["cue_dialogue"].strip())
+        keys = []
+        for place, line in enumerate(line for line in lines if line.strip()):
+            role, name = speakers[n]["AB".index(line[0])]
+            at = (start + place * TURN).isoformat()
+            message = {"role": role, "name": name, "content": line[3:].strip(), "created_at": at}
+            keys.append(f"cue {number}:{place}")
+            corpora[n].events.append(Said(keys[-1], f"cue {number}", message))
+        remarks[n].append(Asked(cue["trigger_query"].removeprefix("A: "), tuple(keys), cue["relation_type"]))
+    for corpus, its in zip(corpora, remarks, strict=True):
+        corpus.events += its
+    return corpora
 
 
 # --- Into the database -------------------------------------------------------------------------------------------------

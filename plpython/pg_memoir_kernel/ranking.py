@@ -84,17 +84,21 @@ def wanted_items(words: Scores | None, vectors: Scores | None, limit: int) -> np
     return np.unique(np.concatenate([best, by_words[:beside] + 1, vectors.items[:beside] - 1]))
 
 
-def weights_of(given: Mapping[str, float], words: int, unread: bool) -> np.ndarray:
+def weights_of(given: Mapping[str, float], words: int, unread: bool, is_remark: bool) -> np.ndarray:
     """Return the weights of the classes of items, 3 × 21: named speakers, others, memories and summaries. Each is
     that of all, plus that of the class, plus that of long questions by the logarithm of the question's `words` over
-    six, plus that of questions in a language that the embedding model does not read (`unread`).
+    six, plus that of questions in a language that the embedding model does not read (`unread`), plus that of messages
+    that ask nothing.
     """
     long = math.log(max(words, 1) / 6)
 
     def weight(name: str) -> float:
         return given.get(name) or 0.0
 
-    shared = [weight(n) + weight(f"long.{n}") * long + (weight(f"unread.{n}") if unread else 0.0) for n in SIGNALS]
+    kinds = [name for name, holds in (("unread", unread), ("remark", is_remark)) if holds]
+    shared = [
+        weight(n) + weight(f"long.{n}") * long + sum(weight(f"{kind}.{n}") for kind in kinds) for n in SIGNALS
+    ]
     return np.array(
         [
             [F32(w + weight(f"{kind}.{n}")) for n, w in zip(SIGNALS, shared, strict=True)]
@@ -166,7 +170,7 @@ def score(
     age = (newest - created) / 1000000 / 86400
     span = max(1.0, (newest - oldest) / 1000000 / 86400)
     classes = np.where(is_turn, np.where(is_named, 0, 1), 2)
-    w = weights_of(config["rank_weights"], len(question["terms"]), question["unread"])[classes].T
+    w = weights_of(config["rank_weights"], len(question["terms"]), question["unread"], question["facts"].get("remark", False))[classes].T
     weight = dict(zip(SIGNALS, w, strict=True))
     around = weight["words_before"] * words_before + weight["vector_after"] * vector_after
     is_user = (items.role == USER) & ~is_named

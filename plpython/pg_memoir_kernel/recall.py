@@ -34,6 +34,7 @@ IMPORTANCE = {"critical": 1.3, "important": 1.15, "minor": 0.85}
 NO_ITEMS: Json = {"facts": None, "projects": None, "speakers": None}
 BESIDE = 60  # tokens beside a passage: the fence, two headers, a short line
 DENSE = 3  # numbers of a stretch for each one wanted
+FADE, REMARK_FADE = 3.0, 0.5  # powers by which a weak recall gets smaller; what a remark is about shares few words with it
 USER_SCORE, OTHER_SCORE = 0.4, 0.25  # of turns that wait for their vectors
 
 
@@ -96,6 +97,8 @@ def search(store: Store, asked: Json, settings: str, vector: str | None) -> Foun
         share = 0.0
     elif _is_small_talk(config, question, ranked):
         floor = 10
+    elif question["facts"].get("remark"):
+        floor = share = 0.0
     elif not question["goes_on"]:
         fit = valuing.fit_floor(config, counters["items"], len(question["terms"]), asked["project"])
     pinned = [to_bytes(one) for one in pins["pinned"]] if pins else []
@@ -181,7 +184,8 @@ def recall(store: Store, asked: Json, settings: str, vector: str | None) -> Reca
         least = config["weak_recall_tokens"]
         able = (c.tokens for c in candidates if c.reason is None and c.telling >= 0.95 and c.ref not in hidden)
         least = max(least, min(next(able, 0) + BESIDE, 2 * least))
-        budget = min(budget, max(least, round(budget * (strength / below) ** 3)))
+        fade = REMARK_FADE if question["facts"].get("remark") else FADE
+        budget = min(budget, max(least, round(budget * (strength / below) ** fade)))
     block = make_block(store, candidates, asked, config, scope.as_of, shape, budget, hidden, is_weak)
     shown = sorted((c for c in candidates if c.position is not None), key=lambda c: c.position or 0)
     return Recall(

@@ -12,6 +12,7 @@ from .secrets import redact
 
 LANGUAGES = ("english", "german", "spanish", "french", "portuguese", "italian")
 SHORT_BREADTH, SHORT_SEVERAL = 400, 200
+SHORTEST_REMARK, LONGEST_REMARK = 4, 600  # words, characters
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,15 @@ class Times:
 class QuestionFacts:
     """What a question says of what it is after.
 
-    `redacted`: its text without secrets; `shape`: "order", "summary", "several" for answers that lie in many places;
+    `redacted`: its text without secrets; `remark`: it tells something of the speaker and asks for nothing; `shape`:
+    "order", "summary", "several" for answers that lie in many places;
     `of_speaker`: it asks for what the speaker said; `own`: it is after something of the asker's own; `back`: it goes on
     with what was begun together.
     """
 
     redacted: str
     small_talk: bool
+    remark: bool
     shape: str | None
     of_speaker: bool
     own: bool
@@ -52,7 +55,8 @@ def read_question(text: str) -> dict[str, Any]:
     shape, of_speaker = _breadth(text)
     return asdict(
         QuestionFacts(
-            redact(text), is_phatic(text), shape, of_speaker, asks_of_own(text), refers_back(text), find_times(text)
+            redact(text), is_phatic(text), is_remark(text), shape, of_speaker, asks_of_own(text), refers_back(text),
+            find_times(text),
         )
     )
 
@@ -71,6 +75,24 @@ def is_phatic(text: str) -> bool:
     questions = compile_pattern(rf" (so |and )?({asked})( doing)?( today| this morning| lately)? ?\?? ", longest=True)
     plain = questions.sub(" ", f" {plain.strip()} ")
     return "?" not in plain and set(plain.split()) <= data.entry_set("english", "small_talk")
+
+
+def is_remark(text: str) -> bool:
+    """Return whether a message tells something of the speaker and asks for nothing: "I ended up saying yes again.".
+    English."""
+    if len(text) > LONGEST_REMARK or "?" in text or "？" in text or "؟" in text:
+        return False
+    language = spoken_language(text)
+    plain = text.lower().replace("’", "'")
+    if len(compile_pattern(r"[[:alpha:]']+").findall(plain)) < SHORTEST_REMARK:
+        return False
+    matters, asked = data.choices(language, "own_matters"), data.choices(language, "asks_for")
+    if asked is None or matters is None or not compile_pattern(rf"\m({matters})\M").search(plain):
+        return False
+    opening = data.choices(language, "cue_request")
+    if opening and compile_pattern(rf"(^|[.!;:\n]) *({opening})\M").search(plain):
+        return False
+    return not compile_pattern(rf"\m({asked})\M").search(plain)
 
 
 def _breadth(text: str) -> tuple[str | None, bool]:

@@ -2,13 +2,14 @@
 -- install), an install's own and users' own, which stay, with the command and data they were learnt from and the
 -- shipped version they began with. The weights:
 --
---   rank_weights       by signal, for all items; "memory.", "named.", "unnamed.", "long.", "unread." before it: on top
---                      of that, for memories, turns of named and of unnamed speakers, long questions, questions in a
---                      language that the embedding model does not read (search/ranking.sql)
---   strength_weights   log odds that the store answers, by constant, score and cosine (search/floor.sql)
---   fit_weights        log odds that a candidate fits the question at all; "memory." as above (search/floor.sql)
+--   rank_weights       by signal, for all items; "memory.", "named.", "unnamed.", "long.", "unread.", "remark." before
+--                      it: on top of that, for memories, turns of named and of unnamed speakers, long questions,
+--                      questions in a language that the embedding model does not read, messages that ask nothing
+--                      (pg_memoir_kernel/ranking.py)
+--   strength_weights   log odds that the store answers, by constant, score and cosine (pg_memoir_kernel/candidates.py)
+--   fit_weights        log odds that a candidate fits the question at all; "memory." as above (the same)
 --   weight_access, weight_authority
---                      a memory's use, and confidence times authority, set by hand (compile/candidates.sql)
+--                      a memory's use, and confidence times authority, set by hand (the same)
 --
 -- A profile may hold some of them; what it lacks is that of the next: user, install, shipped. merge_settings and
 -- config() put them where compile reads its settings, so that none of this is looked up there.

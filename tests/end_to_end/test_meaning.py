@@ -30,6 +30,24 @@ def test_what_is_alike_and_true_beside_it_changes_nothing(db: Db, user: str) -> 
 
 
 @pytest.mark.usefixtures("embedding_dsn")
+def test_a_remark_brings_what_it_is_about(db: Db, user: str) -> None:
+    """It shares no word with it and asks nothing; others share many."""
+    alike = [f"The old {thing} on the fifth floor has been dead since we moved." for thing in "lamp clock fridge printer".split()]
+    alike += [f"The {dog} crawls up the lift like an old dog." for dog in "spaniel beagle pug collie whippet".split()]
+    talk(db, user, "My knee is basically shot, the cartilage is gone and stairs are the worst bit", *alike * 3, *FILLER)
+    db.execute("call memoir.run_job('embed')")
+    remark = "We moved into a flat on the fifth floor and the lift has been dead since, I crawl up like an old dog"
+
+    def score(text: str) -> float:
+        rows = table(db, "explain_context", user, "later", text, columns="content, score")
+        return next(score for content, score in rows if "cartilage" in content)
+
+    assert score(f"{remark}.") > 1.5 * score(f"{remark}?")
+    assert "cartilage" in str(call(db, "compile_context", user, "later", f"{remark}.", p_memory_budget=300))
+    assert "cartilage" not in str(call(db, "compile_context", user, "later", "Thanks, that was great!"))
+
+
+@pytest.mark.usefixtures("embedding_dsn")
 def test_a_compile_asks_the_model_server_once(db: Db, user: str) -> None:
     """One request has the facts of the question and its vector. With a vector given nothing is embedded."""
     talk(db, user, "I earn 2,870 net a month", *FILLER)
