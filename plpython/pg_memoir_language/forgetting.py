@@ -17,7 +17,7 @@ from .free_requests import Judge, Likeness, find_meant
 from .languages import spoken_language
 from .patterns import compile_pattern
 from .requests import find_requests
-from .statements import read_statement
+from .statements import read_own_statement
 from .text import (
     asks,
     has_words,
@@ -112,7 +112,7 @@ def find_forgotten(
     # "My pay", who takes home 3,850: what has its slot.
     noise = "|".join(data.entries("english", "forget_words"))
     matter = replace_all(rf"\m(?:{noise})\M", "", replace_first("^(?:my|our|the|that|this|those) ", "", names))
-    rule = read_statement(f"My {matter.strip()} is 1000")
+    rule = read_own_statement(f"My {matter.strip()} is 1000")
     if rule and rule["slot"]:
         held = {m.slot_value for m in memories if m.slot == rule["slot"] and m.slot_value and len(m.slot_value) >= 2}
         if len(held) == 1:

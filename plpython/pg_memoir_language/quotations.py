@@ -17,7 +17,7 @@ from .forgetting import speaks_of_name
 from .languages import languages, spoken_language, text_language
 from .patterns import compile_pattern
 from .requests import Request, find_requests
-from .statements import clauses_to_state, is_supposed, match_statement, read_statement
+from .statements import clauses_to_state, is_supposed, match_statement, read_own_statement
 from .text import Clause, has_words, plain, read_clauses, replace_first, search
 from .values import UNSPACED, read_content, stems_of
 
@@ -125,7 +125,7 @@ def request_by_quotation(
             if not _overlaps(request.span_start, request.span_start + request.span_length, turn.spans):
                 continue
             matter = replace_first("^(?:my|our|the) ", "", request.names)
-            rule = read_statement(f"My {matter} is 1000")
+            rule = read_own_statement(f"My {matter} is 1000")
             names_slot = slot is not None and rule is not None and rule["slot"] == slot
             matched = tuple(
                 number
@@ -336,7 +336,7 @@ def statement_by_quotation(
 def _says_slot(clauses: Sequence[Clause], content: str, old: str, slot: str | None, turn: QuotedTurn) -> bool:
     """Return whether a clause gives a slot the value that the text gives it: "I moved to Porto", "Lives in Porto". A
     correction is of a memory that has the slot, and may say the value in the words of the old text."""
-    told = read_statement(content)
+    told = read_own_statement(content)
     as_name = "form of address"
     for clause in clauses:
         rule = match_statement(clause.plain, False, turn.language, True)

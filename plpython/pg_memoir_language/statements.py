@@ -16,6 +16,7 @@ from .data import choices
 from .languages import spoken_language
 from .memories import Extracted, Rule, word_memory
 from .patterns import Pattern, compile_pattern
+from .relations import read_relation
 from .text import (
     Clause,
     Sentence,
@@ -302,9 +303,19 @@ def in_first_person(text: str) -> str:
 
 def read_statement(content: str) -> dict[str, Any] | None:
     """Return slot, value and standing of what is remembered without a slot, said by or of the user: "Lives in Ulm",
-    "The user's name is Ida". None where it tells none."""
+    "The user's name is Ida"; else of something that has one value at a time (read_relation). None where it tells
+    none."""
     if len(content) > 300:
         return None
+    found = read_own_statement(content)
+    if found is None:
+        relation = read_relation(content)
+        found = {"slot": relation.slot, "value": relation.value, "standing": False} if relation else None
+    return found
+
+
+def read_own_statement(content: str) -> dict[str, Any] | None:
+    """Return the same of what the user says of themselves."""
     language = spoken_language(content)
     text = plain(content, language)
     if language == "english":
