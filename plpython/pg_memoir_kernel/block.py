@@ -80,15 +80,18 @@ def _with_marks(
 
 def make_block(
     store: Store, candidates: list[Candidate], asked: Json, config: Json, as_of: str | None, shape: Breadth | None,
-    budget: int, hidden: frozenset[bytes], is_weak: bool,
+    budget: int, hidden: frozenset[bytes], is_weak: bool, leading: Sequence[Candidate],
 ) -> Block:  # fmt: skip
     """Choose candidates within the budget of the recall, each at one fidelity, and render them, but for turns that
-    the list shows already. Candidates are told what became of them.
+    the list shows already. Candidates are told what became of them. `leading`: those that are taken before all others.
     """
     working: list[str] = asked["working"] or []
     if budget <= 0 or not candidates and not working:
         return Block(None, 0)
     lines, copies = _lines(store, candidates, asked, config, as_of, shape, budget, hidden)
+    if leading:
+        items = {c.item for c in leading}
+        lines.sort(key=lambda line: candidates[line.number].item not in items)
     for n in copies:
         candidates[n].reason = "a copy of another candidate"
 

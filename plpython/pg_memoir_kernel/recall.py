@@ -176,13 +176,16 @@ def recall(store: Store, asked: Json, settings: str, vector: str | None) -> Reca
     below = config["weak_below"]
     is_weak = strength is not None and strength < below
     hidden = frozenset(to_bytes(one) for one in asked["hidden"])
+    leading: list[Candidate] = []
     if is_weak and strength is not None and not question["goes_on"]:
-        # The weaker, the less: a few lines where nothing fits. A passage that has a word as no other has finds room.
+        # The weaker, the less: a few lines where nothing fits. The best passage, and one that has a word as no other
+        # has, lead and find room.
+        able = [c for c in candidates if c.reason is None and c.ref not in hidden]
+        leading = [c for c in able if c.telling >= 0.95][:1] + sorted(able, key=lambda c: -c.worth)[:1]
         least = config["weak_recall_tokens"]
-        able = (c.tokens for c in candidates if c.reason is None and c.telling >= 0.95 and c.ref not in hidden)
-        least = max(least, min(next(able, 0) + BESIDE, 2 * least))
+        least = max(least, min(sum({c.item: c.tokens for c in leading}.values()) + BESIDE, 2 * least))
         budget = min(budget, max(least, round(budget * (strength / below) ** 3)))
-    block = make_block(store, candidates, asked, config, scope.as_of, shape, budget, hidden, is_weak)
+    block = make_block(store, candidates, asked, config, scope.as_of, shape, budget, hidden, is_weak, leading)
     shown = sorted((c for c in candidates if c.position is not None), key=lambda c: c.position or 0)
     return Recall(
         {

@@ -96,6 +96,17 @@ def test_weak_recall_has_room_for_the_passage_with_the_word(db: Db, user: str) -
     assert context(db, user, "Who is my tailor?")["recall_tokens"] <= 150
 
 
+def test_weak_recall_leads_with_its_best_passage(db: Db, user: str) -> None:
+    """Lines that cost less for what they are worth don't take all the room."""
+    lines = " ".join(f"Line {n}: the pump ran at {n} percent and nothing odd was seen." for n in range(7))
+    for n, text in enumerate(KITCHEN):
+        remember(db, user, f"{text} That was in {2000 + n}.", embedding=near(0.1))
+    remember(db, user, f"{lines} Fiorella Zanetti sees to the old Fiat.", embedding=near(0.14))
+    call(db, "set_user_settings", user, {"relevance_fit": 0})
+    made = context(db, user, "Who repairs a vehicle?")
+    assert made["weak"] and "Fiorella" in text_of(made) and made["recall_tokens"] <= 300
+
+
 def test_small_store_shows_what_fits_and_no_more(db: Db, user: str) -> None:
     ids = kitchen(db, user, 9)
     fruit = "Which fruit does she use for her marmalade?"

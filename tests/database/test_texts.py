@@ -88,6 +88,15 @@ def test_megabytes_are_stored_and_found(db: Db, user: str, unit: str) -> None:
         assert "Blumentopf" in content and len(content) < 3000, kind
 
 
+@pytest.mark.parametrize("asked", ["Who is my mechanic?", "Who is Fiorella?", "Do I know a Zanetti?"])
+def test_name_amid_a_long_message_is_shown(db: Db, user: str, asked: str) -> None:
+    half = "".join(f"Line {n}: the pump ran at {n % 97} percent and nothing odd was seen.\n" for n in range(600))
+    persist(db, user, "s", f"Here is my log.\n{half}My mechanic is called Fiorella Zanetti.\n{half}")
+    for n, text in enumerate(NUMBERS):
+        persist(db, user, f"s{n}", text)
+    assert "Fiorella Zanetti" in str(call(db, "compile_context", user, "asking", asked))
+
+
 @pytest.mark.parametrize("shape", ["<", '"', pytest.param("你", marks=slow)])
 def test_megabytes_of_one_shape_are_read(db: Db, user: str, shape: str) -> None:
     text = text_of(shape, 3_000_000 // len(shape.encode()))
