@@ -9,7 +9,7 @@ from typing import Any
 from . import packing
 from .breadth import Breadth
 from .candidates import Candidate
-from .items import NO_SESSION, to_bytes, to_text
+from .items import AFTER_QUESTION, NO_SESSION, to_bytes, to_text
 from .rendering import render
 from .store import Store
 from .times import to_datetime
@@ -126,7 +126,12 @@ def make_block(
             text = None
             break
         text, tokens = rendered()
-    if text is None:
+    # Half of an exchange, and the half that says nothing.
+    is_mute = not working and all(_is_mute(candidates[lines[n].number]) for n in chosen)
+    if is_mute:
+        for n in chosen:
+            candidates[lines[n].number].reason = "says nothing by itself"
+    if text is None or is_mute:
         return Block(None, 0)
     for position, n in enumerate(chosen, 1):
         c = candidates[lines[n].number]
@@ -134,6 +139,11 @@ def make_block(
         if c.fidelity != "full":
             c.shown = lines[n].body
     return Block(text, tokens)
+
+
+def _is_mute(c: Candidate) -> bool:
+    """Return whether a candidate is a turn of a word or two, none of them of the question: "Okay." """
+    return c.is_turn and not c.is_pinned and c.word_count <= 2 and c.words == 0 and not c.flags & AFTER_QUESTION
 
 
 def _lines(

@@ -285,7 +285,8 @@ def _is_small_talk(config: Json, question: Json, ranked: ranking.Ranked) -> bool
     # It is small talk as well: few words, no question, and nothing close in the store.
     if config["small_talk_words"] < max(1, len(question["terms"])) or len(question["query"]) > 200:
         return False
-    if question["is_question"] or not len(ranked.items) or np.isnan(ranked.cosine).all():
+    is_question = question["is_question"] or question["facts"].get("asks")
+    if is_question or not len(ranked.items) or np.isnan(ranked.cosine).all():
         return False
     return bool(np.nanmax(ranked.cosine) < np.float32(config["small_talk_cosine"]) and ranked.telling.max() < 0.5)
 

@@ -33,12 +33,13 @@ class Times:
 class QuestionFacts:
     """What a question says of what it is after.
 
-    `redacted`: its text without secrets; `shape`: "order", "summary", "several" for answers that lie in many places;
+    `redacted`: its text without secrets; `asks`: it is a question, marked or not; `shape`: "order", "summary", "several" for answers that lie in many places;
     `of_speaker`: it asks for what the speaker said; `own`: it is after something of the asker's own; `back`: it goes on
     with what was begun together.
     """
 
     redacted: str
+    asks: bool
     small_talk: bool
     shape: str | None
     of_speaker: bool
@@ -52,7 +53,7 @@ def read_question(text: str) -> dict[str, Any]:
     shape, of_speaker = _breadth(text)
     return asdict(
         QuestionFacts(
-            redact(text), is_phatic(text), shape, of_speaker, asks_of_own(text), refers_back(text), find_times(text)
+            redact(text), asks(text), is_phatic(text), shape, of_speaker, asks_of_own(text), refers_back(text), find_times(text)
         )
     )
 
@@ -60,6 +61,13 @@ def read_question(text: str) -> dict[str, Any]:
 def is_question(text: str) -> bool:
     """Return whether a text ends with a question mark."""
     return text.rstrip().endswith(("?", "？", "؟"))
+
+
+def asks(text: str) -> bool:
+    """Return whether a text is a question, by its mark or by the words that open it: "whats my locker code". English."""
+    openings = data.choices("english", "opens_question")
+    begun = compile_pattern(rf"^((and|so|but|hey|hi|ok|okay|well),? )*({openings})\M")
+    return is_question(text) or begun.search(text[:200].lower().replace("’", "'")) is not None
 
 
 def is_phatic(text: str) -> bool:

@@ -88,7 +88,9 @@ create or replace function _memoir.question_words(p_query text, p_config regconf
   out language smallint, out config regconfig, out terms text[], out common text[], out forms text[], out of text[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_query text := left(p_query, 20000); v_other smallint; v_own tsvector; v_forms tsvector; v_parts text; v_wholes text;
+  -- "Whats" asks no more than "what's" does.
+  v_query text := regexp_replace(left(p_query, 20000), '\m(what|who|where|when|how|why)s\M', '\1 is', 'gi');
+  v_other smallint; v_own tsvector; v_forms tsvector; v_parts text; v_wholes text;
   v_words text[]; v_default smallint := _memoir.config_language(p_config);
 begin
   language := v_default;

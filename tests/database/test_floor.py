@@ -41,6 +41,26 @@ def test_small_talk_shows_pinned_items_only(db: Db, user: str, text: str) -> Non
     assert len(context(db, user, text)["items"]) > 1
 
 
+@pytest.mark.parametrize("asked", ["whats the wifi", "whos the plumber", "wheres the key"])
+def test_question_without_its_marks_is_no_small_talk(db: Db, user: str, asked: str) -> None:
+    kitchen(db, user, cosine=0.2)
+    call(db, "set_user_settings", user, {"relevance_fit": 0})
+    assert context(db, user, asked.split(" ", 1)[1])["items"] == []  # said, not asked
+    assert context(db, user, asked)["items"] != []
+
+
+def test_recall_is_no_lone_word(db: Db, user: str) -> None:
+    """An answer that says nothing comes with something else, or not at all."""
+    persist(db, user, "s", {"role": "assistant", "content": "Okay."})
+    embed_waiting(db, near(0.3), "little")
+    made = context(db, user, KNEE)
+    assert "Okay" not in text_of(made) and made["items"] == [] and made["recall_tokens"] == 0
+    reasons = table(db, "explain_context", user, "asking", KNEE, query_embedding=BASE, columns="reason")
+    assert reasons == [("says nothing by itself",)]
+    persist(db, user, "s2", {"role": "assistant", "content": "The knee must rest."})
+    assert "must rest" in text_of(context(db, user, KNEE))
+
+
 def test_recall_ends_where_relevance_does(db: Db, user: str) -> None:
     remember(db, user, STOVE, embedding=near(0.999))  # asked before
     remember(db, user, "The tiled stove in the hall was built by Konrad in 1911.", embedding=near(0.75))
