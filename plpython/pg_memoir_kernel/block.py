@@ -8,11 +8,11 @@ from typing import Any
 
 from . import packing
 from .breadth import Breadth
-from .candidates import Candidate
+from .candidates import ASSISTANT, Candidate
 from .items import AFTER_QUESTION, NO_SESSION, to_bytes, to_text
 from .rendering import render
 from .store import Store
-from .times import to_datetime
+from .times import read_zone, to_datetime
 
 Json = dict[str, Any]
 
@@ -95,12 +95,14 @@ def make_block(
     for n in copies:
         candidates[n].reason = "a copy of another candidate"
 
+    zone = read_zone(config.get("time_zone"))
+
     def neutralise(text: str) -> str:
         neutral: str = store.rows("neutralised", text)[0]["text"]
         return neutral
 
     def rendered() -> tuple[str, int]:
-        text = render([lines[n] for n in chosen], candidates, working, is_weak, neutralise)
+        text = render([lines[n] for n in chosen], candidates, working, is_weak, neutralise, zone)
         return text, store.count_tokens(text + "\n\n")
 
     # First with stored counts, then once more with the budget corrected by what the text really costs.
@@ -142,8 +144,10 @@ def make_block(
 
 
 def _is_mute(c: Candidate) -> bool:
-    """Return whether a candidate is a turn of a word or two, none of them of the question: "Okay." """
-    return c.is_turn and not c.is_pinned and c.word_count <= 2 and c.words == 0 and not c.flags & AFTER_QUESTION
+    """Return whether a candidate is a turn of three tokens at most, no word of them of the question: "Okay." """
+    if not c.is_turn or c.is_pinned or c.words > 0 or c.flags & AFTER_QUESTION:
+        return False
+    return c.tokens <= 3 and (c.role == ASSISTANT or c.word_count <= 1)
 
 
 def _lines(
@@ -178,4 +182,4 @@ def _lines(
         to_bytes(r["session_id"]): r["name"]
         for r in (store.rows("session_names", [to_text(one) for one in sessions]) if sessions else ())
     }
-    return packing.lines_of(candidates, texts, names, reduced)
+    return packing.lines_of(candidates, texts, names, reduced, read_zone(config.get("time_zone")))
