@@ -21,6 +21,7 @@ from pg_memoir_kernel.recall import recall
 from pg_memoir_kernel.rendering import FENCE as MARKS
 from pg_memoir_kernel.rendering import WEAK, render
 from pg_memoir_kernel.times import day_name, find_ranges, is_within, read_time, read_zone, to_microseconds
+from pg_memoir_kernel.vectors import vector_scores
 from pg_memoir_kernel.words import K1, B, Scores, Words, word_scores
 
 from kernel import DAY, SESSION, make_candidate, make_line
@@ -613,6 +614,18 @@ def test_lines_stay_within_the_budget(items: list[tuple[int, list[list[str]]]], 
     if chosen:
         text = render([ordered[n] for n in chosen], candidates, [], False, str)
         assert len(text.split()) - len("".join(MARKS).split()) + FENCE <= used
+
+
+def test_user_of_many_items_without_vectors() -> None:
+    """Before the job has made any, words find what there is."""
+
+    class Bare(FakeStore):
+        def rows(self, name: str, *given: Any) -> list[dict[str, Any]]:
+            return {"packed_signs": [], "signs": [{"items": None, "signs": None}], "distances": [{"keys": None}]}[name]
+
+    settings = {"exact_vectors_max": 10, "sign_candidates": 3}
+    none = np.zeros(0, np.int64)
+    assert vector_scores(Bare({}), np.ones(384, np.float32), "", 1, settings, 5000, none, none, 60) is None
 
 
 # From end to end ------------------------------------------------------------------------------------------------------
