@@ -8,11 +8,11 @@ from typing import Any
 
 from . import packing
 from .breadth import Breadth
-from .candidates import Candidate
-from .items import NO_SESSION, to_bytes, to_text
+from .candidates import ASSISTANT, Candidate
+from .items import AFTER_QUESTION, NO_SESSION, to_bytes, to_text
 from .rendering import render
 from .store import Store
-from .times import to_datetime
+from .times import read_zone, to_datetime
 
 Json = dict[str, Any]
 
@@ -80,24 +80,29 @@ def _with_marks(
 
 def make_block(
     store: Store, candidates: list[Candidate], asked: Json, config: Json, as_of: str | None, shape: Breadth | None,
-    budget: int, hidden: frozenset[bytes], is_weak: bool,
+    budget: int, hidden: frozenset[bytes], is_weak: bool, leading: Sequence[Candidate],
 ) -> Block:  # fmt: skip
     """Choose candidates within the budget of the recall, each at one fidelity, and render them, but for turns that
-    the list shows already. Candidates are told what became of them.
+    the list shows already. Candidates are told what became of them. `leading`: those that are taken before all others.
     """
     working: list[str] = asked["working"] or []
     if budget <= 0 or not candidates and not working:
         return Block(None, 0)
     lines, copies = _lines(store, candidates, asked, config, as_of, shape, budget, hidden)
+    if leading:
+        items = {c.item for c in leading}
+        lines.sort(key=lambda line: candidates[line.number].item not in items)
     for n in copies:
         candidates[n].reason = "a copy of another candidate"
+
+    zone = read_zone(config.get("time_zone"))
 
     def neutralise(text: str) -> str:
         neutral: str = store.rows("neutralised", text)[0]["text"]
         return neutral
 
     def rendered() -> tuple[str, int]:
-        text = render([lines[n] for n in chosen], candidates, working, is_weak, neutralise)
+        text = render([lines[n] for n in chosen], candidates, working, is_weak, neutralise, zone)
         return text, store.count_tokens(text + "\n\n")
 
     # First with stored counts, then once more with the budget corrected by what the text really costs.
@@ -123,7 +128,12 @@ def make_block(
             text = None
             break
         text, tokens = rendered()
-    if text is None:
+    # Half of an exchange, and the half that says nothing.
+    is_mute = not working and all(_is_mute(candidates[lines[n].number]) for n in chosen)
+    if is_mute:
+        for n in chosen:
+            candidates[lines[n].number].reason = "says nothing by itself"
+    if text is None or is_mute:
         return Block(None, 0)
     for position, n in enumerate(chosen, 1):
         c = candidates[lines[n].number]
@@ -131,6 +141,13 @@ def make_block(
         if c.fidelity != "full":
             c.shown = lines[n].body
     return Block(text, tokens)
+
+
+def _is_mute(c: Candidate) -> bool:
+    """Return whether a candidate is a turn of three tokens at most, no word of them of the question: "Okay." """
+    if not c.is_turn or c.is_pinned or c.words > 0 or c.flags & AFTER_QUESTION:
+        return False
+    return c.tokens <= 3 and (c.role == ASSISTANT or c.word_count <= 1)
 
 
 def _lines(
@@ -165,4 +182,4 @@ def _lines(
         to_bytes(r["session_id"]): r["name"]
         for r in (store.rows("session_names", [to_text(one) for one in sessions]) if sessions else ())
     }
-    return packing.lines_of(candidates, texts, names, reduced)
+    return packing.lines_of(candidates, texts, names, reduced, read_zone(config.get("time_zone")))

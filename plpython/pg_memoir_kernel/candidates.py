@@ -100,7 +100,7 @@ class Floor:
 class Told:
     """Facts about candidates beside their rank. `floor`, `share`: the least score, alone and of the second best;
     `own`: how many short turns of the user pass it anyway; `fit`: None: everything fits; `valid`: the time that is
-    asked about, in seconds since 1970.
+    asked about, in seconds since 1970; `in_time`: items said in the time that a question is only about.
     """
 
     memories: Mapping[bytes, MemoryFacts]
@@ -113,6 +113,7 @@ class Told:
     own: int
     fit: Floor | None
     valid: float
+    in_time: frozenset[int] = frozenset()
 
 
 def fit_floor(config: Mapping[str, Any], items: int, words: int, project: str | None) -> Floor | None:
@@ -239,7 +240,7 @@ def _below(
     items, cosine = ranked.items, ranked.cosine
     repeats = F32(0.8)  # what is closer to the query repeats it, and is no measure for the others
     with_vector = ~np.isnan(cosine)
-    exempt = np.array(frequent, bool) | np.array(related, bool)
+    exempt = np.array(frequent, bool) | np.array(related, bool) | np.isin(items.item, list(told.in_time))
     least = np.full(len(items), F32(told.floor))
     # The second best, but for pinned ones and repetitions of the query: beside a question that was asked before, no
     # answer scores much. Without vectors that can't be told.

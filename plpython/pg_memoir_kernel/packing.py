@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 
 from .breadth import Breadth
 from .candidates import Candidate
@@ -178,6 +179,7 @@ def lines_of(
     texts: Mapping[int, Text],
     sessions: Mapping[bytes, str],
     reduced: Sequence[Reduced],
+    zone: tzinfo = UTC,
 ) -> tuple[list[Line], list[int]]:
     """Return what each item would look like at each fidelity, about cost and be worth, in the order in which to take
     them: what is worth most per token first. A line of a higher fidelity is a step up from the one before it: it
@@ -192,7 +194,7 @@ def lines_of(
     for number in originals:
         c, text = candidates[number], texts[candidates[number].item]
         if c.is_turn:
-            header = f"{day_name(c.said)}, {sessions.get(c.session) or 'session'}"
+            header = f"{day_name(c.said, zone)}, {sessions.get(c.session) or 'session'}"
             label = text.label or ROLES[c.role]
             cost = c.tokens + (2 if text.label is None else 1) + text.body.count("\n")
         else:

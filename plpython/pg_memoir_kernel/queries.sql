@@ -120,6 +120,15 @@ where i.user_id = :user and i.item_no = any (:items) and {findable}
 select {facts} from {search_items} i
 where i.user_id = :user and i.item_no between :first and :last and {findable}
 
+-- said_within(starts timestamptz[], ends timestamptz[], most integer, as_of timestamptz, kinds "char"[],
+--   hidden_from integer, hidden_sessions uuid[], reduced integer[], said_after timestamptz, said_before timestamptz,
+--   local_sessions uuid[])
+-- The newest turns of people and assistants that were said within ranges of time.
+select {facts} from (select i.* from {search_items} i
+  where i.user_id = :user and i.kind = 't' and i.role in ('user', 'assistant') and {findable}
+    and exists (select from unnest(:starts, :ends) t(since, until) where i.created_at >= since and i.created_at < until)
+  order by i.created_at desc, i.item_no desc limit :most) i
+
 -- followers(items integer[])
 -- What comes after each item within 128 numbers, where something else was indexed in between.
 select array_agg(n.item_no) as items

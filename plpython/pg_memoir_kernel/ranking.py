@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 import numpy as np
@@ -110,7 +110,7 @@ def weights_of(given: Mapping[str, float], words: int, unread: bool, is_remark: 
 
 def score(
     items: Items, words: Scores | None, vectors: Scores | None, config: Mapping[str, Any], question: Mapping[str, Any],
-    project: str | None, now: datetime, limit: int,
+    project: str | None, now: datetime, limit: int, zone: tzinfo = UTC,
 ) -> Ranked:  # fmt: skip
     """Return the best `limit` items by the weighed sum of their signals; ties fall to the item number. Items without
     words or vectors in common with the question are there for their neighbours."""
@@ -165,7 +165,7 @@ def score(
     query = question["query"].lower()
     spoken = {s for s in set(items.speaker) if s is not None and s.replace("_", " ").lower() in query}
     by_speaker = np.array([s in spoken for s in items.speaker]) if spoken else np.zeros(n, bool)
-    ranges = find_ranges(question["facts"].get("times"), oldest, newest, now)
+    ranges = find_ranges(question["facts"].get("times"), oldest, newest, now, zone)
     in_time = np.array(is_within(created.tolist(), ranges)) if ranges else np.zeros(n, bool)
     age = (newest - created) / 1000000 / 86400
     span = max(1.0, (newest - oldest) / 1000000 / 86400)

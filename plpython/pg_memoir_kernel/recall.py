@@ -24,7 +24,7 @@ from .breadth import breadth, is_even, spread
 from .candidates import Candidate, MemoryFacts, Told
 from .items import NO_SESSION, ROLES, Items, read_items, to_bytes, to_text
 from .store import Store
-from .times import read_time, to_datetime
+from .times import find_ranges, read_time, read_zone, to_datetime, to_microseconds
 from .vectors import vector_scores
 from .words import Scores, Words, word_scores
 
@@ -35,7 +35,9 @@ NO_ITEMS: Json = {"facts": None, "projects": None, "speakers": None}
 BESIDE = 60  # tokens beside a passage: the fence, two headers, a short line
 DENSE = 3  # numbers of a stretch for each one wanted
 FADE, REMARK_FADE = 3.0, 0.5  # powers by which a weak recall gets smaller; what a remark is about shares few words with it
-USER_SCORE, OTHER_SCORE = 0.4, 0.25  # of turns that wait for their vectors
+USER_SCORE, OTHER_SCORE = 0.4, 0.25  # of turns that wait for their vectors, or were said in the time that is asked for
+ELSEWHEN = 0.2  # share of the worth of a memory of another time
+YEAR = 366 * 86400 * 1000000
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,13 @@ class Scope:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found: candidates, best first; how many turns wait for their vectors."""
+    """What a search found: candidates, best first; how many turns wait for their vectors; whether the question is only
+    about a time, of which it has turns.
+    """
 
     candidates: list[Candidate]
     waiting: int
+    has_time: bool
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,12 @@ def search(store: Store, asked: Json, settings: str, vector: str | None) -> Foun
     ranked = _with_joining(store, ranked, frequent, pinned, scope)
     waiting = _waiting(store, counters, question, scope) if asked.get("is_waiting") and vector else None
     if waiting is not None and len(waiting):
-        ranked = _with_waiting(ranked, waiting)
+        ranked = _with_joined(ranked, waiting)
+    in_time: frozenset[int] = frozenset()
+    if question["facts"].get("only_time"):
+        said = _said_then(store, asked, config, scope, now)
+        ranked = _with_joined(ranked, said)
+        in_time = frozenset(said.item.tolist())
     memories += frequent + pinned
     has_changes = "changes" in counters["features"]
     if pins is not None and has_changes:
@@ -124,9 +134,15 @@ def search(store: Store, asked: Json, settings: str, vector: str | None) -> Foun
         facts, frozenset(frequent), frozenset(pinned), frozenset(related),
         {to_bytes(one): ceiling for one, ceiling in (pins["ceilings"] or {}).items()} if pins else {},
         floor, share, config["own_question_turns"] if question["facts"].get("own") else 0, fit,
-        read_time(scope.valid_at or scope.as_of or asked["now"]).timestamp(),
+        read_time(scope.valid_at or scope.as_of or asked["now"]).timestamp(), in_time,
     )  # fmt: skip
     found = valuing.value(ranked, told, config)
+    if in_time:
+        for c in found:
+            if c.item not in in_time and not c.is_pinned:
+                # A memory may tell of the time, whenever it was made.
+                c.reason = c.reason or (valuing.BELOW if c.is_turn else None)
+                c.worth *= ELSEWHEN
     if fit is not None and has_changes:
         rows = store.rows("changes", scope.as_of)
         if rows:
@@ -142,7 +158,7 @@ def search(store: Store, asked: Json, settings: str, vector: str | None) -> Foun
                     if r["by_session"] is not None
                 ],
             )
-    return Found(found, len(waiting) if waiting is not None else 0)
+    return Found(found, len(waiting) if waiting is not None else 0, bool(in_time))
 
 
 def answer(store: Store, asked: Json, settings: str, vector: str | None) -> Json:
@@ -177,16 +193,19 @@ def recall(store: Store, asked: Json, settings: str, vector: str | None) -> Reca
     elif is_even(candidates):
         shape = breadth("even", False)
     below = config["weak_below"]
-    is_weak = strength is not None and strength < below
+    is_weak = strength is not None and strength < below and not found.has_time
     hidden = frozenset(to_bytes(one) for one in asked["hidden"])
+    leading: list[Candidate] = []
     if is_weak and strength is not None and not question["goes_on"]:
-        # The weaker, the less: a few lines where nothing fits. A passage that has a word as no other has finds room.
+        # The weaker, the less: a few lines where nothing fits. The best passage, and one that has a word as no other
+        # has, lead and find room.
+        able = [c for c in candidates if c.reason is None and c.ref not in hidden]
+        leading = [c for c in able if c.telling >= 0.95][:1] + sorted(able, key=lambda c: -c.worth)[:1]
         least = config["weak_recall_tokens"]
-        able = (c.tokens for c in candidates if c.reason is None and c.telling >= 0.95 and c.ref not in hidden)
-        least = max(least, min(next(able, 0) + BESIDE, 2 * least))
+        least = max(least, min(sum({c.item: c.tokens for c in leading}.values()) + BESIDE, 2 * least))
         fade = REMARK_FADE if question["facts"].get("remark") else FADE
         budget = min(budget, max(least, round(budget * (strength / below) ** fade)))
-    block = make_block(store, candidates, asked, config, scope.as_of, shape, budget, hidden, is_weak)
+    block = make_block(store, candidates, asked, config, scope.as_of, shape, budget, hidden, is_weak, leading)
     shown = sorted((c for c in candidates if c.position is not None), key=lambda c: c.position or 0)
     return Recall(
         {
@@ -232,7 +251,17 @@ def _rank(
     if not len(found):
         return ranking.unranked(found, [], 0)
     at = read_time(scope.as_of) if scope.as_of else now
-    return ranking.score(found, words, vectors, config, question, asked["project"], at, limit)
+    return ranking.score(
+        found,
+        words,
+        vectors,
+        config,
+        question,
+        asked["project"],
+        at,
+        limit,
+        read_zone(config.get("time_zone") or asked.get("zone")),
+    )
 
 
 def _words(question: Json) -> Words:
@@ -286,7 +315,8 @@ def _is_small_talk(config: Json, question: Json, ranked: ranking.Ranked) -> bool
     # It is small talk as well: few words, no question, and nothing close in the store.
     if config["small_talk_words"] < max(1, len(question["terms"])) or len(question["query"]) > 200:
         return False
-    if question["is_question"] or not len(ranked.items) or np.isnan(ranked.cosine).all():
+    is_question = question["is_question"] or question["facts"].get("asks")
+    if is_question or not len(ranked.items) or np.isnan(ranked.cosine).all():
         return False
     return bool(np.nanmax(ranked.cosine) < np.float32(config["small_talk_cosine"]) and ranked.telling.max() < 0.5)
 
@@ -326,8 +356,26 @@ def _waiting(store: Store, counters: Json, question: Json, scope: Scope) -> Item
     )  # fmt: skip
 
 
-def _with_waiting(ranked: ranking.Ranked, waiting: Items) -> ranking.Ranked:
-    """Add turns that wait for their vectors: a new session knows the last one. The user's words come before answers."""
+def _said_then(store: Store, asked: Json, config: Json, scope: Scope, now: datetime) -> Items:
+    """Return the newest turns that were said in the times of a question, which is about nothing else."""
+    at = to_microseconds(now)
+    zone = read_zone(config.get("time_zone") or asked.get("zone"))
+    ranges = find_ranges(asked["question"]["facts"]["times"], at - YEAR, at, now, zone, True)
+    if not ranges:
+        return read_items(NO_ITEMS)
+    starts, ends = ([to_datetime(one).isoformat() for one in side] for side in zip(*ranges, strict=True))
+    return read_items(
+        store.rows(
+            "said_within", starts, ends, asked["limit"], scope.as_of, scope.kinds, scope.hidden_from,
+            scope.hidden_sessions, scope.reduced, scope.said_after, scope.said_before, scope.local_sessions,
+        )[0]
+    )  # fmt: skip
+
+
+def _with_joined(ranked: ranking.Ranked, waiting: Items) -> ranking.Ranked:
+    """Add turns that wait for their vectors, since a new session knows the last one, or that were said in a time. The
+    user's words come before answers.
+    """
 
     def least(role: int) -> float:
         return USER_SCORE if role == ranking.USER else OTHER_SCORE

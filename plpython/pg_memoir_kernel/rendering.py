@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from datetime import UTC, tzinfo
 
 from .candidates import Candidate
 from .items import NO_SESSION
@@ -35,13 +36,13 @@ def indented(text: str) -> str:
 
 def render(
     lines: Sequence[Line], candidates: Sequence[Candidate], working: Sequence[str], weak: bool,
-    neutralise: Callable[[str], str],
+    neutralise: Callable[[str], str], zone: tzinfo = UTC,
 ) -> str:  # fmt: skip
     """Return the fenced block of some lines and of working notes. `neutralise` disarms what could be read as one of
     our tags or as a token of a chat template.
     """
     pieces = ["Working notes:\n" + "\n".join("- " + indented(note) for note in working)] if working else []
-    pieces += [text for _, text in sorted(_groups(lines, candidates), key=lambda group: group[0])]
+    pieces += [text for _, text in sorted(_groups(lines, candidates, zone), key=lambda group: group[0])]
     body = "\n".join(pieces)
     if _OPENINGS.search(body):
         body = neutralise(body)
@@ -49,7 +50,7 @@ def render(
 
 
 def _groups(
-    lines: Sequence[Line], candidates: Sequence[Candidate]
+    lines: Sequence[Line], candidates: Sequence[Candidate], zone: tzinfo
 ) -> list[tuple[tuple[bool, int, bool, bytes, str], str]]:
     grouped: dict[tuple[bool, bytes, str], list[Line]] = {}
     for line in lines:
@@ -64,7 +65,7 @@ def _groups(
     for (is_turn, session, header), its in grouped.items():
         its.sort(key=lambda line: _place(candidates[line.number], line))
         shown = [
-            _turn_line(line, candidates, its[n - 1] if n else None) if is_turn else _memory_line(line, candidates)
+            _turn_line(line, candidates, its[n - 1] if n else None) if is_turn else _memory_line(line, candidates, zone)
             for n, line in enumerate(its)
         ]
         key = is_turn, opened[session, header], session == NO_SESSION, session, header
@@ -76,11 +77,11 @@ def _place(candidate: Candidate, line: Line) -> tuple[int, int, int]:
     return candidate.turn if candidate.turn >= 0 else 1 << 40, candidate.chunk, line.number
 
 
-def _memory_line(line: Line, candidates: Sequence[Candidate]) -> str:
+def _memory_line(line: Line, candidates: Sequence[Candidate], zone: tzinfo) -> str:
     c = candidates[line.number]
     rest = "… " if line.fidelity == "full" and c.chunk > 0 else ""
     about = reference(c, line.fidelity) if line.fidelity != "full" else ""
-    return f"- {rest}{indented(line.body)} ({day_name(c.said)}{about})"
+    return f"- {rest}{indented(line.body)} ({day_name(c.said, zone)}{about})"
 
 
 def _turn_line(line: Line, candidates: Sequence[Candidate], before: Line | None) -> str:

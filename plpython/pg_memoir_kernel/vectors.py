@@ -53,7 +53,7 @@ def _near_by_signs(
     asked = np.packbits(vector > 0)
     # Eight bytes at once, where that goes.
     kind = np.dtype(np.uint64 if len(asked) % 8 == 0 else np.uint8)
-    differing = np.frombuffer(signs, kind).reshape(len(numbers), -1) ^ asked.view(kind)
+    differing = np.frombuffer(signs, kind).reshape(-1, len(asked) // kind.itemsize) ^ asked.view(kind)
     counts = np.bitwise_count(differing)
     distances = np.zeros(len(numbers), np.int64)
     for column in counts.T:  # a sum of each short row would take five times as long

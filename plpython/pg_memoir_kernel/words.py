@@ -5,6 +5,7 @@ within the user, from posting lists. Scores are quantised before they are compar
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from .store import Store
 
 # Saturation by term frequency, and normalisation by length.
 K1, B = 1.2, 0.5
+# The number of a code says more than a word of the same rarity. A year is no code.
+CODE, CODE_WEIGHT = re.compile(r"(?!(?:19|20)\d\d$).*\d{3}"), 1.5
 _INTS = np.dtype([("size", ">i4"), ("value", ">i4")])
 _SMALL = np.dtype([("size", ">i4"), ("value", ">i2")])
 _LONGS = np.dtype([("size", ">i4"), ("value", ">i8")])
@@ -205,7 +208,7 @@ def bm25(lists: Mapping[str, Postings], items: int, total_words: int, asked: int
     total = 0
     for term, postings in lists.items():
         df = len(postings.items)
-        idf = math.log(1 + (items - df + 0.5) / (df + 0.5)) * 1000000
+        idf = math.log(1 + (items - df + 0.5) / (df + 0.5)) * 1000000 * (CODE_WEIGHT if CODE.match(term) else 1)
         weight = int(np.rint(idf))
         total += weight
         times = postings.times

@@ -59,6 +59,7 @@ def _pattern() -> Pattern[str]:
         r"|a (?:few|couple of|couple) (?:days|weeks|months|years) (?:ago|back)"
         rf"|in (?:{number}) (?:days?|weeks?|months?|years?)"
         rf"|(?:on )?(?:last|next|this|this past|this coming) (?:week(?:end)?|month|year|{days}|{month}|{season})"
+        rf"|(?:on )?(?:{days}) week|a week on (?:{days})"
         # "On Sunday mornings" is every one.
         rf"|(?:on|until|till|by|since) (?:{days})(?! (?:mornings|afternoons|evenings|nights)\M)"
         rf"|(?:on |until |till |by |since )?(?:{month}) \d{{1,2}}(?:st|nd|rd|th)?(?!\d)(?:,? \d{{4}})?"
@@ -192,6 +193,10 @@ def _resolve(hit: str, rest: str, said_on: date, is_past: bool) -> tuple[Span, s
     if words[0] == "the":
         words = words[1:]
     weekday, month = _weekday_of(last), _month_of(words)
+    # "Thursday week" and "a week on Thursday" are the Thursday after the next.
+    week_on = _weekday_of(words[0]) if last == "week" else weekday if words[-3:-1] == ["week", "on"] else None
+    if week_on is not None:
+        return Span(None, _after(said_on, week_on) + timedelta(days=7)), first
     if words == ["day", "before", "yesterday"]:
         return Span(None, said_on - timedelta(days=2)), first
     if words == ["day", "after", "tomorrow"]:

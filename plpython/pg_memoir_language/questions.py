@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from regex import Match
 
 from . import data
 from .languages import WITH_RULES, spoken_language, text_language
@@ -20,7 +23,8 @@ class Times:
     """The times that a question names, for the caller to place.
 
     `dates`: (year, month, day), year and day None where they are not named; `years`: years alone, which count where
-    nothing closer is named; `ago`: (count, unit); `periods`: ("last" or "this", unit); `days`: days before today.
+    nothing closer is named; `ago`: (count, unit); `periods`: ("last" or "this", unit); `days`: days before today;
+    `weekdays`: (weeks, weekday from Monday as 0), -1 for the one before today, 1 for "Friday week"; `within`: (count, unit) up to now.
     """
 
     dates: list[tuple[int | None, int, int | None]] = field(default_factory=list)
@@ -28,19 +32,22 @@ class Times:
     ago: list[tuple[int, str]] = field(default_factory=list)
     periods: list[tuple[str, str]] = field(default_factory=list)
     days: list[int] = field(default_factory=list)
+    weekdays: list[tuple[int, int]] = field(default_factory=list)
+    within: list[tuple[int, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class QuestionFacts:
     """What a question says of what it is after.
 
-    `redacted`: its text without secrets; `remark`: it tells something of the speaker and asks for nothing; `shape`:
-    "order", "summary", "several" for answers that lie in many places;
+    `redacted`: its text without secrets; `asks`: it is a question, marked or not; `remark`: it tells something of the
+    speaker and asks for nothing; `shape`: "order", "summary", "several" for answers that lie in many places;
     `of_speaker`: it asks for what the speaker said; `own`: it is after something of the asker's own; `back`: it goes on
-    with what was begun together.
+    with what was begun together; `only_time`: it names a time and nothing else, as in "what happened last week?".
     """
 
     redacted: str
+    asks: bool
     small_talk: bool
     remark: bool
     shape: str | None
@@ -48,22 +55,31 @@ class QuestionFacts:
     own: bool
     back: bool
     times: Times
+    only_time: bool
 
 
 def read_question(text: str) -> dict[str, Any]:
     """Return the QuestionFacts of a text as a dict."""
     shape, of_speaker = _breadth(text)
+    times, rest = find_times(text)
     return asdict(
         QuestionFacts(
-            redact(text), is_phatic(text), is_remark(text), shape, of_speaker, asks_of_own(text), refers_back(text),
-            find_times(text),
+            redact(text), asks(text), is_phatic(text), is_remark(text), shape, of_speaker, asks_of_own(text),
+            refers_back(text), times, rest is not None and _says_nothing(rest),
         )
-    )
+    )  # fmt: skip
 
 
 def is_question(text: str) -> bool:
     """Return whether a text ends with a question mark."""
     return text.rstrip().endswith(("?", "？", "؟"))
+
+
+def asks(text: str) -> bool:
+    """Return whether a text is a question, by its mark or by the words that open it: "whats my locker code". English."""
+    openings = data.choices("english", "opens_question")
+    begun = compile_pattern(rf"^((and|so|but|hey|hi|ok|okay|well),? )*({openings})\M")
+    return is_question(text) or begun.search(text[:200].lower().replace("’", "'")) is not None
 
 
 def is_phatic(text: str) -> bool:
@@ -144,12 +160,19 @@ def refers_back(text: str) -> bool:
     return compile_pattern(rf"\m({going_on})\M").search(text.lower().replace("’", "'")) is not None
 
 
-def find_times(text: str) -> Times:
-    """Return the times that a question names: months with or without year, days of them, ISO dates, and "today",
-    "yesterday", "last week", "three months ago"."""
-    query = text[:20000].lower()
-    months = data.entries("english", "months")
+def find_times(text: str) -> tuple[Times, str | None]:
+    """Return the times that a question names: months with or without year, days of them, ISO dates, and "today", "last
+    week", "three months ago", "on Friday", "in the last few days"; and its text without them, None without any."""
+    query = rest = text[:20000].lower()
+    months, weekdays = data.entries("english", "months"), data.entries("english", "full_weekdays")
     found = Times()
+
+    def hits(pattern: str) -> Iterator[Match[str]]:
+        nonlocal rest
+        compiled = compile_pattern(rf"\m(?:{pattern})\M", longest=True)
+        rest = compiled.sub(" ", rest)
+        return iter(list(compiled.finditer(query)))
+
     named = compile_pattern(
         rf"\m(?:(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? )?({data.choices('english', 'months')})\M(?: (\d{{1,2}})(?:st|nd|rd"
         rf"|th)?\M)?,?(?: (\d{{4}})\M)?",
@@ -164,14 +187,40 @@ def find_times(text: str) -> Times:
             ):
                 continue
         found.dates.append((int(year) if year else None, months.index(month) + 1, int(day) if day else None))
-    for match in compile_pattern(r"\m(\d{4})-(\d\d)(?:-(\d\d))?\M").finditer(query):
+        rest = rest.replace(match[0], " ", 1)
+    for match in hits(r"(\d{4})-(\d\d)(?:-(\d\d))?"):
         found.dates.append((int(match[1]), int(match[2]), int(match[3]) if match[3] else None))
-    found.days.extend(
-        n for n, word in enumerate(("today", "yesterday")) if compile_pattern(rf"\m{word}\M").search(query)
-    )
-    found.periods.extend((m[1], m[2]) for m in compile_pattern(r"\m(last|this) (week|month|year)\M").finditer(query))
-    found.ago.extend(
-        (int(m[1]), m[2]) for m in compile_pattern(r"\m(\d{1,3}) (day|week|month|year)s? ago\M").finditer(query)
-    )
-    found.years.extend(int(m[1]) for m in compile_pattern(r"\m((?:19|20)\d\d)\M").finditer(query))
-    return found
+    found.days.extend(2 for _ in hits("(?:the )?day before yesterday"))
+    query = query.replace("day before yesterday", " ")
+    number = rf"\d{{1,3}}|an?|few|couple(?: of)?|{data.choices('english', 'counted')}"
+    for match in hits(rf"(?:a )?({number}) (day|week|fortnight|month|year)s? ago"):
+        found.ago.append(_counted(match[1], match[2]))
+    for match in hits(
+        rf"(?:last|past) ({number}) (day|week|fortnight|month|year)s?|past (day|week|fortnight|month|year)"
+    ):
+        found.within.append(_counted(match[1] or "a", match[2] or match[3]))
+    found.days.extend(0 for _ in hits("today|tonight|this (?:morning|afternoon|evening)"))
+    found.days.extend(1 for _ in hits("yesterday|last night"))
+    found.periods.extend((m[1], m[2]) for m in hits("(last|this) (week|weekend|month|year)"))
+    day = "|".join(weekdays)
+    for match in hits(rf"({day}) week|a week on ({day})"):
+        found.weekdays.append((1, weekdays.index(match[1] or match[2])))
+    query = compile_pattern(rf"\m(?:(?:{day}) week|a week on (?:{day}))\M").sub(" ", query)
+    for match in hits(rf"(?:on|last|this past) ({day})(?! (?:mornings|afternoons|evenings|nights)\M)"):
+        found.weekdays.append((-1, weekdays.index(match[1])))
+    found.years.extend(int(m[1]) for m in hits(r"((?:19|20)\d\d)"))
+    return found, rest if any(asdict(found).values()) else None
+
+
+def _counted(number: str, unit: str) -> tuple[int, str]:
+    """Return a count and its unit: "a", "three", "couple of"; a fortnight is two weeks."""
+    words = data.entries("english", "counted")
+    some = {"a": 1, "an": 1, "few": 3, "couple": 2, "couple of": 2}
+    count = int(number) if number.isdigit() else some.get(number) or words.index(number) + 1
+    return (2 * count, "week") if unit == "fortnight" else (count, unit)
+
+
+def _says_nothing(rest: str) -> bool:
+    """Return whether what a question says beside its times is only that it asks for what was."""
+    words = compile_pattern("[^[:alpha:]]+").split(rest.replace("’", "'").replace("'", ""))
+    return not set(words) - {""} - data.entry_set("english", "asks_of_time")

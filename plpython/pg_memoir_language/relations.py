@@ -54,7 +54,7 @@ def _named(text: str) -> Relation | None:
     matter, head, value = match[1], match[2].lower(), match[3]
     if compile_pattern(rf"^({choices('english', 'several_values')})$").search(head):
         return None
-    # What describes is no value: "The capital of Italy is beautiful", "is a city".
+    # A description is no value: "The capital of Italy is beautiful", "is a city".
     is_typed = compile_pattern(rf"\m({choices('english', 'valued_matters')})\M").search(matter.lower())
     if not is_typed and not compile_pattern(r"^(?:the |at |on )?[[:upper:][:digit:]€$£]").search(value):
         return None

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, date, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from pg_memoir_language import (
     aliases,
@@ -121,13 +122,15 @@ class _Learnt:
 
 
 def _said_at(turn: Json) -> datetime:
-    """Return when a turn was said, by its sender's clock where an offset ("+09:00") came with it, else in UTC."""
-    said_at = datetime.fromisoformat(turn["said_at"])
+    """Return when a turn was said, by its sender's clock: an offset ("+09:00") that came with it or the time zone of the
+    user, else UTC."""
+    said_at, zone = datetime.fromisoformat(turn["said_at"]), turn.get("utc_offset") or "UTC"
     try:
-        zone = datetime.strptime((turn.get("utc_offset") or "+00").ljust(5, "0"), "%z").tzinfo
-    except ValueError:
-        zone = UTC
-    return said_at.astimezone(zone)
+        if zone[0] in "+-":
+            return said_at.astimezone(datetime.strptime(zone.ljust(5, "0"), "%z").tzinfo)
+        return said_at.astimezone(ZoneInfo(zone))
+    except (ValueError, KeyError, OSError):
+        return said_at.astimezone(UTC)
 
 
 def _plain(row: Json) -> Json:

@@ -81,6 +81,9 @@ begin
     v_ok := exists (select from pg_ts_config c join pg_namespace n on n.oid = c.cfgnamespace
                     where (p_value #>> '{}') in (case when pg_ts_config_is_visible(c.oid) then quote_ident(cfgname) end,
                       format('%I.%I', nspname, cfgname)));
+  elsif v_ok and p_key = 'time_zone' then
+    v_ok := (p_value #>> '{}') in ('', 'UTC') or exists (select from pg_timezone_names where name = p_value #>> '{}'
+      and name ~ '/');
   elsif v_ok and p_key = 'default_model' then
     v_ok := exists (select from _memoir.models where model = p_value #>> '{}');
   end if;

@@ -447,6 +447,8 @@ declare
 begin
   return jsonb_build_object(
     'user', p_user_id, 'part', _memoir.part_of(p_user_id), 'now', memoir.now(), 'project', p_project,
+    'zone', case when p_config ->> 'time_zone' = '' and p_question.facts ->> 'times' ~ '\[[^]]'
+      then _memoir.last_offset(p_user_id, p_counters.last_session) end,
     'frequent', (p_config ->> 'frequent_memories')::integer, 'scope', to_jsonb(p_scope),
     'question', jsonb_build_object('query', p_question.query, 'facts', coalesce(p_question.facts, '{}'),
       'terms', p_question.terms, 'terms_widened', v_terms || v_loose,

@@ -198,3 +198,24 @@ begin
   where (p.until_turn is null or p.until_turn > v_turns) and p.from_turn <= l.to_turn
   order by 1, 2;
 end $$;
+
+-- Returns the offset that a turn's time came with, else the time zone of its user.
+create or replace function _memoir.sender_zone(p_turn _memoir.conversation_history)
+returns text language plpgsql stable as $$
+begin
+  return coalesce(p_turn.metadata #>> '{sent,utc_offset}', _memoir.config(p_turn.user_id, null) ->> 'time_zone');
+end $$;
+
+-- Returns the UTC offset of the newest message of a session that came with one.
+create or replace function _memoir.last_offset(p_user_id uuid, p_session_id uuid)
+returns text language plpgsql stable as $$
+declare
+  v _memoir.session_counters;
+begin
+  select * into v from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
+  return (select h.metadata #>> '{sent,utc_offset}' from _memoir.conversation_history h
+    where h.user_id = p_user_id and h.session_id = p_session_id and h.turn_index >= v.turn_count - 4
+      and h.recorded_at between v.first_recorded_at and v.last_recorded_at
+      and h.metadata #>> '{sent,utc_offset}' is not null
+    order by h.turn_index desc limit 1);
+end $$;

@@ -112,7 +112,7 @@ declare
   v_since timestamptz := p_turn.recorded_at - interval '1 day';
 begin
   return jsonb_build_object('no', p_no, 'text', p_turn.content, 'name', nullif(btrim(p_turn.name), ''),
-    'said_at', p_turn.created_at, 'utc_offset', p_turn.metadata #>> '{sent,utc_offset}', 'language', p_language,
+    'said_at', p_turn.created_at, 'utc_offset', _memoir.sender_zone(p_turn), 'language', p_language,
     -- The question with which the assistant ended before it.
     'asked', (select btrim((regexp_match(right(h.content, 400), '([^.!?\n]{4,200}[?？])["”'')]*\s*$'))[1])
       from _memoir.conversation_history h

@@ -109,7 +109,7 @@ begin
       -- An agent or a tool may send in the person's place.
       'role', case when t.role = 'tool' then 'tool' when t.role = 'user' and t.actor = 'person' then 'user'
         else 'assistant' end,
-      'name', nullif(btrim(t.name), ''), 'said_at', t.created_at, 'utc_offset', t.metadata #>> '{sent,utc_offset}',
+      'name', nullif(btrim(t.name), ''), 'said_at', t.created_at, 'utc_offset', _memoir.sender_zone(p_turns[t.ordinality]),
       'tool', nullif(x.tool, '')) order by t.ordinality), '[]')
     from unnest(p_turns) with ordinality t
     left join lateral (select case when t.role = 'tool'

@@ -17,19 +17,37 @@ begin
     'g') m;
 end $$;
 
--- Codes with a hyphen and a digit, which people also write without it or by a part: E-2047 as e2047, HRN-7731 and
--- 555-0142 also as 7731 and 0142 (p_with_parts: three digits or more). Days, and ranges of small numbers, are none.
-create or replace function _memoir.code_words(p_text text, p_with_parts boolean)
+-- Returns other ways to write the codes of a text: joined (E-2047, BA 2490, 555 0142), in a text also from a later part
+-- on, by their numbers of three digits or more without a sign (2047 of E-2047 and E2047), and versions without letters
+-- (15.6 of PG15.6) and without their last part. Days, times, decimal numbers and ranges of small numbers are no codes.
+create or replace function _memoir.code_words(p_text text, p_is_question boolean)
 returns text[] language plpgsql immutable as $$
 begin
+  if p_text !~ '\d' then return '{}'; end if;
   return array(
-    select distinct w from (
+    with codes as (
       select lower(m[1]) as code from regexp_matches(p_text,
-        '(?<![[:alnum:]-])([[:alnum:]]+(?:-[[:alnum:]]+)+)(?![[:alnum:]-])', 'g') m) c
-    cross join lateral (
-      select replace(code, '-', '') union all
-      select part from unnest(string_to_array(code, '-')) part where p_with_parts and part ~ '^\d{3,}$') x(w)
-    where code ~ '\d' and code !~ '^\d{4}-\d\d(-\d\d)?$|^\d{1,2}(-\d{1,2})+$' and length(w) between 3 and 40);
+        '([-+]?(?:[[:alpha:]]+[-_/.:])*[[:alpha:]]*\d(?:[-_/.:]?[[:alnum:]])*)', 'g') m
+      union
+      select lower(m[1]) from regexp_matches(p_text,
+        '\m((?:[A-Z]{1,4}[- ])+\d{1,7}|[A-Z]{1,3}\d{1,4} [A-Z]{2,3}|\d{2,}(?:[ -]\d{2,}){1,7})\M', 'g') m
+    ), parted as (
+      select code, string_to_array(translate(code, '-_/.:+', '     '), ' ') as parts from codes
+      where code ~ '[^[:alnum:]]|^(?:0x|[a-z]{1,5})\d{3,}[a-z]?$' and length(code) <= 40
+        and code !~ '^(?:[\d.:]+|\d{4}[-/]\d\d(?:[-/]\d\d(?:t.*)?)?|\d{1,2}(?:[-/]\d{1,2}){1,2}(?:/\d{4})?)$|/.*/.*/'
+      union all
+      select code, '{}' from codes where code ~ '^\d{1,3}[.]\d{1,3}[.]\d{1,3}$'
+    )
+    select distinct w from parted cross join lateral (
+      select array_to_string(parts[i :], '') as w from generate_series(1, cardinality(parts) - 1) i
+      where (i = 1 or not p_is_question and length(array_to_string(parts[i :], '')) > 4)
+        and (code !~ '^[\d ]+$' or length(array_to_string(parts, '')) between 7 and 15)
+      union all
+      select substring(part from '^(?:0x|[a-z]{0,5})(\d{3,})[a-z]?$') from unnest(parts) part where code !~ '^[\d ]+$'
+      union all
+      select substring(code from v) from (values ('^[a-z]+(\d+(?:[.]\d+)+)$'),
+        ('^[a-z]*(\d{1,3}[.]\d{1,3})(?:[.]\d{1,3})+$')) u(v) where strpos(code, '.') > 0) x(w)
+    where w ~ '\d' and length(w) between 3 and 40);
 end $$;
 
 -- A text of a language without a stemmer, its words cut to what they have in common in most of their forms.
@@ -55,9 +73,7 @@ begin
       || array_to_tsvector(array(select distinct left(w, 200)
         from unnest(string_to_array(lower(coalesce(v_wholes, '')), ' ')) w where w <> ''));
   end if;
-  if p_text ~ '[[:alnum:]]-\d|\d-[[:alnum:]]' then
-    v_words := v_words || array_to_tsvector(_memoir.code_words(p_text, true));
-  end if;
+  v_words := v_words || array_to_tsvector(_memoir.code_words(p_text, false));
   -- Without a stemmer they are plain already.
   if v_config <> p_config and (v_config <> 'pg_catalog.simple'::regconfig
     or (_memoir.language_stems())[p_language] is not null) then
@@ -72,7 +88,9 @@ create or replace function _memoir.question_words(p_query text, p_config regconf
   out language smallint, out config regconfig, out terms text[], out common text[], out forms text[], out of text[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_query text := left(p_query, 20000); v_other smallint; v_own tsvector; v_forms tsvector; v_parts text; v_wholes text;
+  -- "Whats" asks no more than "what's" does.
+  v_query text := regexp_replace(left(p_query, 20000), '\m(what|who|where|when|how|why)s\M', '\1 is', 'gi');
+  v_other smallint; v_own tsvector; v_forms tsvector; v_parts text; v_wholes text;
   v_words text[]; v_default smallint := _memoir.config_language(p_config);
 begin
   language := v_default;
@@ -98,8 +116,11 @@ begin
   select i.parts, i.wholes into v_parts, v_wholes from _memoir.identifiers(v_query) i;
   if v_parts is not null then v_own := v_own || to_tsvector(config, v_parts); end if;
   terms := coalesce(tsvector_to_array(v_own), '{}') || coalesce(string_to_array(lower(v_wholes), ' '), '{}');
-  if v_query ~ '[[:alnum:]]-\d|\d-[[:alnum:]]' then
-    terms := terms || array(select w from unnest(_memoir.code_words(v_query, false)) w where w <> all (terms));
+  v_words := _memoir.code_words(v_query, true);
+  -- The parser takes a hyphen within a code for a sign.
+  if v_words <> '{}' then
+    terms := array(select t from unnest(terms) t where t !~ '^[-+]\d'
+      union all select w from unnest(v_words) w where w <> all (terms));
   end if;
   common := '{}';
   forms := '{}';

@@ -122,6 +122,11 @@ begin
     from regexp_matches(v_text, '[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]', 'g') han;
     v_words := v_words || to_tsvector('simple', coalesce(v_pairs, ''));
   end if;
+  -- The parser skips emoji. Skin tones and joined ones are not told apart.
+  if v_text ~ '[\u2600-\u27bf\U0001f1e6-\U0001faff]' then
+    v_words := v_words || array_to_tsvector(array(select distinct e[1] from regexp_matches(v_text,
+      '[\U0001f1e6-\U0001f1ff]{2}|[\u2600-\u27bf\U0001f200-\U0001f3fa\U0001f400-\U0001faff]', 'g') e));
+  end if;
   return v_words;
 end $$;
 

@@ -35,7 +35,7 @@ returns table (user_id uuid, item_no integer, model text, text text, work_id big
 language plpgsql security definer set search_path from current as $$
 declare
   v_models text[]; v_work _memoir.work_items; v_model _memoir.embedding_models; v_items integer[];
-  v_left integer := p_limit; v_through integer; v_unread integer;
+  v_left integer := p_limit; v_through integer; v_unread integer; v_chunks integer;
 begin
   perform _memoir.authorise_worker();
   perform _memoir.check_count('limit', p_limit, 10000);
@@ -58,14 +58,18 @@ begin
       and c.model_id = v_model.model_id;
     v_through := coalesce(v_through, 0);
     v_unread := (select c.unread_from from _memoir.user_counters c where c.user_id = v_work.user_id);
-    select array_agg(x.item_no) into v_items from (
-      select i.item_no from _memoir.search_items i
-      where i.user_id = v_work.user_id and i.item_no > v_through and i.embeddable and not i.dead
-        and (v_unread is null or i.item_no < v_unread)
-        and not exists (select from _memoir.embeddings e where e.user_id = v_work.user_id
-        and e.model_id = v_model.model_id and e.item_no = i.item_no)
-        and not _memoir.is_expired(i)
-      order by i.item_no limit v_left) x;
+    -- A long text keeps what is said after it waiting for the vectors of its first chunks only.
+    foreach v_chunks in array array[64, 32767] loop
+      select array_agg(x.item_no) into v_items from (
+        select i.item_no from _memoir.search_items i
+        where i.user_id = v_work.user_id and i.item_no > v_through and i.embeddable and not i.dead
+          and i.chunk < v_chunks and (v_unread is null or i.item_no < v_unread)
+          and not exists (select from _memoir.embeddings e where e.user_id = v_work.user_id
+          and e.model_id = v_model.model_id and e.item_no = i.item_no)
+          and not _memoir.is_expired(i)
+        order by i.item_no limit v_left) x;
+      exit when v_items is not null;
+    end loop;
     if v_items is null then
       -- The cursor moves under the user's lock only, else it would skip items of a writer that has not committed.
       perform from _memoir.user_counters c where c.user_id = v_work.user_id for update skip locked;

@@ -71,6 +71,29 @@ def test_the_text_claimed_carries_the_end_of_the_previous_turn(db: Db, user: str
     assert [i[3] for i in claim(db)] == [f"doc: {text}" for text in texts]
 
 
+def test_long_texts_get_vectors_behind_others(db: Db, user: str) -> None:
+    """A chunk beyond the 64th waits until nothing else does, and is found by its vector."""
+    line = (
+        "The pump ran all day at {} percent and the gauges in the hall showed nothing that was out of the ordinary.\n"
+    )
+    half = [line.format(n) for n in range(350)]
+    passage = "A boat called Fiorella lies in the third berth on the left.\n" * 10
+    persist(db, user, "s", "".join([*half, passage, *half]))
+    persist(db, user, "other", "Another conversation")
+    claimed: list[list[tuple[Any, ...]]] = []
+    while items := claim(db, 100):
+        claimed.append(items)
+        store(db, items, [BOAT if item[3].count("Fiorella") > 4 else NUTS for item in items])
+    numbers = [item[1] for items in claimed for item in items]
+    assert (
+        len(claimed[0]) == 65
+        and "Another conversation" in claimed[0][-1][3]
+        and len(set(numbers)) == len(numbers) > 150
+    )
+    found = by_vector(db, user, BOAT)
+    assert found is not None and "Fiorella" in found
+
+
 def test_secret_memories_are_never_claimed(db: Db, user: str) -> None:
     remembered(db, user, "the safe opens with a secret", sensitivity="secret")
     remembered(db, user, "keeps a boat", sensitivity="private")

@@ -41,6 +41,26 @@ def test_small_talk_shows_pinned_items_only(db: Db, user: str, text: str) -> Non
     assert len(context(db, user, text)["items"]) > 1
 
 
+@pytest.mark.parametrize("asked", ["whats the wifi", "whos the plumber", "wheres the key"])
+def test_question_without_its_marks_is_no_small_talk(db: Db, user: str, asked: str) -> None:
+    kitchen(db, user, cosine=0.2)
+    call(db, "set_user_settings", user, {"relevance_fit": 0})
+    assert context(db, user, asked.split(" ", 1)[1])["items"] == []  # said, not asked
+    assert context(db, user, asked)["items"] != []
+
+
+def test_recall_is_no_lone_word(db: Db, user: str) -> None:
+    """An answer that says nothing comes with something else, or not at all."""
+    persist(db, user, "s", {"role": "assistant", "content": "Okay."})
+    embed_waiting(db, near(0.3), "little")
+    made = context(db, user, KNEE)
+    assert "Okay" not in text_of(made) and made["items"] == [] and made["recall_tokens"] == 0
+    reasons = table(db, "explain_context", user, "asking", KNEE, query_embedding=BASE, columns="reason")
+    assert reasons == [("says nothing by itself",)]
+    persist(db, user, "s2", {"role": "assistant", "content": "The knee must rest."})
+    assert "must rest" in text_of(context(db, user, KNEE))
+
+
 def test_recall_ends_where_relevance_does(db: Db, user: str) -> None:
     remember(db, user, STOVE, embedding=near(0.999))  # asked before
     remember(db, user, "The tiled stove in the hall was built by Konrad in 1911.", embedding=near(0.75))
@@ -94,6 +114,17 @@ def test_weak_recall_has_room_for_the_passage_with_the_word(db: Db, user: str) -
     made = context(db, user, "Who is my mechanic?")
     assert made["weak"] and "Fiorella" in text_of(made) and 150 < made["recall_tokens"] <= 300
     assert context(db, user, "Who is my tailor?")["recall_tokens"] <= 150
+
+
+def test_weak_recall_leads_with_its_best_passage(db: Db, user: str) -> None:
+    """Lines that cost less for what they are worth don't take all the room."""
+    lines = " ".join(f"Line {n}: the pump ran at {n} percent and nothing odd was seen." for n in range(7))
+    for n, text in enumerate(KITCHEN):
+        remember(db, user, f"{text} That was in {2000 + n}.", embedding=near(0.1))
+    remember(db, user, f"{lines} Fiorella Zanetti sees to the old Fiat.", embedding=near(0.14))
+    call(db, "set_user_settings", user, {"relevance_fit": 0})
+    made = context(db, user, "Who repairs a vehicle?")
+    assert made["weak"] and "Fiorella" in text_of(made) and made["recall_tokens"] <= 300
 
 
 def test_small_store_shows_what_fits_and_no_more(db: Db, user: str) -> None:

@@ -28,7 +28,7 @@ def test_a_new_value_supersedes_the_old(db: Db, user: str, earlier: str, later: 
     assert second["superseded"] == [first] and memory_row(db, other) == ("active",)
     asked = str(call(db, "compile_context", user, "s", f"What about {later[:-1]}?"))
     assert later in asked and earlier not in asked
-    # What has the same value said again is the same memory.
+    # The same value said again is the same memory.
     assert remember(db, user, later)["outcome"] == "duplicate"
 
 

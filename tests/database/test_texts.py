@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from calls import ANSWER, CALL, USER, Db, call, history, persist, recalled, remember, run_job, store, table
+from cases import read_cases
 from fuzz_text import SHAPES, text_of
 from routines import all_routines, code, values_for
 from servers import unique
@@ -19,6 +21,9 @@ TEXTS = {
     "hebrew": ("אני אוהב לשתות תה ירוק כל בוקר", "תה ירוק"),
     "mixed directions": ("The \u202eterces\u202c word is \u2067شمس\u2069 for the gate", "شمس"),
     "emoji": ("Party 🎉🎂 with 👩‍👩‍👧‍👦 on the rooftop 🏳️‍🌈 tonight", "rooftop"),
+    "one emoji": ("My desert 🌵 grows, and so does the rest.", "🌵"),
+    "flag": ("We land in 🇮🇸 at noon, then 👍🏽.", "🇮🇸"),
+    "skin tone": ("She said 👋🏿 to me.", "👋"),
     "decomposed": ("Das Cafe\u0301 Mu\u0308ller hat geo\u0308ffnet", "Café Müller"),
     "full width": ("ＰＯＳＴＧＲＥＳ の設定を変えました", "postgres"),
     "astral": ("𠀀𠀁𠀂𠀃𠀄𠀅", "𠀂𠀃"),
@@ -37,19 +42,25 @@ def test_a_part_of_a_sentence_finds_it(db: Db, user: str, name: str) -> None:
     assert [m["content"] for m in history(db, user, "s")] == said
 
 
-@pytest.mark.parametrize(
-    ("said", "asked"),
-    [
-        ("Error E-2047 came up when I started the dryer.", "E2047"),
-        ("Error E2047 came up when I started the dryer.", "E-2047"),
-        ("Ticket HRN-7731 is about the lift.", "7731"),
-        ("Ring the plumber on 555-0142.", "0142"),
-    ],
-)
-def test_codes_are_found_by_their_parts(db: Db, user: str, said: str, asked: str) -> None:
-    for text in ("The kitchen tap drips again.", said, "On 2026-05-04 the choir sings from 9-11."):
-        persist(db, user, "s", text)
-    assert recalled(db, user, asked, limit=1) == [said]
+NUMBERS = [
+    "On 2026-05-04 the choir sings from 9-11.", "I have 12 chairs and 3 tables.", "Gate B-12 is closed.", "Row F-12 has the good seats.",
+    "I ran 5-12 km a day.", "The bus number 47 was late.", "In 2025-26 we moved twice.", "He paid 550 euros.", "Our bay is C-12-03.",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", read_cases("codes"), ids=lambda case: case["said"][:40])
+def test_codes_are_found_however_written(db: Db, user: str, case: dict[str, Any]) -> None:
+    persist(db, user, "s", *NUMBERS, case["said"])
+    found = {asked: recalled(db, user, asked, limit=1) for asked in case["asked"]}
+    assert found == dict.fromkeys(case["asked"], [case["said"]])
+
+
+def test_small_numbers_find_no_codes(db: Db, user: str) -> None:
+    persist(db, user, "s", *NUMBERS, *(case["said"] for case in read_cases("codes")))
+    assert recalled(db, user, "12 chairs", limit=1) == [NUMBERS[1]]
+    assert not {NUMBERS[2], NUMBERS[3], NUMBERS[8]} & set(recalled(db, user, "12", limit=2))
+    assert recalled(db, user, "550 euros", limit=1) == [NUMBERS[7]]
+    assert recalled(db, user, "bus 47", limit=1) == [NUMBERS[5]]
 
 
 # Long texts -----------------------------------------------------------------------------------------------------------
@@ -78,6 +89,15 @@ def test_megabytes_are_stored_and_found(db: Db, user: str, unit: str) -> None:
     for kind in ("memory", "turn"):
         content = next(content for its, content in found if its == kind)
         assert "Blumentopf" in content and len(content) < 3000, kind
+
+
+@pytest.mark.parametrize("asked", ["Who is my mechanic?", "Who is Fiorella?", "Do I know a Zanetti?"])
+def test_name_amid_a_long_message_is_shown(db: Db, user: str, asked: str) -> None:
+    half = "".join(f"Line {n}: the pump ran at {n % 97} percent and nothing odd was seen.\n" for n in range(600))
+    persist(db, user, "s", f"Here is my log.\n{half}My mechanic is called Fiorella Zanetti.\n{half}")
+    for n, text in enumerate(NUMBERS):
+        persist(db, user, f"s{n}", text)
+    assert "Fiorella Zanetti" in str(call(db, "compile_context", user, "asking", asked))
 
 
 @pytest.mark.parametrize("shape", ["<", '"', pytest.param("你", marks=slow)])

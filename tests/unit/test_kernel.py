@@ -20,7 +20,8 @@ from pg_memoir_kernel.ranking import Ranked, unranked
 from pg_memoir_kernel.recall import recall
 from pg_memoir_kernel.rendering import FENCE as MARKS
 from pg_memoir_kernel.rendering import WEAK, render
-from pg_memoir_kernel.times import day_name, find_ranges, is_within, read_time, to_microseconds
+from pg_memoir_kernel.times import day_name, find_ranges, is_within, read_time, read_zone, to_microseconds
+from pg_memoir_kernel.vectors import vector_scores
 from pg_memoir_kernel.words import K1, B, Scores, Words, word_scores
 
 from kernel import DAY, SESSION, make_candidate, make_line
@@ -252,6 +253,11 @@ def at(year: int, month: int, day: int) -> int:
         ({"ago": [(4, "month")]}, [((2026, 1, 16), (2026, 3, 18))]),
         ({"ago": [(2, "month")]}, [((2026, 4, 1), (2026, 5, 3))]),
         ({"ago": [(4, "year")]}, [((2021, 6, 16), (2023, 6, 18))]),
+        # On Friday: the last one. Friday week: a week after the next one.
+        ({"weekdays": [(-1, 4)]}, [((2026, 6, 12), (2026, 6, 13))]),
+        ({"weekdays": [(-1, 2), (1, 3)]}, [((2026, 6, 10), (2026, 6, 11)), ((2026, 6, 25), (2026, 6, 26))]),
+        ({"within": [(3, "day")]}, [((2026, 6, 14), (2026, 6, 18))]),
+        ({"periods": [("last", "weekend"), ("this", "weekend")]}, [((2026, 6, 13), (2026, 6, 15)), ((2026, 6, 20), (2026, 6, 22))]),
         # Years only count where nothing closer is named.
         ({"years": [2025]}, [((2025, 1, 1), (2026, 1, 1))]),
         ({"years": [2026], "days": [1]}, [((2026, 6, 16), (2026, 6, 17))]),
@@ -264,6 +270,36 @@ def test_times_are_ranges(named: dict[str, Any], ranges: list[Any]) -> None:
     inside = [start for start, _ in found] + [end - 1 for _, end in found]
     assert all(is_within(inside, found))
     assert not any(is_within([bound for start, end in found for bound in (start - 1, end)], found))
+
+
+def test_question_about_a_day_alone_means_that_day() -> None:
+    times = NO_TIMES | {"dates": [(2026, 6, 3)], "ago": [(4, "day")]}
+    assert find_ranges(times, 0, 0, NOW, UTC, True) == [
+        (at(2026, 6, 3), at(2026, 6, 4)),
+        (at(2026, 6, 13), at(2026, 6, 14)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("zone", "start", "end"),
+    [
+        ("Asia/Tokyo", "2026-06-16T15:00:00+00:00", "2026-06-17T15:00:00+00:00"),  # there it is the 18th already
+        ("America/New_York", "2026-06-16T04:00:00+00:00", "2026-06-17T04:00:00+00:00"),
+        ("+09:00", "2026-06-16T15:00:00+00:00", "2026-06-17T15:00:00+00:00"),
+        ("Nowhere/At_All", "2026-06-16T00:00:00+00:00", "2026-06-17T00:00:00+00:00"),
+    ],
+)
+def test_yesterday_is_that_of_a_time_zone(zone: str, start: str, end: str) -> None:
+    found = find_ranges(NO_TIMES | {"days": [1]}, 0, 0, NOW, read_zone(zone))
+    assert found == [(to_microseconds(read_time(start)), to_microseconds(read_time(end)))]
+
+
+def test_day_has_the_length_of_its_zone() -> None:
+    """The clocks of Berlin go back on 25 October 2026."""
+    after = datetime(2026, 10, 26, 9, tzinfo=UTC)
+    ((start, end),) = find_ranges(NO_TIMES | {"days": [1]}, 0, 0, after, read_zone("Europe/Berlin"))
+    assert end - start == 25 * 3600 * 1_000_000
+    assert day_name(at(2026, 6, 17), read_zone("America/New_York")) == "16 Jun 2026"
 
 
 def test_no_times_are_no_ranges() -> None:
@@ -578,6 +614,18 @@ def test_lines_stay_within_the_budget(items: list[tuple[int, list[list[str]]]], 
     if chosen:
         text = render([ordered[n] for n in chosen], candidates, [], False, str)
         assert len(text.split()) - len("".join(MARKS).split()) + FENCE <= used
+
+
+def test_user_of_many_items_without_vectors() -> None:
+    """Before the job has made any, words find what there is."""
+
+    class Bare(FakeStore):
+        def rows(self, name: str, *given: Any) -> list[dict[str, Any]]:
+            return {"packed_signs": [], "signs": [{"items": None, "signs": None}], "distances": [{"keys": None}]}[name]
+
+    settings = {"exact_vectors_max": 10, "sign_candidates": 3}
+    none = np.zeros(0, np.int64)
+    assert vector_scores(Bare({}), np.ones(384, np.float32), "", 1, settings, 5000, none, none, 60) is None
 
 
 # From end to end ------------------------------------------------------------------------------------------------------
