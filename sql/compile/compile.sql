@@ -8,9 +8,9 @@
 -- A compile is a list of stages over one row of state: each takes it, fills in its part, and hands it on. They all plan
 -- their statements for the user at hand, as setup.sql sets for every door that names a user. Functions that compute set
 -- another plan_cache_mode.
-create or replace function _memoir.compile(inout v _memoir.compile_state, p_user text, p_session text, p_query text, p_budget integer,
-  p_memory_budget integer, p_task text, p_tools jsonb, p_query_embedding real[], p_query_parts jsonb,
-  p_as_of timestamptz, p_valid_at timestamptz, p_format text, p_after_turn text)
+create or replace function _memoir.compile(inout v _memoir.compile_state, p_user text, p_session text, p_query text,
+  p_budget integer, p_memory_budget integer, p_task text, p_tools jsonb, p_query_embedding real[],
+  p_query_parts jsonb, p_as_of timestamptz, p_valid_at timestamptz, p_format text, p_after_turn text)
 language plpgsql stable as $$
 begin
   v.caller := _memoir.authorise(p_user, 'read');
@@ -39,8 +39,8 @@ create or replace function _memoir.compile_at_moment(p_user text, p_session text
   p_as_of timestamptz, p_valid_at timestamptz, p_format text, p_after_turn text)
 returns _memoir.compile_state language plpgsql as $$
 declare
-  v _memoir.compile_state := _memoir.compile(null, p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
-    p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
+  v _memoir.compile_state := _memoir.compile(null, p_user, p_session, p_query, p_budget, p_memory_budget, p_task,
+    p_tools, p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
   v_what text; v_spent bigint; v_limit bigint;
 begin
   if v.moment is not null and not pg_is_in_recovery() and not current_setting('transaction_read_only')::boolean then

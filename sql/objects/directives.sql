@@ -1,13 +1,12 @@
 -- Directives: what a model says of its own window, in its text, in one tag. They change what is shown, never what
 -- is stored:
---   <memory-window>
+-- <memory-window> begins the tag.
 --   drop: 3f2a91bc                         need not be shown any more
 --   anchor: 3f2a91bc                       stays whole for a while
 --   summarize: 3f2a91bc: what it says      the compact form, in the model's words
 --   collapse: 4-19: what came of it        all objects of these turns; the first says what came of it
 --   declare_losses: 3f2a91bc: error codes  what its compact form also lacks
---   </memory-window>
--- The tag is not shown again.
+-- </memory-window> ends it. The tag is not shown again.
 
 create or replace function _memoir.directive_tag()
 returns text language sql immutable as $$ select '<memory-window>(.*?)(?:</memory-window>|$)' $$;
