@@ -1,35 +1,34 @@
 -- The words that search keeps of a text, and those that it looks for: by the text's own language.
 
--- The parts of identifiers, which a person says apart: parseInvoiceHeader, src/parser/header.py; and TOKEN_EXPIRED
--- whole. Null: there are none.
-create or replace function _memoir.identifiers(p_text text, out parts text, out wholes text)
+-- Returns what else names the things in a text. parts: those of identifiers, which a person says apart
+-- (parseInvoiceHeader, src/parser/header.py). names: TOKEN_EXPIRED whole, and codes with a hyphen and a digit, which
+-- people also write without it or by a part: E-2047 as e2047, HRN-7731 and 555-0142 also as 7731 and 0142
+-- (p_with_parts: three digits or more). Days and ranges of small numbers are no codes.
+create or replace function _memoir.identifiers(p_text text, p_with_parts boolean, out parts text, out names text[])
 language plpgsql immutable as $$
 begin
+  names := '{}';
   -- Most texts have none.
-  if p_text !~ '[[:lower:]][[:upper:]]|[[:alnum:]][_/\\.][[:alpha:]]' then return; end if;
-  select string_agg(regexp_replace(regexp_replace(m[1],
-    '([[:lower:]\d])([[:upper:]])|([[:upper:]])([[:upper:]][[:lower:]])',
-      '\1\3 \2\4', 'g'), '[^[:alnum:]]+', ' ', 'g'), ' ')
-      filter (where m[1] ~ '[[:lower:]][[:upper:]]|[/\\.]' and m[1] !~ '@'),
-    string_agg(m[1], ' ') filter (where m[1] ~ '^\w+$' and m[1] ~ '_')
-  into parts, wholes
-  from regexp_matches(p_text, '([[:alnum:]]*(?:[[:lower:]][[:upper:]]|[[:alnum:]][_/\\.][[:alpha:]])[\w/\\.@-]*)',
-    'g') m;
-end $$;
-
--- Codes with a hyphen and a digit, which people also write without it or by a part: E-2047 as e2047, HRN-7731 and
--- 555-0142 also as 7731 and 0142 (p_with_parts: three digits or more). Days, and ranges of small numbers, are none.
-create or replace function _memoir.code_words(p_text text, p_with_parts boolean)
-returns text[] language plpgsql immutable as $$
-begin
-  return array(
-    select distinct w from (
-      select lower(m[1]) as code from regexp_matches(p_text,
-        '(?<![[:alnum:]-])([[:alnum:]]+(?:-[[:alnum:]]+)+)(?![[:alnum:]-])', 'g') m) c
-    cross join lateral (
-      select replace(code, '-', '') union all
-      select part from unnest(string_to_array(code, '-')) part where p_with_parts and part ~ '^\d{3,}$') x(w)
-    where code ~ '\d' and code !~ '^\d{4}-\d\d(-\d\d)?$|^\d{1,2}(-\d{1,2})+$' and length(w) between 3 and 40);
+  if p_text ~ '[[:lower:]][[:upper:]]|[[:alnum:]][_/\\.][[:alpha:]]' then
+    select string_agg(regexp_replace(regexp_replace(m[1],
+      '([[:lower:]\d])([[:upper:]])|([[:upper:]])([[:upper:]][[:lower:]])',
+        '\1\3 \2\4', 'g'), '[^[:alnum:]]+', ' ', 'g'), ' ')
+        filter (where m[1] ~ '[[:lower:]][[:upper:]]|[/\\.]' and m[1] !~ '@'),
+      coalesce(array_agg(distinct left(lower(m[1]), 200)) filter (where m[1] ~ '^\w+$' and m[1] ~ '_'), '{}')
+    into parts, names
+    from regexp_matches(p_text, '([[:alnum:]]*(?:[[:lower:]][[:upper:]]|[[:alnum:]][_/\\.][[:alpha:]])[\w/\\.@-]*)',
+      'g') m;
+  end if;
+  if p_text ~ '[[:alnum:]]-\d|\d-[[:alnum:]]' then
+    names := names || array(
+      select distinct w from (
+        select lower(m[1]) as code from regexp_matches(p_text,
+          '(?<![[:alnum:]-])([[:alnum:]]+(?:-[[:alnum:]]+)+)(?![[:alnum:]-])', 'g') m) c
+      cross join lateral (
+        select replace(code, '-', '') union all
+        select part from unnest(string_to_array(code, '-')) part where p_with_parts and part ~ '^\d{3,}$') x(w)
+      where code ~ '\d' and code !~ '^\d{4}-\d\d(-\d\d)?$|^\d{1,2}(-\d{1,2})+$' and length(w) between 3 and 40);
+  end if;
 end $$;
 
 -- A text of a language without a stemmer, its words cut to what they have in common in most of their forms.
@@ -46,18 +45,12 @@ end $$;
 create or replace function _memoir.item_words(p_text text, p_language smallint, p_config regconfig)
 returns tsvector language plpgsql stable as $$
 declare
-  v_config regconfig := _memoir.language_config(p_language, p_config); v_parts text; v_wholes text;
+  v_config regconfig := _memoir.language_config(p_language, p_config); v_named record;
   v_words tsvector := _memoir.words(v_config, _memoir.stemmed(p_text, p_language));
 begin
-  select i.parts, i.wholes into v_parts, v_wholes from _memoir.identifiers(p_text) i;
-  if num_nonnulls(v_parts, v_wholes) > 0 then
-    v_words := v_words || strip(to_tsvector(v_config, coalesce(v_parts, '')))
-      || array_to_tsvector(array(select distinct left(w, 200)
-        from unnest(string_to_array(lower(coalesce(v_wholes, '')), ' ')) w where w <> ''));
-  end if;
-  if p_text ~ '[[:alnum:]]-\d|\d-[[:alnum:]]' then
-    v_words := v_words || array_to_tsvector(_memoir.code_words(p_text, true));
-  end if;
+  v_named := _memoir.identifiers(p_text, true);
+  if v_named.parts is not null then v_words := v_words || strip(to_tsvector(v_config, v_named.parts)); end if;
+  if v_named.names <> '{}' then v_words := v_words || array_to_tsvector(v_named.names); end if;
   -- Without a stemmer they are plain already.
   if v_config <> p_config and (v_config <> 'pg_catalog.simple'::regconfig
     or (_memoir.language_stems())[p_language] is not null) then
@@ -72,8 +65,8 @@ create or replace function _memoir.question_words(p_query text, p_config regconf
   out language smallint, out config regconfig, out terms text[], out common text[], out forms text[], out of text[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_query text := left(p_query, 20000); v_other smallint; v_own tsvector; v_forms tsvector; v_parts text; v_wholes text;
-  v_words text[]; v_default smallint := _memoir.config_language(p_config);
+  v_query text := left(p_query, 20000); v_other smallint; v_own tsvector; v_forms tsvector; v_named record;
+  v_words text[]; v_default smallint := _memoir.item_language('', p_config);
 begin
   language := v_default;
   -- In a language that the user never wrote in nothing would be found.
@@ -95,12 +88,10 @@ begin
   end if;
   config := _memoir.language_config(language, p_config);
   v_own := _memoir.words(config, _memoir.stemmed(v_query, language));
-  select i.parts, i.wholes into v_parts, v_wholes from _memoir.identifiers(v_query) i;
-  if v_parts is not null then v_own := v_own || to_tsvector(config, v_parts); end if;
-  terms := coalesce(tsvector_to_array(v_own), '{}') || coalesce(string_to_array(lower(v_wholes), ' '), '{}');
-  if v_query ~ '[[:alnum:]]-\d|\d-[[:alnum:]]' then
-    terms := terms || array(select w from unnest(_memoir.code_words(v_query, false)) w where w <> all (terms));
-  end if;
+  v_named := _memoir.identifiers(v_query, false);
+  if v_named.parts is not null then v_own := v_own || to_tsvector(config, v_named.parts); end if;
+  terms := coalesce(tsvector_to_array(v_own), '{}');
+  terms := terms || array(select w from unnest(v_named.names) w where w <> all (terms));
   common := '{}';
   forms := '{}';
   of := '{}';
