@@ -32,9 +32,8 @@ begin
       where r.user_id = v_user and p_memory.memory_id in (r.source_id, r.target_id) and r.relation = 'contradicts')
     or (p_memory.slot is not null and exists (
       select from _memoir.memory_store o where o.user_id = v_user and o.slot = p_memory.slot and o.state = 'active'
-        and o.project = p_memory.project
-        and o.scope = 'global' and o.memory_id <> p_memory.memory_id and o.slot_value is distinct
-          from p_memory.slot_value and _memoir.overlap(o, p_memory)));
+        and o.scope = 'global' and o.memory_id <> p_memory.memory_id
+        and o.slot_value is distinct from p_memory.slot_value and _memoir.may_conflict(o, p_memory)));
 end $$;
 
 -- The same, concluded in other sessions, where it is local: what no person said stays in its session until it rises.
@@ -60,7 +59,8 @@ begin
   -- A twin that rose before it took it along.
   if not exists (select from _memoir.memory_store m where m.user_id = v_user and m.memory_id = v_id
     and m.state = 'active') then return 'merged'; end if;
-  if _memoir.tombstoned(v_user, p_memory.content, p_memory.slot, p_memory.slot_value, p_memory.project) then
+  if (_memoir.tombstone_of(v_user, p_memory.content, p_memory.slot, p_memory.slot_value, p_memory.project)).user_id
+    is not null then
     perform _memoir.set_state(v_user, array[v_id], 'forgotten', p_by, 'tombstone', null, p_at);
     return 'refused';
   end if;
