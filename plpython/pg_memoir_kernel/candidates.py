@@ -397,31 +397,3 @@ def with_changes(
             one.worth = float(worth(one.score))
             if is_new and old is not None:
                 one.worth = max(one.worth, candidates[old].worth)
-
-
-def left_out(candidate: Candidate, budget: int, hidden: frozenset[bytes]) -> str:
-    """Return why a candidate is not shown that could be."""
-    if candidate.reason is not None:
-        return candidate.reason
-    if candidate.is_turn and candidate.ref in hidden:
-        return "shown in the window"
-    if candidate.tokens > budget:
-        return "longer than the block"
-    return "no room" if candidate.ceiling is None else "no room at the fidelity its session allows"
-
-
-def memory_parts(candidate: Candidate) -> dict[str, Any]:
-    """Return how the score of a memory came about, for people who look."""
-    parts: dict[str, Any] = {}
-    m = candidate.memory
-    if m:
-        parts = {"match": candidate.match, "weight": m.weight, "freshness": m.freshness, "authority": m.authority,
-            "access": m.access}  # fmt: skip
-    for name, on in (
-        ("pinned", candidate.is_pinned), ("related", candidate.is_related), ("standing", candidate.is_standing),
-    ):  # fmt: skip
-        if on:
-            parts[name] = True
-    if candidate.ceiling is not None:
-        parts["ceiling"] = candidate.ceiling
-    return parts

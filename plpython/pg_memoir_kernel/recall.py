@@ -22,9 +22,10 @@ from . import ranking
 from .block import make_block, read_texts
 from .breadth import breadth, is_even, spread
 from .candidates import Candidate, MemoryFacts, Told
-from .items import NO_SESSION, ROLES, Items, read_items, to_bytes, to_text
+from .items import Items, read_items, to_bytes, to_text
+from .records import make_rows, make_trace
 from .store import Store
-from .times import read_time, to_datetime
+from .times import read_time
 from .vectors import vector_scores
 from .words import Scores, Words, word_scores
 
@@ -155,7 +156,7 @@ def answer(store: Store, asked: Json, settings: str, vector: str | None) -> Json
 def search_rows(store: Store, asked: Json, settings: str, vector: str | None) -> list[Json]:
     """Return the candidates that search() finds as people look at them; those that can't be shown have a reason."""
     candidates = search(store, asked, settings, vector).candidates
-    return [_row(c, 0, frozenset()) | {"reason": c.reason} for c in candidates]
+    return [row | {"reason": c.reason} for c, row in zip(candidates, make_rows(candidates, 0, frozenset()), strict=True)]
 
 
 def recall(store: Store, asked: Json, settings: str, vector: str | None) -> Recall:
@@ -190,8 +191,8 @@ def recall(store: Store, asked: Json, settings: str, vector: str | None) -> Reca
             "strength": strength, "is_weak": is_weak, "breadth": shape.shape if shape else None,
             "candidates": len(candidates), "shown": [to_text(c.ref) for c in shown],
         },
-        [c.item for c in candidates], _trace(candidates, budget, hidden),
-        [_row(c, budget, hidden) for c in candidates] if asked["is_explained"] else None,
+        [c.item for c in candidates], make_trace(candidates, budget, hidden),
+        make_rows(candidates, budget, hidden) if asked["is_explained"] else None,
     )  # fmt: skip
 
 
@@ -473,39 +474,3 @@ def _is_in_profile(c: Candidate, profile: set[bytes], spans: Mapping[bytes, Sequ
 
 def _plain(text: str) -> str:
     return " ".join(text.split()).lower() if text.strip() else ""
-
-
-def _trace(candidates: Sequence[Candidate], budget: int, hidden: frozenset[bytes]) -> Json:
-    """Return what the ledger keeps of candidates, side by side: shares in hundred thousandths, since whole numbers
-    are written sooner.
-    """
-    reasons = [None if c.position is not None else valuing.left_out(c, budget, hidden) for c in candidates]
-    names = sorted({reason for reason in reasons if reason is not None})
-    places = {name: place for place, name in enumerate(names)}
-    numbers = np.array([(c.score, c.words, c.around, c.session_score) for c in candidates]).reshape(-1, 4)
-    scores, words, around, sessions = np.rint(numbers * 100000).astype(np.int64).T.tolist()
-    return {
-        "scores": scores, "words": words, "around": around, "session_scores": sessions,
-        "vectors": [None if c.cosine is None else round(c.cosine * 100000) for c in candidates],
-        "item_tokens": [c.tokens for c in candidates],
-        "positions": [c.position for c in candidates],
-        "forms": [c.fidelity for c in candidates],
-        "reasons": [None if reason is None else places[reason] for reason in reasons],
-        "reason_names": names,
-        "facts": [c.facts for c in candidates],
-    }  # fmt: skip
-
-
-def _row(c: Candidate, budget: int, hidden: frozenset[bytes]) -> Json:
-    """Return a candidate as explain_context and recall show it."""
-    return {
-        "item_no": c.item, "kind": c.kind.decode(), "ref_id": to_text(c.ref),
-        "session_id": None if c.session == NO_SESSION else to_text(c.session),
-        "turn_index": c.turn if c.turn >= 0 else None, "chunk": c.chunk, "span_start": c.start, "span_length": c.length,
-        "tokens": c.tokens, "role": ROLES[c.role] or None, "said_at": to_datetime(c.said).isoformat(),
-        "project": c.project,
-        "score": c.score, "words": c.words, "vector": c.cosine, "around": c.around, "session_score": c.session_score,
-        "type": c.memory.type if c.memory else None, "parts": valuing.memory_parts(c), "is_frequent": c.is_frequent,
-        "worth": c.worth, "position": c.position, "fidelity": c.fidelity, "shown": c.shown,
-        "reason": None if c.position is not None else valuing.left_out(c, budget, hidden),
-    }  # fmt: skip

@@ -163,25 +163,16 @@ begin
   return query
   with items as (
     select i.*, r.ordinality as o from jsonb_array_elements(v.rows) with ordinality r, jsonb_to_record(r.value) i(
-      item_no integer, kind text, ref_id uuid, session_id uuid, turn_index integer, chunk integer, tokens integer,
-      score real, words real, vector real, around real, session_score real, parts jsonb, is_frequent boolean,
-      worth float8, "position" integer, fidelity text, shown text, reason text)
+      item_no integer, kind text, ref_id uuid, session_id uuid, turn_index integer, chunk integer, arms text[],
+      score real, parts jsonb, words_rank integer, vector_rank integer, tokens integer, "position" integer,
+      fidelity text, shown text, reason text)
   ), texts as (
     select * from _memoir.item_texts(v.user_id, array(select i.item_no from items i), v.clearance)
   )
-  select i.position, case i.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end, i.ref_id,
-    s.external_id, i.turn_index, i.chunk,
-    array_remove(array[case when i.words > 0 then 'words' end, case when i.vector is not null then 'vector' end, case
-      when i.parts ? 'pinned' then 'pinned' when i.parts ? 'standing' then 'standing'
-      when i.is_frequent then 'frequent' when i.parts ? 'related' then 'related'
-      when i.kind = 't' and i.score = 0 and i.around = 0 and i.words = 0 and i.vector is null then 'change'
-      when i.words = 0 and i.vector is null then 'neighbour' end], null),
-    i.score, i.parts || jsonb_build_object('words', i.words, 'vector', i.vector, 'around', i.around, 'session',
-      i.session_score, 'worth', i.worth, 'strength', v.arms -> 'strength')
+  select i.position, i.kind, i.ref_id, s.external_id, i.turn_index, i.chunk, i.arms, i.score, i.parts
+      || jsonb_build_object('strength', v.arms -> 'strength')
       || case when v.arms ? 'breadth' then jsonb_build_object('breadth', v.arms -> 'breadth') else '{}' end,
-    case when i.words > 0 then (rank() over (order by i.words desc))::integer end,
-    case when i.vector is not null then (rank() over (order by i.vector desc nulls last))::integer end,
-    case when i.shown is null then i.tokens else _memoir.tokens_of(i.shown, v.tokenizer) end, i.fidelity,
+    i.words_rank, i.vector_rank, case when i.shown is null then i.tokens else _memoir.tokens_of(i.shown, v.tokenizer) end, i.fidelity,
     i.position is not null, i.reason, left(coalesce(t.name || ': ', '') || coalesce(i.shown, t.body), 200)
   from items i left join texts t on t.item_no = i.item_no
   left join _memoir.sessions s on s.user_id = v.user_id and s.session_id = i.session_id
