@@ -1,4 +1,4 @@
-"""What is told of the candidates of a recall: rows for people who look, and arrays for the ledger."""
+"""Rows of candidates for people who look, and arrays of them for the ledger."""
 
 from __future__ import annotations
 
