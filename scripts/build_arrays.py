@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "plpython"))
 
-from pg_memoir_kernel.store import SHARED, Statement, parsed
+from pg_memoir_kernel.store import SHARED, Statement, read_statements
 
 HEAD = """create or replace function _memoir.read_arrays(p_name text, {shared}, p_given jsonb)
 returns setof jsonb language plpgsql stable as $$
@@ -43,7 +43,7 @@ def branch(name: str, statement: Statement, seen: str) -> str:
 
 def function() -> str:
     """Return the text of _memoir.read_arrays."""
-    statements, seen = parsed()
+    statements, seen = read_statements()
     shared = ", ".join(f"p_{name} {type_}" for name, type_ in SHARED.items())
     branches = "".join(branch(name, statement, seen) for name, statement in statements.items())
     return HEAD.format(shared=shared) + branches + TAIL

@@ -219,7 +219,7 @@ class Talk:
     _turns: int = 0  # those before are known
     _tools: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
-    def answered(self, api: Api, request: dict[str, Any]) -> Work:
+    def answer_call(self, api: Api, request: dict[str, Any]) -> Work:
         """One call of the application, from its request to its answer."""
         request = dict(request)
         try:
@@ -381,7 +381,7 @@ def new_session() -> str:
     return f"{datetime.now(UTC):%Y-%m-%d}-{uuid4()}"
 
 
-def wrapped(memoir: Any, is_async: bool, client: Any, talk: Talk) -> Any:
+def wrap_client(memoir: Any, is_async: bool, client: Any, talk: Talk) -> Any:
     """A copy of the client whose calls go by the talk; those of `with_options` and `copy` too."""
     if any(kind.__name__.startswith("Async") for kind in type(client).__mro__) != is_async:
         raise wrong(client, "client", "an async client" if is_async else "a sync client")
@@ -390,7 +390,7 @@ def wrapped(memoir: Any, is_async: bool, client: Any, talk: Talk) -> Any:
     copy = client.with_options()
 
     def again(*args: Any, **options: Any) -> Any:
-        return wrapped(memoir, is_async, client.with_options(*args, **options), talk)
+        return wrap_client(memoir, is_async, client.with_options(*args, **options), talk)
 
     copy.with_options = copy.copy = again
     places: list[tuple[Any, Api, list[str]]] = []
@@ -415,7 +415,7 @@ def wrapped(memoir: Any, is_async: bool, client: Any, talk: Talk) -> Any:
 
 def _answer(memoir: Any, talk: Talk, api: Api, create: Callable[..., Any]) -> Callable[..., Any]:
     def call(**request: Any) -> Any:
-        outputs = _outputs(memoir, talk.answered(api, request), create)
+        outputs = _outputs(memoir, talk.answer_call(api, request), create)
         first = next(outputs)
         return _Stream(first, outputs) if request.get("stream") else first
 
@@ -424,7 +424,7 @@ def _answer(memoir: Any, talk: Talk, api: Api, create: Callable[..., Any]) -> Ca
 
 def _answer_async(memoir: Any, talk: Talk, api: Api, create: Callable[..., Any]) -> Callable[..., Any]:
     async def call(**request: Any) -> Any:
-        outputs = _outputs_async(memoir, talk.answered(api, request), create)
+        outputs = _outputs_async(memoir, talk.answer_call(api, request), create)
         first = await anext(outputs)
         if request.get("stream"):
             return _AsyncStream(first, outputs)

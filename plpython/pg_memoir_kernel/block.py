@@ -96,7 +96,7 @@ def make_block(
         neutral: str = store.rows("neutralised", text)[0]["text"]
         return neutral
 
-    def rendered() -> tuple[str, int]:
+    def render_choice() -> tuple[str, int]:
         text = render([lines[n] for n in chosen], candidates, working, is_weak, neutralise)
         return text, store.count_tokens(text + "\n\n")
 
@@ -108,7 +108,7 @@ def make_block(
         chosen, used, is_all = packing.choose(lines, about)
         if not chosen and not working:
             break
-        text, tokens = rendered()
+        text, tokens = render_choice()
         ratio = min(1.5, budget * 0.995 / max(tokens, 1))
         if attempt == 2 or tokens > budget * 0.97 or is_all or not chosen or ratio < 1.03:
             break
@@ -122,7 +122,7 @@ def make_block(
         if not chosen and not working:
             text = None
             break
-        text, tokens = rendered()
+        text, tokens = render_choice()
     if text is None:
         return Block(None, 0)
     for position, n in enumerate(chosen, 1):
@@ -158,8 +158,8 @@ def _lines(
                 packing.Rendition(r["fidelity"], r["content"], r["token_count"])
             )
         memories.sort(key=lambda c: (-c.score, c.item))
-        reduced += packing.reduced_memories(memories, texts, renditions, shares)
-    reduced += packing.reduced_turns(turns, texts, shares.get("excerpt") or 0.0, asked["question"]["terms"], shape)
+        reduced += packing.reduce_memories(memories, texts, renditions, shares)
+    reduced += packing.reduce_turns(turns, texts, shares.get("excerpt") or 0.0, asked["question"]["terms"], shape)
     sessions = sorted({c.session for c in in_reach if c.is_turn and c.session != NO_SESSION})
     names = {
         to_bytes(r["session_id"]): r["name"]

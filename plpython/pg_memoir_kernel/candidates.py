@@ -162,7 +162,7 @@ def value(ranked: Ranked, told: Told, config: Mapping[str, Any]) -> list[Candida
     if len(seen) < len(items):
         order = np.array(seen, np.int64)
         names = ("score", "words", "cosine", "around", "session", "facts", "telling")
-        ranked = Ranked(items.taken(order), *(getattr(ranked, name)[order] for name in names))
+        ranked = Ranked(items.take(order), *(getattr(ranked, name)[order] for name in names))
         items, memories = ranked.items, [memories[n] for n in seen]
     if not len(items):
         return []

@@ -156,7 +156,8 @@ def answer(store: Store, asked: Json, settings: str, vector: str | None) -> Json
 def search_rows(store: Store, asked: Json, settings: str, vector: str | None) -> list[Json]:
     """Return the candidates that search() finds as people look at them; those that can't be shown have a reason."""
     candidates = search(store, asked, settings, vector).candidates
-    return [row | {"reason": c.reason} for c, row in zip(candidates, make_rows(candidates, 0, frozenset()), strict=True)]
+    rows = make_rows(candidates, 0, frozenset())
+    return [row | {"reason": c.reason} for c, row in zip(candidates, rows, strict=True)]
 
 
 def recall(store: Store, asked: Json, settings: str, vector: str | None) -> Recall:
@@ -216,7 +217,7 @@ def _rank(
         hidden = np.concatenate([hidden, np.array([n for n, _ in echoes], np.int64)])
         items, total_words = items - len(echoes), total_words - sum(w for _, w in echoes)
     if items <= 0:
-        return ranking.unranked(read_items(NO_ITEMS), [], 0)
+        return ranking.as_ranked(read_items(NO_ITEMS), [], 0)
     words = word_scores(store, _words(question), counters, items, total_words, hidden)
     if words is not None and not len(words.items):
         words = None
@@ -227,7 +228,7 @@ def _rank(
         vectors = vector_scores(store, vector, written, question["model"], config, last, matched, hidden, limit)
     found = _find_items(store, words, vectors, scope, hidden, limit)
     if not len(found):
-        return ranking.unranked(found, [], 0)
+        return ranking.as_ranked(found, [], 0)
     at = read_time(scope.as_of) if scope.as_of else now
     return ranking.score(found, words, vectors, config, question, asked["project"], at, limit)
 
@@ -257,7 +258,7 @@ def _find_items(
                 scope.said_after, scope.said_before, scope.local_sessions,
             )[0]
         )  # fmt: skip
-        return found.taken(np.flatnonzero(np.isin(found.item, wanted))) if is_dense else found
+        return found.take(np.flatnonzero(np.isin(found.item, wanted))) if is_dense else found
 
     found = items(ranking.wanted_items(words, vectors, limit))
     known, precedes = set(found.item.tolist()), set(found.previous.tolist())
@@ -274,7 +275,7 @@ def _find_items(
     if lasts:
         further |= set(store.rows("followers", lasts)[0]["items"] or ())
     further -= known
-    return found.joined(items(np.array(sorted(further), np.int64))) if further else found
+    return found.join(items(np.array(sorted(further), np.int64))) if further else found
 
 
 def _is_small_talk(config: Json, question: Json, ranked: ranking.Ranked) -> bool:
@@ -309,8 +310,8 @@ def _with_joining(
         for n, (kind, ref, item) in enumerate(zip(found.kind, found.ref, found.item.tolist(), strict=True))
         if not (kind == b"m" and ref in memories or kind == b"t" and item in turns) or ref in wanted_too
     ]
-    found = found.taken(np.array(new, np.int64))
-    return ranking.joined(ranked, ranking.unranked(found, [0.0] * len(found), 0))
+    found = found.take(np.array(new, np.int64))
+    return ranking.join(ranked, ranking.as_ranked(found, [0.0] * len(found), 0))
 
 
 def _waiting(store: Store, counters: Json, question: Json, scope: Scope) -> Items | None:
@@ -335,8 +336,8 @@ def _with_waiting(ranked: ranking.Ranked, waiting: Items) -> ranking.Ranked:
         ranked.score[n] = max(ranked.score[n], np.float32(least(int(ranked.items.role[n]))))
     ranked.telling[known] = 1  # whether it fits, nobody can say yet
     seen = set(ranked.items.item.tolist())
-    new = waiting.taken(np.array([n for n, item in enumerate(waiting.item.tolist()) if item not in seen], np.int64))
-    return ranking.joined(ranked, ranking.unranked(new, [least(role) for role in new.role.tolist()], 1))
+    new = waiting.take(np.array([n for n, item in enumerate(waiting.item.tolist()) if item not in seen], np.int64))
+    return ranking.join(ranked, ranking.as_ranked(new, [least(role) for role in new.role.tolist()], 1))
 
 
 def _with_changing(store: Store, ranked: ranking.Ranked, scope: Scope) -> ranking.Ranked:
@@ -352,7 +353,7 @@ def _with_changing(store: Store, ranked: ranking.Ranked, scope: Scope) -> rankin
             scope.kinds, items.item.tolist(),
         )[0]
     )  # fmt: skip
-    return ranking.joined(ranked, ranking.unranked(found, [0.0] * len(found), 0))
+    return ranking.join(ranked, ranking.as_ranked(found, [0.0] * len(found), 0))
 
 
 def _with_related(
@@ -396,7 +397,7 @@ def _with_related(
                 "memories_as_items", [to_text(ref) for ref in missing], scope.local_sessions, scope.kinds,
             )[0]
         )  # fmt: skip
-        ranked = ranking.joined(ranked, ranking.unranked(new, [related[ref] for ref in new.ref], 1))
+        ranked = ranking.join(ranked, ranking.as_ranked(new, [related[ref] for ref in new.ref], 1))
     return ranked, related
 
 

@@ -161,7 +161,7 @@ class Candidate:
     def _limits(self) -> Limits:
         return LIMITS if self.unit.language == "english" else OTHER_LIMITS
 
-    def _needed(self, form: Form) -> float:
+    def _least_chance(self, form: Form) -> float:
         unit, limits = self.unit, self._limits
         stems = self.statement.content.stems
         if form.name == "ended" and len(stems) > 1 and stems <= unit.content.stems:
@@ -177,7 +177,7 @@ class Candidate:
         form, limits = self.form, self._limits
         if form is None or form.is_barred:
             return limits.alone
-        return min(limits.alone, self._needed(form))
+        return min(limits.alone, self._least_chance(form))
 
     @property
     def grade(self) -> str | None:
@@ -189,7 +189,7 @@ class Candidate:
             if chance >= limits.named_item and not form.is_barred:
                 return "certain"
             return "likely" if chance >= limits.alone else None
-        if form and not form.is_barred and chance >= self._needed(form):
+        if form and not form.is_barred and chance >= self._least_chance(form):
             return "certain"
         return "likely" if chance >= limits.alone and not (form and form.is_barred) else None
 
@@ -232,7 +232,7 @@ def find_over(text: str, memories: Sequence[str], judge: Judge | None) -> list[i
     """Return which memories that hold a slot with another value than a message says hold no longer."""
     if judge is None or not memories:
         return list(range(len(memories)))
-    pairs = [(_stated(in_first_person(memory)), text[:LONGEST_TEXT]) for memory in memories]
+    pairs = [(_as_statement(in_first_person(memory)), text[:LONGEST_TEXT]) for memory in memories]
     chances = judge.over(pairs, [FREES_SLOT] * len(pairs))
     return [number for number, chance in enumerate(chances) if chance >= FREES_SLOT]
 
@@ -283,7 +283,9 @@ def _judge_units(
     formed = [c for c in candidates if not c.is_weak][:MOST_UNITS]
     candidates = formed + [c for c in candidates if c.is_weak][: min(MOST_WEAK, MOST_UNITS - len(formed))]
     if judge and candidates:
-        chances = judge.over([(_stated(c.unit.said), window.text) for c in candidates], [c.least for c in candidates])
+        chances = judge.over(
+            [(_as_statement(c.unit.said), window.text) for c in candidates], [c.least for c in candidates]
+        )
         candidates = [replace(c, chance=chance) for c, chance in zip(candidates, chances, strict=True)]
         candidates = _with_context(candidates, earlier, window, judge)
     found = [c for c in candidates if c.grade]
@@ -293,7 +295,7 @@ def _judge_units(
     return found
 
 
-def _stated(text: str) -> str:
+def _as_statement(text: str) -> str:
     """Return a statement as a clause has it: the judge reads "I live in Ulm." otherwise than "I live in Ulm"."""
     return text.rstrip(". ")
 

@@ -437,7 +437,7 @@ def pad(text: str) -> str:
 def has_words(text: str, words: str) -> bool:
     """Return whether a text has these words as they stand."""
 
-    def spaced(given: str) -> str:
+    def space_words(given: str) -> str:
         return " " + " ".join(compile_pattern("[[:alnum:]']+").findall(given.lower().translate(APOSTROPHES))) + " "
 
-    return spaced(words) in spaced(text)
+    return space_words(words) in space_words(text)

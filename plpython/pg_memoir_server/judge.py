@@ -165,7 +165,7 @@ def built(folder: Path, cache: Path, learnt: Path) -> Path:
     digest = hashlib.sha256(learnt.read_bytes()).hexdigest()
     target = cache / f"judge-{bert_onnx.weights_hash(folder)[:16]}-{digest[:16]}-v{GRAPH_VERSION}.onnx"
     if not target.is_file():
-        bert_onnx.write_file(target, _quantized(_build(folder, learnt)))
+        bert_onnx.write_file(target, _quantize(_build(folder, learnt)))
     return target
 
 
@@ -202,7 +202,7 @@ def _build(folder: Path, file: Path) -> Any:
     return bert_onnx.as_model(g, "judge", inputs, outputs)
 
 
-def _quantized(model: Any) -> bytes:
+def _quantize(model: Any) -> bytes:
     """Return a model with its matrices as eight-bit numbers: a quarter of the size, some 2.5 times as fast."""
     from onnx import TensorProto
     from onnxruntime.quantization import QuantType, quantize_dynamic

@@ -15,8 +15,8 @@ from pg_memoir_kernel import candidates as valuing
 from pg_memoir_kernel.breadth import SHAPES, breadth, is_even, spread
 from pg_memoir_kernel.candidates import ASSISTANT, BELOW, USER, Candidate, Floor, MemoryFacts, Told
 from pg_memoir_kernel.items import FACTS, IS_QUESTION, NO_SESSION, ROLES, read_items, to_bytes, to_text
-from pg_memoir_kernel.packing import FENCE, Line, Text, choose, reduced_turns
-from pg_memoir_kernel.ranking import Ranked, unranked
+from pg_memoir_kernel.packing import FENCE, Line, Text, choose, reduce_turns
+from pg_memoir_kernel.ranking import Ranked, as_ranked
 from pg_memoir_kernel.recall import recall
 from pg_memoir_kernel.rendering import FENCE as MARKS
 from pg_memoir_kernel.rendering import WEAK, render
@@ -280,7 +280,7 @@ FACT = MemoryFacts("fact", True, None, None, 1.0, 1.0, 1.0, 0.0)
 def rank(rows: list[dict[str, Any]], cosines: list[float] | None = None) -> Ranked:
     """Returns items by their rows; `score` is that of the ranking."""
     items = read_items(facts_of(*({k: v for k, v in row.items() if k != "score"} for row in rows)))
-    ranked = unranked(items, [row["score"] for row in rows], 1)
+    ranked = as_ranked(items, [row["score"] for row in rows], 1)
     if cosines:
         ranked.cosine = np.array(cosines, np.float32)
     return ranked
@@ -530,18 +530,18 @@ def test_long_turn_is_cut_to_its_best_sentence() -> None:
     body = "We talked about the weather for a while. The kiln needs new bricks.\nThen it grew late and we went home at last."
     long = make_candidate(1, turn=12, tokens=100)
     texts = {1: Text(body)}
-    (found,) = reduced_turns([long], texts, 0.7, ["kiln", "bricks"], None)
+    (found,) = reduce_turns([long], texts, 0.7, ["kiln", "bricks"], None)
     assert (found.body, found.fidelity) == ("… The kiln needs new bricks. … #12", "excerpt")
     assert found.share == pytest.approx(0.7 * math.sqrt(26 / len(body))) and found.tokens == 100 * 26 // len(body) + 5
-    (first,) = reduced_turns([long], texts, 0.7, ["weather"], None)
+    (first,) = reduce_turns([long], texts, 0.7, ["weather"], None)
     assert first.body == "We talked about the weather for a while. … #12"
     # An order of events has the first sentence, whatever was asked; a part of a turn begins in the middle.
-    excerpt, stub = reduced_turns(
+    excerpt, stub = reduce_turns(
         [make_candidate(1, turn=12, chunk=1, tokens=100)], texts, 0.7, ["kiln"], SHAPES["order"]
     )
     assert excerpt.body == stub.body == "… We talked about the weather for a while. … #12"
     assert (excerpt.share, stub.share) == (SHAPES["order"].excerpt, SHAPES["order"].stub)
-    assert reduced_turns([long], texts, 0, ["kiln"], None) == []
+    assert reduce_turns([long], texts, 0, ["kiln"], None) == []
 
 
 WORD = st.text("abcdefgh", min_size=1, max_size=4)
