@@ -26,7 +26,8 @@ from .plans import Leases, Plan, Restored, Wanted
 from .providers import ToolCall, tool_result
 from .sessions import SessionCalls
 from .types import Embed, Message, PoolLoad
-from .wrapping import Talk, new_session, wrap_client
+from .wrapping import new_session, wrap_client
+from .wrapping_talk import Talk
 
 T = TypeVar("T")
 C = TypeVar("C")
