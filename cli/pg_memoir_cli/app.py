@@ -157,8 +157,8 @@ def main(arguments: list[str] | None = None) -> int:
     import psycopg
 
     from . import commands  # noqa: F401  (registers them)
+    from .conversations import ConversationError
     from .embedder import EmbedderUnavailable
-    from .formats import ConversationError
 
     given = sys.argv[1:] if arguments is None else arguments
     name = "pg-memoir " + next((word for word in given if not word.startswith("-")), "")
