@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pg_memoir_language.changes import LIMITS
 from pg_memoir_language.free_requests import ASKS
+from pg_memoir_language.limits import LIMITS
 
 from . import bert_onnx
 from .models import DEFAULT_MODEL, model_folder
@@ -109,9 +109,7 @@ class Judge:
         chances: list[float] = self._run("target", pairs)[:, 1].tolist()
         return chances
 
-    def _least(
-        self, head: str, pairs: Sequence[tuple[str, str]], labels: slice, least: Sequence[float]
-    ) -> list[float]:
+    def _least(self, head: str, pairs: Sequence[tuple[str, str]], labels: slice, least: Sequence[float]) -> list[float]:
         """Return the least chance that any of the judges gives to some labels; below `least` the others are not
         asked."""
         chances = self._run(head, pairs)[:, labels].sum(1)
