@@ -1,5 +1,4 @@
-"""What models are offered and shown: tools of memory, objects, the window of a session. How to read the definitions:
-call.py."""
+"""Tools of memory that models are offered, objects, and the window of a session. How to read the definitions: call.py."""
 
 # mypy: disable-error-code="empty-body"
 
@@ -11,7 +10,7 @@ from .call import rows, value
 
 
 class Windows:
-    """What models are offered and shown: tools of memory, objects, the window of a session."""
+    """Tools of memory that models are offered, objects, and the window of a session."""
 
     @value
     def memory_tools(
@@ -26,7 +25,7 @@ class Windows:
 
     @value
     def memory_resources(self) -> list[dict[str, Any]]:
-        """What there is to read by MCP, as descriptors: `uri`, `template`, `name`, `title`, `description`, `fields`,
+        """The resources of MCP, as descriptors: `uri`, `template`, `name`, `title`, `description`, `fields`,
         `tools`."""
 
     @value
@@ -91,5 +90,5 @@ class Windows:
     def window_forms(
         self, user: str, session: str, *, budget: int | None = None, changed: bool | None = None
     ) -> list[dict[str, Any]]:
-        """What stands for which parts of the session's messages now, for a list that its client keeps; the same bytes
+        """The forms that stand for parts of the session's messages now, for a list that its client keeps; the same bytes
         until the next moment. `changed`: the client changed its past itself. Raises UnknownSessionError."""

@@ -39,7 +39,7 @@ class Usage(TypedDict, total=False):
 
 
 class Persisted(TypedDict, total=False):
-    """What was appended. `mark` goes into `after_turn` of a compile on a replica."""
+    """The turns that were appended. `mark` goes into `after_turn` of a compile on a replica."""
 
     session_id: str
     from_turn: int

@@ -132,8 +132,8 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """What may not come back. `kinds`: 'value' (its text), 'slot_value', 'turn'. `content` is None for what was
-    forgotten.
+    """A rejected memory that may not come back. `kinds`: 'value' (its text), 'slot_value', 'turn'. `content` is None
+    for a forgotten one.
     """
 
     memory_id: UUID | None
@@ -152,7 +152,7 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What was decided about two memories. `decision`: 'superseded' (by `winner_id`), 'contradicts' (both stand),
+    """A decision about two memories. `decision`: 'superseded' (by `winner_id`), 'contradicts' (both stand),
     'none'.
     """
 

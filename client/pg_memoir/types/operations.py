@@ -23,7 +23,7 @@ class UserRow:
 
 @dataclass(frozen=True, slots=True)
 class CapturedCall:
-    """What was kept beside a provider call; `read_call` has its parts, whose sizes are in bytes. `events`: how many."""
+    """A provider call that was kept. `read_call` has its parts, whose sizes are in bytes; `events`: how many."""
 
     call_id: UUID
     session: str
