@@ -1,4 +1,4 @@
-"""Tools of memory that models are offered, objects, and the window of a session. How to read the definitions: call.py."""
+"""Tools of memory for models, objects, and the window of a session. How to read the definitions: call.py."""
 
 # mypy: disable-error-code="empty-body"
 
@@ -10,7 +10,7 @@ from .call import rows, value
 
 
 class Windows:
-    """Tools of memory that models are offered, objects, and the window of a session."""
+    """Tools of memory for models, objects, and the window of a session."""
 
     @value
     def memory_tools(
@@ -90,5 +90,5 @@ class Windows:
     def window_forms(
         self, user: str, session: str, *, budget: int | None = None, changed: bool | None = None
     ) -> list[dict[str, Any]]:
-        """The forms that stand for parts of the session's messages now, for a list that its client keeps; the same bytes
-        until the next moment. `changed`: the client changed its past itself. Raises UnknownSessionError."""
+        """The forms that stand for parts of the session's messages now, for a list that its client keeps. They are the
+        same bytes until the next moment. `changed`: the client changed its past itself. Raises UnknownSessionError."""
