@@ -11,13 +11,6 @@
 create or replace function _memoir.directive_tag()
 returns text language sql immutable as $$ select '<memory-window>(.*?)(?:</memory-window>|$)' $$;
 
--- A text without its directives.
-create or replace function _memoir.without_directives(p_text text)
-returns text language sql immutable as $$
-  select case when strpos(p_text, '<memory-window>') = 0 then p_text
-    else btrim(regexp_replace(p_text, '\s*' || _memoir.directive_tag() || '\s*', E'\n', 'g'), E'\n') end
-$$;
-
 -- Directed: carries out the directives of the assistant's messages, on objects of the session only. A directive that
 -- fails becomes a warning.
 create or replace function _memoir.append_directed(inout p_state _memoir.append_state)
