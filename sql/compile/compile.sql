@@ -172,7 +172,8 @@ begin
   select i.position, i.kind, i.ref_id, s.external_id, i.turn_index, i.chunk, i.arms, i.score, i.parts
       || jsonb_build_object('strength', v.arms -> 'strength')
       || case when v.arms ? 'breadth' then jsonb_build_object('breadth', v.arms -> 'breadth') else '{}' end,
-    i.words_rank, i.vector_rank, case when i.shown is null then i.tokens else _memoir.tokens_of(i.shown, v.tokenizer) end, i.fidelity,
+    i.words_rank, i.vector_rank,
+    case when i.shown is null then i.tokens else _memoir.tokens_of(i.shown, v.tokenizer) end, i.fidelity,
     i.position is not null, i.reason, left(coalesce(t.name || ': ', '') || coalesce(i.shown, t.body), 200)
   from items i left join texts t on t.item_no = i.item_no
   left join _memoir.sessions s on s.user_id = v.user_id and s.session_id = i.session_id

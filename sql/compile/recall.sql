@@ -85,8 +85,9 @@ comment on function memoir.recall_arrays(text, text, jsonb) is
 see them. p_given: its parameters. For clients: call it in the transaction that uses the recall. Writes nothing. Raises
 PM001, PM014.';
 
--- Returns a turn's text, or what of it begins at p_start, as it is known: without the spans that are forgotten, corrected
--- or retracted, and with a mark behind each clause that a later turn changed. p_as_of: changes since then are no marks.
+-- Returns a turn's text, or what of it begins at p_start, as it is known: without the spans that are forgotten,
+-- corrected or retracted, and with a mark behind each clause that a later turn changed. p_as_of: changes since then are
+-- no marks.
 create or replace function _memoir.as_known(p_user_id uuid, p_session_id uuid, p_turn integer, p_text text,
   p_start integer default 1, p_as_of timestamptz default null)
 returns text language plpgsql stable as $$
@@ -190,8 +191,9 @@ begin
     where m.memory_id not in (select k.ref_id from kept k)
     union all
     select 4294967294 + row_number() over (order by i.created_at desc, i.item_no desc), 'turn', i.ref_id,
-      _memoir.as_known(v_user, i.session_id, i.turn_index, t.body, i.span_start, p_as_of), 0::real, 0::real, null::real, array['filter'], i.session_id, i.turn_index, i.role::text, t.name, i.created_at, null,
-      i.tags, i.project
+      _memoir.as_known(v_user, i.session_id, i.turn_index, t.body, i.span_start, p_as_of),
+      0::real, 0::real, null::real, array['filter'], i.session_id, i.turn_index, i.role::text, t.name, i.created_at,
+      null, i.tags, i.project
     from tagged i join _memoir.item_texts(v_user, array(select g.item_no from tagged g), v_caller.clearance) t
       on t.item_no = i.item_no
   )

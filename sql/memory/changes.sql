@@ -124,8 +124,7 @@ end $$;
 
 -- Returns what the package needs to know of earlier turns to read a batch: for requests and, where no model reads them,
 -- for turns that state something. Such a turn comes with what its speaker said before that has to do with it (words in
--- common, near in meaning, or the last turns of the session), and with memories without a turn that hold one of its
--- slots.
+-- common, near in meaning, or the last turns of the session), and with memories without a turn in one of its slots.
 create or replace function _memoir.reading_context(p_turns _memoir.conversation_history[], p_reading jsonb,
   p_config jsonb, p_has_model boolean)
 returns jsonb language plpgsql stable as $$

@@ -371,7 +371,8 @@ begin
       and ref_id = p_old.memory_id;
     perform _memoir.leave_profile(p_old.user_id, array[p_old.memory_id]);
   end if;
-  if p_new.tier > p_old.tier then perform _memoir.stale_profile(p_old.user_id); end if;
+  update _memoir.user_counters set profile_stale = true
+  where p_new.tier > p_old.tier and user_id = p_old.user_id and not profile_stale;
   perform _memoir.take_labels(p_old.user_id, p_old.memory_id, p_new.tags, p_new.aliases);
   if p_old.embeddable and not p_new.embeddable then
     delete from _memoir.embeddings e using _memoir.search_items i

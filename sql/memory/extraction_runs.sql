@@ -1,8 +1,7 @@
 -- Extraction of sessions: asked for, or as a job. What was said takes effect in the order of turns.
 
 -- The next turns of a session to extract, through which the cursor then goes, and whether a language model reads them;
--- none where the session does not
--- extract, or (through is null) where the cursor is no longer at p_from.
+-- none where the session does not extract, or (through is null) where the cursor is no longer at p_from.
 create or replace function _memoir.turns_to_read(p_user_id uuid, p_session_id uuid, p_limit integer, p_from integer,
   out session _memoir.sessions, out counters _memoir.session_counters, out config jsonb,
   out turns _memoir.conversation_history[], out through integer, out has_model boolean)

@@ -92,7 +92,7 @@ begin
     perform _memoir.merge_memory(v_user, t, v_id, p_by, p_at) from unnest(_memoir.twins(p_memory)) t;
     perform _memoir.settle_slot(v_user, v_id, null, p_by);
   end if;
-  if v_tier >= 3 then perform _memoir.stale_profile(v_user); end if;
+  update _memoir.user_counters set profile_stale = true where v_tier >= 3 and user_id = v_user and not profile_stale;
   return v_tier::text;
 end $$;
 

@@ -115,7 +115,8 @@ begin
   perform _memoir.note_state(p_user_id, array[p_id], 'active', p_by, p_reason, null, p_at, p_actor);
   perform _memoir.revive_items(p_user_id, array(select item_no from _memoir.search_items where user_id = p_user_id
     and ref_id = p_id and dead));
-  if v_memory.tier >= 3 then perform _memoir.stale_profile(p_user_id); end if;
+  update _memoir.user_counters set profile_stale = true
+  where v_memory.tier >= 3 and user_id = p_user_id and not profile_stale;
   return true;
 end $$;
 
@@ -221,22 +222,15 @@ create or replace function _memoir.said(p_memory _memoir.memory_store)
 returns timestamptz language sql stable as $$ select coalesce((p_memory.metadata ->> 'said_at')::timestamptz,
   p_memory.recorded_at) $$;
 
--- Asks the profile job to look at a user. No row of its own: a flag beside the counters that the write changes anyway.
-create or replace function _memoir.stale_profile(p_user_id uuid)
-returns void language plpgsql as $$
-begin
-  update _memoir.user_counters set profile_stale = true where user_id = p_user_id and not profile_stale;
-end $$;
-
 -- Memories that changed: no version of the profile that holds one of them stays. Another number is in force where that
--- one was, so that a list which shows it is told. Under the user's lock.
+-- one was, so that a list which shows it is told, and the profile job looks at the user. Under the user's lock.
 create or replace function _memoir.leave_profile(p_user_id uuid, p_ids uuid[])
 returns void language plpgsql as $$
 begin
   with gone as (delete from _memoir.profiles where user_id = p_user_id and memory_ids && p_ids returning version)
   update _memoir.users u set profile_version = u.profile_version + 1
   where u.user_id = p_user_id and u.profile_version in (select version from gone);
-  if found then perform _memoir.stale_profile(p_user_id); end if;
+  update _memoir.user_counters set profile_stale = true where found and user_id = p_user_id and not profile_stale;
 end $$;
 
 -- An archived memory as it was, back among the others; one that is not archived is let be.
