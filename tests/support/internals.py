@@ -137,9 +137,9 @@ def item_places(db: Db, user: str) -> Rows:
 
 def is_unread(db: Db, config: str, question: str) -> bool:
     """Whether the model does not read the question's language, with that configuration of text search."""
-    asked = """select (_memoir.question(gen_random_uuid(), null, config || jsonb_build_object('text_search_config', %s::text), %s,
-        '{}', null, null)).unread from _memoir.settings_merged"""
-    return bool(_one(db, asked, [config, question]))
+    asked = """select (_memoir.question(gen_random_uuid(), null, c, _memoir.read_question(%s, c, null, false), null, null)).unread
+        from _memoir.settings_merged, jsonb_set(config, '{text_search_config}', to_jsonb(%s::text)) c"""
+    return bool(_one(db, asked, [question, config]))
 
 
 def read_again(db: Db, user: str | None = None) -> None:
