@@ -51,7 +51,7 @@ dist: setup ## Build wheels and sdists of all packages into .local/dist
 	@exec $(PYTHON) scripts/dist.py
 
 reference: up ## Write docs/reference.md and the pages of settings anew, from the comments of what is installed
-	@$(ENV); $(PYTHON) scripts/build_reference.py && exec $(PYTHON) scripts/docs_settings.py
+	@$(ENV); exec $(PYTHON) scripts/build_reference.py
 
 format: setup ## Format the Python code
 	@exec $(PYTHON) -m ruff format .

@@ -20,7 +20,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from pg_memoir_cli.formats import ConversationError, read_conversations
+from pg_memoir_cli.conversations import ConversationError
+from pg_memoir_cli.formats import read_conversations
 
 TURN = timedelta(seconds=1)  # between two turns of a session whose file only gives a date
 

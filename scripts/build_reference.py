@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Writes docs/reference.md from the comments of an installed database: every function and view of schema memoir, in the
-order of sql/.
+order of sql/. Writes the settings of sql/data/settings.csv into their two pages of docs/reference.
 
 build_reference.py          of the database that PG_MEMOIR_DSN names
 """
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 from collections.abc import Iterator
@@ -19,6 +20,10 @@ import psycopg
 ROOT = Path(__file__).resolve().parents[1]
 PLPYTHON = "plpython/functions.sql"
 REFERENCE = ROOT / "docs" / "reference.md"
+PAGES = {"settings.md": "", "settings-upkeep.md": "Memories"}
+"""Each page begins with the group whose heading begins so."""
+
+BEGIN, END = "<!-- settings: made by make reference -->\n", "<!-- end of settings -->\n"
 HEAD = """# Reference
 
 Every function and view of schema `memoir`, in the order of [sql/contents.sql](../sql/contents.sql). Made by `make reference` from
@@ -111,6 +116,41 @@ def areas() -> dict[str, str]:
     return {area: known[area] for area in known if (ROOT / "sql" / area).is_dir()} | {"plpython": "with PL/Python only"}
 
 
+def setting_range(row: dict[str, str]) -> tuple[str, str]:
+    """Default and range of a setting."""
+    default = f"`{row['default_value']}`" if row["default_value"] else "none" if row["kind"] == "time" else "empty"
+    if row["allowed"]:
+        return default, ", ".join("empty" if word == "-" else f"`{word}`" for word in row["allowed"].split())
+    return default, f"{row['min_value']} to {row['max_value']}" if row["min_value"] else row["kind"]
+
+
+def settings_tables(lines: list[str]) -> dict[str, str]:
+    """Returns for each page one table a group of settings. Those with a star can be overridden per user and session."""
+    pages, rows, page = dict.fromkeys(PAGES, ""), lines[1:], next(iter(PAGES))
+    columns = next(csv.reader([rows[0]]))
+    for line in rows[1:]:
+        if line.startswith("#"):
+            heading = line[1:].strip()
+            page = next((name for name, first in PAGES.items() if first and heading.startswith(first)), page)
+            pages[page] += f"\n{heading}:\n\n| setting | default | may be | |\n|---|---|---|---|\n"
+            continue
+        row = dict(zip(columns, next(csv.reader([line])), strict=True))
+        default, may_be = setting_range(row)
+        star = "*" if row["overridable"] == "yes" else ""
+        pages[page] += f"| `{row['key']}`{star} | {default} | {may_be} | {row['description']} |\n"
+    return {name: text.lstrip("\n") for name, text in pages.items()}
+
+
+def settings_pages() -> dict[Path, str]:
+    """Returns the pages as they should be."""
+    listed = settings_tables((ROOT / "sql" / "data" / "settings.csv").read_text("utf-8").splitlines())
+    made = {}
+    for path, table in ((REFERENCE.with_suffix("") / name, table) for name, table in listed.items()):
+        before, rest = path.read_text("utf-8").split(BEGIN)
+        made[path] = before + BEGIN + table + END + rest.split(END)[1]
+    return made
+
+
 def build(db: psycopg.Connection[Any]) -> str:
     """The whole text. Raises KeyError for what is installed and not in the sources."""
     with db.transaction():
@@ -128,3 +168,5 @@ def build(db: psycopg.Connection[Any]) -> str:
 if __name__ == "__main__":
     with psycopg.connect(os.environ["PG_MEMOIR_DSN"]) as database:
         REFERENCE.write_text(build(database))
+    for page, text in settings_pages().items():
+        page.write_text(text, "utf-8")

@@ -4,9 +4,9 @@ OUT/pg_memoir.sql              installs and upgrades, needs no other file: migra
 OUT/pg_memoir_plpython.sql     the PL/Python functions
 
 Tables (sql/data) and the data of languages (plpython/pg_memoir_language/data) become functions that return them
-(build_data.py), and so do the statements that the kernel reads by (build_arrays.py). The list of markers becomes
-patterns with all that looks like them (build_markers.py). The same sources and the same Python give the same bytes.
-Files that would not change are not touched.
+(build_data.py), and the statements that the kernel reads by become one function. The list of markers becomes patterns
+with all that looks like them (build_markers.py). The same sources and the same Python give the same bytes. Files that
+would not change are not touched.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import build_arrays
 import build_data
 import build_markers
 from check_layers import INCLUDE
+from pg_memoir_kernel.store import SHARED, Statement, read_statements
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = r"""-- pg_memoir {version}: installs or upgrades, in one transaction:
@@ -51,6 +51,15 @@ insert into _memoir.schema_migrations (name, sha256) values ('{name}', '{sha}');
 \endif
 """
 
+ARRAYS = """create or replace function _memoir.read_arrays(p_name text, {shared}, p_given jsonb)
+returns setof jsonb language plpgsql stable as $$
+begin
+  case p_name
+{branches}    else perform _memoir.fail('PM014', format('unknown arrays %s', _memoir.shown(p_name)));
+  end case;
+end $$;
+"""
+
 
 def version() -> str:
     """The version, as the client has it."""
@@ -72,6 +81,34 @@ def migration(path: Path) -> str:
     return MIGRATION.format(name=path.stem, sha=hashlib.sha256(raw).hexdigest(), text=raw.decode())
 
 
+def array_parameter(number: int, type_: str) -> str:
+    """Return a parameter out of the JSON array, null where it is null there."""
+    value = f"p_given -> {number}"
+    if not type_.endswith("[]"):
+        return f"(p_given ->> {number})::{type_}"
+    elements = f"array(select jsonb_array_elements_text({value}))::{type_}"
+    return f"(case when jsonb_typeof({value}) = 'array' then {elements} end)"
+
+
+def array_branch(name: str, statement: Statement, seen: str) -> str:
+    """Return the branch of one statement; its rows are JSON."""
+    parameters = {shared: f"p_{shared}" for shared in SHARED} | {
+        own: array_parameter(number, type_) for number, (own, type_) in enumerate(statement.types.items())
+    }
+    return f"    when '{name}' then return query select to_jsonb(r) from (\n{statement.written(seen, parameters)}) r;\n"
+
+
+def read_arrays() -> str:
+    """Return the function that reads the kernel's arrays for a client, because a server without PL/Python runs no kernel.
+
+    It holds the statements of queries.sql over the partitioned tables, each with its parameters out of a JSON array.
+    """
+    statements, seen = read_statements()
+    shared = ", ".join(f"p_{name} {type_}" for name, type_ in SHARED.items())
+    branches = "".join(array_branch(name, statement, seen) for name, statement in statements.items())
+    return ARRAYS.format(shared=shared, branches=branches)
+
+
 def sections() -> Iterator[str]:
     """Yield the parts of pg_memoir.sql in their order: the preamble, migrations, data, and the table of contents."""
     sql = ROOT / "sql"
@@ -82,7 +119,7 @@ def sections() -> Iterator[str]:
     yield build_data.tables()
     yield section("sql/data/markers.csv", build_markers.functions(sql / "data" / "markers.csv"))
     yield section("plpython/pg_memoir_language/data/*.toml", build_data.lists())
-    yield section("plpython/pg_memoir_kernel/queries.sql", build_arrays.function())
+    yield section("plpython/pg_memoir_kernel/queries.sql", read_arrays())
     for name in code:
         yield section(f"sql/{name}", (sql / name).read_text("utf-8"))
 

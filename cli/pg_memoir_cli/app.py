@@ -106,7 +106,7 @@ def connected(dsn: str, **options: Any) -> Iterator[Memoir]:
         yield memoir
 
 
-def found_commands() -> dict[str, EntryPoint]:
+def find_commands() -> dict[str, EntryPoint]:
     """Commands of other installed packages."""
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
@@ -141,14 +141,14 @@ def _add_commands(arguments: list[str]) -> None:
     """What is called is imported, and all for the list of commands, or to complete a word of it."""
     called = next((word for word in arguments if not word.startswith("-")), None)
     known = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
-    for name, entry in found_commands().items():
+    for name, entry in find_commands().items():
         if name not in known and (called in (None, name)):
             try:
                 add_command(name, entry.load())
             except ImportError as error:  # one that is broken leaves the others be
                 if called == name:
                     raise Stop(f"{name} can't be loaded: {error}") from error
-    if called in COMMAND_PACKAGES and called not in known and called not in found_commands():
+    if called in COMMAND_PACKAGES and called not in known and called not in find_commands():
         raise Stop(f"{called} is not installed", f"pip install {COMMAND_PACKAGES[called]}", USAGE)
 
 
@@ -157,8 +157,8 @@ def main(arguments: list[str] | None = None) -> int:
     import psycopg
 
     from . import commands  # noqa: F401  (registers them)
+    from .conversations import ConversationError
     from .embedder import EmbedderUnavailable
-    from .formats import ConversationError
 
     given = sys.argv[1:] if arguments is None else arguments
     name = "pg-memoir " + next((word for word in given if not word.startswith("-")), "")

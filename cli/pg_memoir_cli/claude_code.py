@@ -31,7 +31,7 @@ def is_note(record: Any) -> bool:
 def messages(entries: Iterable[dict[str, Any]]) -> list[Message]:
     """The messages of a transcript, each call followed by its result."""
     entries = list(entries)
-    left = _abandoned(entries)
+    left = _find_abandoned(entries)
     said: list[Message] = []
     answers: dict[str, Message] = {}
     results: dict[str, str] = {}
@@ -67,7 +67,7 @@ def messages(entries: Iterable[dict[str, Any]]) -> list[Message]:
     return out
 
 
-def _abandoned(entries: list[dict[str, Any]]) -> set[str]:
+def _find_abandoned(entries: list[dict[str, Any]]) -> set[str]:
     """The lines of ways that were left: of several things that the person typed after the same line, all but the last,
     and what followed them."""
     children: dict[str, list[dict[str, Any]]] = {}

@@ -14,7 +14,8 @@ from pg_memoir.types import Message
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from .formats import Conversation, ConversationError, read_conversations
+from .conversations import Conversation, ConversationError
+from .formats import read_conversations
 
 # Messages per call: enough that round trips don't matter, few enough that a transaction stays short. Part of the
 # idempotency keys' meaning, so changing them makes files imported before be refused instead of recognised.

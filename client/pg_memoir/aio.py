@@ -17,7 +17,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from . import plans, recalls
 from .arguments import finite_vectors, wrong
-from .call import AsyncClient, Call, opened_by
+from .call import AsyncClient, Call, opens_with
 from .calls import AllCalls, calls
 from .client import CONNECT, log
 from .errors import InvalidArgumentError, KernelMissingError, MemoirError, from_database, raise_refusals
@@ -25,13 +25,14 @@ from .plans import Leases, Plan, Restored, Wanted
 from .providers import ToolCall, tool_result
 from .sessions import SessionCalls
 from .types import AsyncEmbed, Message, PoolLoad
-from .wrapping import Talk, new_session, wrapped
+from .wrapping import new_session, wrap_client
+from .wrapping_talk import Talk
 
 T = TypeVar("T")
 C = TypeVar("C")
 
 
-async def _embedded(embed: AsyncEmbed, texts: list[str]) -> list[list[float]]:
+async def _embed_texts(embed: AsyncEmbed, texts: list[str]) -> list[list[float]]:
     """A plain function runs in a thread, so that a model does not stop the event loop."""
     if inspect.iscoroutinefunction(embed) or inspect.iscoroutinefunction(type(embed).__call__):
         answer = embed(texts)
@@ -164,7 +165,7 @@ class AsyncMemoir(AllCalls, AsyncClient):
                 async with self._pool.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
                     if call.function not in self._recalling:
                         try:
-                            return await self._fetched(cursor, call, params)
+                            return await self._fetch(cursor, call, params)
                         except psycopg.Error as error:
                             if error.sqlstate != KernelMissingError.sqlstate:
                                 raise
@@ -177,7 +178,7 @@ class AsyncMemoir(AllCalls, AsyncClient):
                 await direct.close()
             raise
 
-    async def _fetched(self, cursor: psycopg.AsyncCursor[Any], call: Call[T], params: Mapping[str, Any]) -> T:
+    async def _fetch(self, cursor: psycopg.AsyncCursor[Any], call: Call[T], params: Mapping[str, Any]) -> T:
         await cursor.execute(call.sql.encode(), params)
         return call.read(await cursor.fetchall() if cursor.description else [])
 
@@ -199,7 +200,7 @@ class AsyncMemoir(AllCalls, AsyncClient):
                 await read(recalls.GIVE, {"recalls": json.dumps(made)})
                 try:
                     async with cursor.connection.transaction():  # what it asks for is no end of the transaction
-                        return await self._fetched(cursor, call, params)
+                        return await self._fetch(cursor, call, params)
                 except psycopg.Error as error:
                     missing = from_database(error)
                     if not isinstance(missing, KernelMissingError) or len(made) >= recalls.MOST:
@@ -210,7 +211,7 @@ class AsyncMemoir(AllCalls, AsyncClient):
     async def _query_vector(self, text: str) -> list[float] | None:
         assert self.embed is not None
         try:
-            return (await _embedded(self.embed, [text]))[0]
+            return (await _embed_texts(self.embed, [text]))[0]
         except Exception:  # the promise: without a vector the word arms carry on
             log.warning("the query could not be embedded; going on without its vector", exc_info=True)
             return None
@@ -229,7 +230,7 @@ class AsyncMemoir(AllCalls, AsyncClient):
                         raise InvalidArgumentError("embed is None, and the client has no embedder of its own")
                     else:
                         async with self.keeping(wanted.leases):
-                            answer = await _embedded(embed, wanted.texts)
+                            answer = await _embed_texts(embed, wanted.texts)
                     step = plan.send
                 except Exception as error:  # the plan knows what it means where it stands
                     step, answer = plan.throw, error
@@ -263,7 +264,7 @@ class AsyncMemoir(AllCalls, AsyncClient):
             done.set()
             await task
 
-    @opened_by(AllCalls.open_session)
+    @opens_with(AllCalls.open_session)
     def session(self, user: str, session: str, opening: Call[Any] | None) -> AsyncSession:
         """A user's session, by the application's own names; see Memoir.session. Not awaited: it calls nothing yet."""
         return AsyncSession(self, user, session, opening)
@@ -279,7 +280,7 @@ class AsyncMemoir(AllCalls, AsyncClient):
         **opening: Any,
     ) -> C:
         """A copy of an async client of an SDK that remembers; see Memoir.wrap. Not awaited: it calls nothing yet."""
-        copy: C = wrapped(self, True, client, Talk(user, session or new_session(), opening, memory_tools, strict))
+        copy: C = wrap_client(self, True, client, Talk(user, session or new_session(), opening, memory_tools, strict))
         return copy
 
     async def embed_backlog(

@@ -159,24 +159,24 @@ class SessionMethod(Method[P, T]):
         return session.run(self._method.build(session.user, session.name, *args, **kwargs))
 
 
-def opened_by(
+def opens_with(
     method: Method[P, Any],
 ) -> Callable[[Callable[[C, str, str, Call[Any] | None], S]], Callable[Concatenate[C, P], S]]:
     """A method with the arguments of open_session, given as user, session and the call that opens it, if there is
     anything to open it with."""
 
-    def decorated(make: Callable[[C, str, str, Call[Any] | None], S]) -> Callable[Concatenate[C, P], S]:
-        def made(client: C, /, *args: P.args, **kwargs: P.kwargs) -> S:
+    def decorate(make: Callable[[C, str, str, Call[Any] | None], S]) -> Callable[Concatenate[C, P], S]:
+        def wrapper(client: C, /, *args: P.args, **kwargs: P.kwargs) -> S:
             call = method.build(*args, **kwargs)
             user, session = call.params["user"], call.params["session"]
             return make(client, user, session, call if len(call.params) > 2 else None)
 
-        made.__name__, made.__qualname__, made.__doc__ = make.__name__, make.__qualname__, make.__doc__
+        wrapper.__name__, wrapper.__qualname__, wrapper.__doc__ = make.__name__, make.__qualname__, make.__doc__
         answer = inspect.signature(make).return_annotation
-        made.__signature__ = method.__signature__.replace(return_annotation=answer)  # type: ignore[attr-defined]
-        return made
+        wrapper.__signature__ = method.__signature__.replace(return_annotation=answer)  # type: ignore[attr-defined]
+        return wrapper
 
-    return decorated
+    return decorate
 
 
 def in_session(method: Method[Concatenate[str, str, P], T]) -> SessionMethod[P, T]:
@@ -216,23 +216,23 @@ def calls(
     rows; `cast`: of its value; `exact`: columns that were escaped when they were sent; `fixed`: arguments that are
     always the same."""
 
-    def noted(definition: F) -> F:
+    def note_options(definition: F) -> F:
         definition.options = _Options(function, read, cast, exact, fixed)  # type: ignore[attr-defined]
         return definition
 
-    return noted
+    return note_options
 
 
 def like(other: Method[P, Any]) -> Callable[[Callable[[Any], T]], Callable[Concatenate[Any, P], T]]:
     """The arguments of another call."""
 
-    def signed(definition: Callable[[Any], T]) -> Callable[Concatenate[Any, P], T]:
+    def sign(definition: Callable[[Any], T]) -> Callable[Concatenate[Any, P], T]:
         taken = {name: p.annotation for name, p in other.definition.parameters.items() if name != "self"}
         definition.__annotations__ = taken | definition.__annotations__
         definition.__signature__ = other.definition  # type: ignore[attr-defined]
         return definition  # type: ignore[return-value]
 
-    return signed
+    return sign
 
 
 def _unescaping(columns: Sequence[str], read: Callable[[Rows], Any]) -> Callable[[Rows], Any]:

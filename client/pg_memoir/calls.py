@@ -6,9 +6,10 @@ from .documents import Documents
 from .memories import Memories
 from .operations import Operations
 from .privacy import Privacy
+from .windows import Windows
 
 
-class AllCalls(Conversations, Memories, Documents, Privacy, Operations):
+class AllCalls(Conversations, Memories, Windows, Documents, Privacy, Operations):
     """What Memoir and AsyncMemoir have in common."""
 
 

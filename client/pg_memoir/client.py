@@ -19,14 +19,15 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from . import plans, recalls
 from .arguments import finite_vectors, wrong
-from .call import Call, Client, opened_by
+from .call import Call, Client, opens_with
 from .calls import AllCalls, calls
 from .errors import InvalidArgumentError, KernelMissingError, MemoirError, from_database, raise_refusals
 from .plans import Leases, Plan, Restored, Wanted
 from .providers import ToolCall, tool_result
 from .sessions import SessionCalls
 from .types import Embed, Message, PoolLoad
-from .wrapping import Talk, new_session, wrapped
+from .wrapping import new_session, wrap_client
+from .wrapping_talk import Talk
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -125,7 +126,7 @@ class Memoir(AllCalls, Client):
             ):
                 if call.function not in self._recalling:
                     try:
-                        return self._fetched(cursor, call, params)
+                        return self._fetch(cursor, call, params)
                     except psycopg.Error as error:
                         if error.sqlstate != KernelMissingError.sqlstate:
                             raise
@@ -137,7 +138,7 @@ class Memoir(AllCalls, Client):
                 psycopg.connect(self._dsn, **{"connect_timeout": 5} | self._connect).close()
             raise
 
-    def _fetched(self, cursor: psycopg.Cursor[Any], call: Call[T], params: Mapping[str, Any]) -> T:
+    def _fetch(self, cursor: psycopg.Cursor[Any], call: Call[T], params: Mapping[str, Any]) -> T:
         cursor.execute(call.sql.encode(), params)
         return call.read(cursor.fetchall() if cursor.description else [])
 
@@ -155,7 +156,7 @@ class Memoir(AllCalls, Client):
                 read(recalls.GIVE, {"recalls": json.dumps(made)})
                 try:
                     with cursor.connection.transaction():  # what it asks for is no end of the transaction
-                        return self._fetched(cursor, call, params)
+                        return self._fetch(cursor, call, params)
                 except psycopg.Error as error:
                     missing = from_database(error)
                     if not isinstance(missing, KernelMissingError) or len(made) >= recalls.MOST:
@@ -219,7 +220,7 @@ class Memoir(AllCalls, Client):
             if leases:
                 thread.join()
 
-    @opened_by(AllCalls.open_session)
+    @opens_with(AllCalls.open_session)
     def session(self, user: str, session: str, opening: Call[Any] | None) -> Session:
         """A user's session, by the application's own names; arguments as open_session.
 
@@ -249,7 +250,7 @@ class Memoir(AllCalls, Client):
         it came, with a warning in the log; `strict` raises instead. Further options as open_session. Wrapping costs no
         connection: do it per request where there are many users. Raises InvalidArgumentError.
         """
-        copy: C = wrapped(self, False, client, Talk(user, session or new_session(), opening, memory_tools, strict))
+        copy: C = wrap_client(self, False, client, Talk(user, session or new_session(), opening, memory_tools, strict))
         return copy
 
     def embed_backlog(

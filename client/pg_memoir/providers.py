@@ -168,13 +168,16 @@ def from_responses(response: Any, *, latency_ms: int | None = None) -> Reply:
 
 
 def _with_logprobs(message: Message, tokens: Iterable[Any] | None) -> None:
-    def told(tokens: Iterable[Any]) -> list[tuple[Any, dict[str, Any]]]:
+    def read_pairs(tokens: Iterable[Any]) -> list[tuple[Any, dict[str, Any]]]:
         each = [(token, {name: _get(token, name) for name in ("token", "logprob")}) for token in tokens]
         # Some compatible servers leave numbers out, or say that one is infinite.
         return [(token, d) for token, d in each if isinstance(d["logprob"], (int, float)) and isfinite(d["logprob"])]
 
     if tokens:
-        content = [d | {"top_logprobs": [x for _, x in told(_get(t, "top_logprobs") or [])]} for t, d in told(tokens)]
+        content = [
+            d | {"top_logprobs": [x for _, x in read_pairs(_get(t, "top_logprobs") or [])]}
+            for t, d in read_pairs(tokens)
+        ]
         message["logprobs"] = {"content": content}
 
 

@@ -36,14 +36,14 @@ class ClientStore:
 
     def rows(self, name: str, *given: Any) -> Sequence[Mapping[str, Any]]:
         found = self.read(READ, {"user": self.user, "name": name, "given": json.dumps(given)})
-        return [{key: _decoded(value) for key, value in row["result"].items()} for row in found]
+        return [{key: _decode(value) for key, value in row["result"].items()} for row in found]
 
     def count_tokens(self, text: str) -> int:
         counted: int = self.rows("counted", text, self.tokenizer)[0]["tokens"]
         return counted
 
 
-def _decoded(value: Any) -> Any:
+def _decode(value: Any) -> Any:
     if isinstance(value, str) and value.startswith("\\x") and _BYTES.fullmatch(value):
         return bytes.fromhex(value[2:])
     return value

@@ -7,6 +7,7 @@ from typing import Any
 from .call import Call, in_session
 from .conversations import Conversations
 from .memories import Memories
+from .windows import Windows
 
 APPENDING = ("persist_turn", "append_messages")
 """Functions that answer with a turn mark."""
@@ -46,13 +47,13 @@ class SessionCalls:
     list_items = in_session(Conversations.list_items)
     retract_items = in_session(Conversations.retract_items)
     set_working_memory = in_session(Conversations.set_working_memory)
-    call_memory_tool = in_session(Memories.call_memory_tool)
-    query = in_session(Memories.memory_query)
-    query_answer = in_session(Memories.query_answer)
-    restore = in_session(Memories.memory_restore)
-    release = in_session(Memories.memory_release)
-    pressure = in_session(Memories.session_pressure)
-    forms = in_session(Memories.window_forms)
+    call_memory_tool = in_session(Windows.call_memory_tool)
+    query = in_session(Windows.memory_query)
+    query_answer = in_session(Windows.query_answer)
+    restore = in_session(Windows.memory_restore)
+    release = in_session(Windows.memory_release)
+    pressure = in_session(Windows.session_pressure)
+    forms = in_session(Windows.window_forms)
     pin = in_session(Memories.pin)
     unpin = in_session(Memories.unpin)
     pin_turns = in_session(Conversations.pin_turns)

@@ -21,8 +21,9 @@ from typing import Any
 import psycopg
 from pg_memoir import Considered, Memoir, MemoirError
 from pg_memoir_cli import ConversationError, import_conversations
+from pg_memoir_cli.conversations import Where
 from pg_memoir_cli.embedder import DEFAULT_MODEL, EmbedderUnavailable, load_embedder
-from pg_memoir_cli.formats import Where, read_conversations
+from pg_memoir_cli.formats import read_conversations
 from pg_memoir_cli.show import printable
 from rich.console import Console
 from rich.padding import Padding

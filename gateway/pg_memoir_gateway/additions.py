@@ -20,7 +20,7 @@ import re
 from typing import Any
 
 from .dialect import Added, Item, read_tool_name
-from .spans import Body, Edit, Node, apply_edits, elements, member, quoted
+from .spans import Body, Edit, Node, apply_edits, elements, member, write_json
 from .talk import Talk
 
 ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
@@ -30,8 +30,8 @@ WITHDRAWN = "[withdrawn]"
 
 def withdrawal_texts(arguments: list[str], results: list[str]) -> Added:
     """What calls and their results say, for the day when it is forgotten. `arguments` are JSON, an object or a text."""
-    told = [[given, quoted("{}") if given.startswith('"') else "{}"] for given in arguments]
-    told += [[quoted(result), quoted(WITHDRAWN)] for result in results]
+    told = [[given, write_json("{}") if given.startswith('"') else "{}"] for given in arguments]
+    told += [[write_json(result), write_json(WITHDRAWN)] for result in results]
     return {"told": told, "items": sorted({found for result in results for found in ID.findall(result)})}
 
 
@@ -114,8 +114,10 @@ def _insert_messages(text: str, node: Node, content: Node | None, after: Node, a
         found.append(Edit(node.start, node.start, added["before"] + ","))
         if content is not None and isinstance(content.value, str) and content.value.endswith(added["rest"]):
             calls = member(text, node, "tool_calls")
-            empty = "null" if calls and not added["rest"] else quoted(added["rest"])
-            found.append(Edit(content.start, content.end, empty if added["rest"] or calls else quoted(content.value)))
+            empty = "null" if calls and not added["rest"] else write_json(added["rest"])
+            found.append(
+                Edit(content.start, content.end, empty if added["rest"] or calls else write_json(content.value))
+            )
     if added.get("beside") and (calls := member(text, node, "tool_calls")):
         found.append(Edit(calls.end - 1, calls.end - 1, "," + added["beside"]))
         found.append(Edit(after.start, after.start, added["results"] + ","))
@@ -130,14 +132,14 @@ def _append_text(talk: Talk, content: Node, told: str) -> Edit:
         raw = text[content.start : content.end]
         if talk.dialect.name == "anthropic":
             return Edit(content.start, content.end, f'[{{"type":"text","text":{raw}}},{_write_block(talk, told)}]')
-        return Edit(content.end - 1, content.end - 1, quoted("\n\n" + told)[1:-1])
+        return Edit(content.end - 1, content.end - 1, write_json("\n\n" + told)[1:-1])
     parts, _ = elements(text, content.start)
     end = parts[-1].end if parts else content.start + 1
     return Edit(end, end, ("," if parts else "") + _write_block(talk, told))
 
 
 def _write_block(talk: Talk, told: str) -> str:
-    return quoted({"type": "input_text" if talk.dialect.key == "input" else "text", "text": told})
+    return write_json({"type": "input_text" if talk.dialect.key == "input" else "text", "text": told})
 
 
 def _weave_texts(text: str, content: Node, kept: list[Added], blocks: int | None) -> list[Edit]:
@@ -173,4 +175,4 @@ def offer_tools(body: Body, definitions: list[Item], names: set[str]) -> list[Ed
     if not tools or not ours:
         return []
     end = tools[-1].end
-    return [Edit(end, end, "".join("," + quoted(tool) for tool in ours))]
+    return [Edit(end, end, "".join("," + write_json(tool) for tool in ours))]

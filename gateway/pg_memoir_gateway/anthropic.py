@@ -136,7 +136,7 @@ class Block:
         self.begun |= told
         return True
 
-    def told(self) -> Item:
+    def as_item(self) -> Item:
         """Returns the block as it is sent back to the API."""
         parts = {name: "".join(texts) for name, texts in self.parts.items()}
         given = parts.pop("partial_json", "")
@@ -145,7 +145,7 @@ class Block:
 
     def is_shown(self) -> bool:
         """Does it say something, or ask the client for something?"""
-        return self.begun.get("type") == "tool_use" or bool(str(self.told().get("text") or "").strip())
+        return self.begun.get("type") == "tool_use" or bool(str(self.as_item().get("text") or "").strip())
 
 
 @dataclass
@@ -227,7 +227,7 @@ class MessagesRounds(Rounds[Round]):
         return not self.now.others and not self.now.opaque
 
     def render_round(self, now: Round, results: list[str]) -> str:
-        blocks = [block.told() for block in self.visible[now.first :]]
+        blocks = [block.as_item() for block in self.visible[now.first :]]
         # An empty text, which a model may well say before a call, is refused in a request.
         said = [quote(block) for block in blocks if block.get("type") != "text" or str(block.get("text")).strip()]
         content = ",".join([*said, _render_calls(now)])
@@ -254,7 +254,7 @@ class MessagesRounds(Rounds[Round]):
 
     def items(self) -> list[Item]:
         self.fill()
-        return [{"role": "assistant", "content": [mend(block.told()) for block in self.visible]}]
+        return [{"role": "assistant", "content": [mend(block.as_item()) for block in self.visible]}]
 
     def whole(self, answer: Item) -> Item:
         usage = (answer.get("usage") or {}) | self.count_usage()

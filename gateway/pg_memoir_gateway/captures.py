@@ -103,9 +103,9 @@ def read_answer(exchange: Exchange, talk: Talk) -> Answer | None:
     if exchange.answers is None:
         exchange.answers = []
         try:
-            if exchange.succeeded and exchange.complete and exchange.streams:
+            if exchange.is_success and exchange.complete and exchange.streams:
                 exchange.answers = [talk.dialect.answer([event for _, event in exchange.events()])]
-            elif exchange.succeeded and exchange.complete:
+            elif exchange.is_success and exchange.complete:
                 exchange.answers = [talk.dialect.whole(json.loads(b"".join(piece for _, piece in exchange.answer())))]
         except Exception as error:  # a server may send anything; what was asked is stored all the same
             log.info("an answer can't be read: %s: %s", type(error).__name__, error)

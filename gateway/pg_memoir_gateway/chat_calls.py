@@ -50,7 +50,7 @@ class Call(rounds.Call):
         self.id = self.id or ident
         self.extra |= {k: v for k, v in part.items() if k not in READ and v is not None}
 
-    def told(self) -> Item:
+    def as_item(self) -> Item:
         """Returns the call as a member of a message."""
         function = {"name": self.name, "arguments": self.arguments}
         return {"id": self.id, "type": "function", "function": function} | self.extra

@@ -74,7 +74,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 async def check(config: Config) -> int:
     """Prints the settings as JSON, then whether database and upstreams answer; 1 if one does not."""
-    print(json.dumps(config.shown(), indent=2))
+    print(json.dumps(config.as_dict(), indent=2))
     failed = False
     try:
         async with AsyncMemoir(config.dsn, max_size=1, timeout=5) as memoir:

@@ -86,7 +86,7 @@ class Config:
         """Does it listen on this machine only?"""
         return is_loopback(self.host)
 
-    def shown(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Every setting as it may be printed: no passwords."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         values["dsn"] = re.sub(r"(password=)\S+|(://[^:/@\s]*:)[^@\s]+(?=@)", r"\1\2***", self.dsn)

@@ -94,7 +94,7 @@ class Exchange:
         return bool(_EVENT.match(begun))
 
     @property
-    def succeeded(self) -> bool:
+    def is_success(self) -> bool:
         """Did the upstream accept the request?"""
         return 200 <= self.status < 300
 

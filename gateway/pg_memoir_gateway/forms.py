@@ -13,7 +13,7 @@ from typing import Any
 
 from .dialect import join_texts
 from .gateway import keep_newest
-from .spans import Body, Edit, Node, elements, member, quoted
+from .spans import Body, Edit, Node, elements, member, write_json
 from .talk import Talk
 
 SESSIONS = 200  # whose forms are kept in mind
@@ -187,7 +187,7 @@ def _shorten(text: str, node: Node | None, form: str) -> list[Edit]:
     """The form in the place of a value, if the value is text alone and longer."""
     if node is None or not (isinstance(node.value, str) or _is_only_text(node.value)):
         return []
-    new = quoted(form)
+    new = write_json(form)
     return [Edit(node.start, node.end, new)] if len(new) < node.end - node.start else []
 
 

@@ -170,13 +170,13 @@ class Gateway:
         cancel = asyncio.get_running_loop().call_later(LEFT_SECONDS, task.cancel)
         self._left.add(task)
 
-        def ended(task: asyncio.Task[Any]) -> None:
+        def finish(task: asyncio.Task[Any]) -> None:
             cancel.cancel()
             self._left.discard(task)
             if not task.cancelled():
                 task.exception()
 
-        task.add_done_callback(ended)
+        task.add_done_callback(finish)
 
     async def _warm(self, wait: float = 0) -> None:
         """Makes the first calls of each connection, which plan and load: no request should wait for that."""

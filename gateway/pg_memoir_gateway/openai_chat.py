@@ -16,7 +16,7 @@ from . import rounds
 from .chat_calls import Call
 from .dialect import Added, Answer, Item, Message, Sort, join_texts, make_comparable, read_tool_name
 from .rounds import NO_ANSWER, Rounds, mend, quote
-from .spans import Body, quoted
+from .spans import Body, write_json
 from .sse import Event
 
 # Members of a message that servers want back with its calls: DeepSeek the first, OpenRouter the second.
@@ -191,7 +191,7 @@ class ChatRounds(Rounds[Round]):
         function = part.get("function") or part.get("custom") or {}
         at, ident, name = part.get("index"), str(part.get("id") or ""), str(function.get("name") or "")
         given = function.get("arguments", function.get("input")) or ""
-        given = given if isinstance(given, str) else quoted(given)
+        given = given if isinstance(given, str) else write_json(given)
         same = [call for call in reversed(calls) if at in (None, call.index)]
         found = next((call for call in same if ident and call.id == ident), same[0] if same else None)
         if found is None or found.is_followed_by(ident, name, given):
@@ -279,7 +279,7 @@ class ChatRounds(Rounds[Round]):
 
     def _write(self, data: Item, choices: list[Item]) -> bytes:
         """Returns a chunk with these choices, as one of the message that the first round began."""
-        return f"data: {quoted(data | {'choices': choices} | self._same)}\n\n".encode()
+        return f"data: {write_json(data | {'choices': choices} | self._same)}\n\n".encode()
 
     def split_whole(self, answer: Item) -> list[Item]:
         told: list[Item] = []
@@ -324,7 +324,7 @@ class ChatRounds(Rounds[Round]):
     def items(self) -> list[Item]:
         self.fill()
         text = NO_ANSWER if self.is_noted else "".join(now.text for now in self.rounds)
-        others = [call.told() for call in self.now.others]
+        others = [call.as_item() for call in self.now.others]
         return [{"role": "assistant", "content": text or None} | ({"tool_calls": others} if others else {})]
 
     def whole(self, answer: Item) -> Item:
@@ -380,7 +380,7 @@ def _list_calls(message: Item) -> list[Item]:
 
 def _tell(call: rounds.Call) -> Item:
     assert isinstance(call, Call)
-    return call.told()
+    return call.as_item()
 
 
 def _has_content(delta: Item) -> bool:

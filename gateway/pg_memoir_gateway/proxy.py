@@ -97,7 +97,7 @@ class Proxy:
                 await _run_while_connected(receive, self._forward(exchange, record, send))
             finally:
                 # Only exchanges that the provider accepted: else anybody who reaches the gateway could store words.
-                if record.whose and exchange.succeeded and find_dialect(exchange) and not exchange.unread:
+                if record.whose and exchange.is_success and find_dialect(exchange) and not exchange.unread:
                     self.recorder.queue(exchange, *record.whose, self.rewriter.refresh_forms, record.entry)
         except ClientGone:
             pass
@@ -173,7 +173,7 @@ class Proxy:
         await answer.aclose()
         plan.tools, exchange.sent, exchange.changes, exchange.rewritten = set(), exchange.body, [], 0
         answer = await self.request(exchange)
-        if talk and exchange.succeeded:  # so it was ours: leave the conversation alone for a while
+        if talk and exchange.is_success:  # so it was ours: leave the conversation alone for a while
             self.bypass(exchange, reason)
             self.rewriter.leave_alone(talk)
         return answer
@@ -199,7 +199,7 @@ class Proxy:
 
     async def pass_on(self, exchange: Exchange, answer: httpx.Response, record: Record, send: Send) -> None:
         """Sends the answer on as it comes."""
-        if exchange.succeeded:
+        if exchange.is_success:
             record.begin()
         length, came = exchange.answer_header("content-length"), 0
         try:

@@ -19,7 +19,7 @@ from .gateway import Gateway, in_thread, keep_newest, log
 from .known import KnownMessages
 from .record import Recorder
 from .rounds import Rounds
-from .spans import Edit, NotPlain, apply_edits, quoted
+from .spans import Edit, NotPlain, apply_edits, write_json
 from .talk import Talk, list_texts
 
 COMMAND = re.compile(r"\[\[(?=\w)")  # how harnesses of agents mark commands in a prompt. In a recall they are data
@@ -206,7 +206,7 @@ class Rewriter:
     async def _answer_call(self, talk: Talk, session: str, name: str, arguments: Any) -> str:
         self.gateway.counts.add("tool_calls", tool=name)
         if not isinstance(arguments, dict):
-            return f"Error: arguments must be a JSON object, not {quoted(arguments)[:200]}"
+            return f"Error: arguments must be a JSON object, not {write_json(arguments)[:200]}"
         if name in ("memory_query", "memory_restore"):
             named = name == "memory_restore" or NAME.match(str(arguments.get("question")))
             self.gateway.counts.add("faults", kind="restored" if named else "asked")

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
 from .dialect import Added, Item
-from .spans import Body, Edit, quoted
+from .spans import Body, Edit, write_json
 from .sse import Event
 
 # The text of a message that would reach the client empty. Clients and APIs refuse an empty one.
@@ -117,7 +117,7 @@ class Rounds(ABC, Generic[R]):
     def feed_whole(self, raw: bytes) -> None:
         """Takes an answer in one piece."""
         for data in self.split_whole(json.loads(raw)):
-            self.feed(Event(b"", quoted(data)))
+            self.feed(Event(b"", write_json(data)))
 
     def hold(self, event: Event, is_end: bool = False) -> bytes:
         """Holds an event back, also as one of the answer's end."""
@@ -277,7 +277,7 @@ def mend(value: Any) -> Any:
 
 def write_event(data: Item) -> bytes:
     """Returns a named event for the client. Half a character stays the escape that it came as."""
-    return f"event: {data['type']}\ndata: {quoted(data)}\n\n".encode()
+    return f"event: {data['type']}\ndata: {write_json(data)}\n\n".encode()
 
 
 def renumber(event: Event, data: Item, numbers: dict[str, int]) -> bytes:

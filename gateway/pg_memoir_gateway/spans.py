@@ -180,7 +180,7 @@ def body_of(raw: bytes) -> Body:
     return Body(text, fields, lists)
 
 
-def quoted(value: Any) -> str:
+def write_json(value: Any) -> str:
     """Writes a value as JSON, always the same text. Lone surrogates are escaped, so the text can be encoded."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)

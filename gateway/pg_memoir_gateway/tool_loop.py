@@ -14,7 +14,7 @@ from .dialect import Added, Answer, hash_items
 from .exchange import Exchange
 from .gateway import log
 from .rewriting import Plan
-from .spans import quoted
+from .spans import write_json
 from .sse import Event
 from .talk import Talk
 
@@ -153,7 +153,7 @@ class ToolLoop:
             if self.exchange.started and not self.is_passing:
                 end = self.rounds.finish()
             elif whole and not self.is_passing and self.rounds.is_touched:
-                whole = quoted(self.rounds.whole(json.loads(whole))).encode()
+                whole = write_json(self.rounds.whole(json.loads(whole))).encode()
         except Exception as error:
             self._give_up(error)
             end = self.rounds.release()

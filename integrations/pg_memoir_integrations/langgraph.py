@@ -242,7 +242,7 @@ def _node(memoir: AnyMemoir, work: Callable[[Any], Generator[Call[Any], Any, Any
         except StopIteration as end:
             return end.value
 
-    async def awaited(state: Any) -> Any:
+    async def run_async(state: Any) -> Any:
         steps = work(state)
         step: Callable[[Any], Call[Any]] = steps.send
         answer: Any = None
@@ -256,7 +256,7 @@ def _node(memoir: AnyMemoir, work: Callable[[Any], Generator[Call[Any], Any, Any
         except StopIteration as end:
             return end.value
 
-    return RunnableLambda(sync, awaited, name=name)
+    return RunnableLambda(sync, run_async, name=name)
 
 
 def recalled(

@@ -56,14 +56,14 @@ class MemoirSession:
         asked = {item.get("call_id") for item in given if item.get("type") == "function_call"}
         answered = {item.get("call_id") for item in given if item.get("type") == "function_call_output"}
         if answered <= asked:
-            await arun(self.memoir, calls.append_items(self.user, self.session_id, told(given)))
+            await arun(self.memoir, calls.append_items(self.user, self.session_id, pair_turns(given)))
             return
 
         async def change() -> None:
             standing = await arun(self.memoir, calls.list_items(self.user, self.session_id))
             waiting = [(each.item, each.part_of) for each in standing if each.turn_index is None]
             last = standing[-1].item_no if standing else -1
-            entries = told(given, waiting)
+            entries = pair_turns(given, waiting)
             await arun(self.memoir, calls.append_items(self.user, self.session_id, entries, after_item=last))
 
         await retry_change(change)
@@ -76,7 +76,7 @@ class MemoirSession:
         await arun(self.memoir, calls.retract_items(self.user, self.session_id))
 
 
-def told(
+def pair_turns(
     items: list[dict[str, Any]], waiting: Iterable[tuple[dict[str, Any], str | None]] = ()
 ) -> list[dict[str, Any]]:
     """Items with what they say as turns, for append_items: messages by themselves, the calls of one answer with the

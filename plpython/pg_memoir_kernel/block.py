@@ -101,7 +101,7 @@ def make_block(
         neutral: str = store.rows("neutralised", text)[0]["text"]
         return neutral
 
-    def rendered() -> tuple[str, int]:
+    def render_choice() -> tuple[str, int]:
         text = render([lines[n] for n in chosen], candidates, working, is_weak, neutralise, zone)
         return text, store.count_tokens(text + "\n\n")
 
@@ -113,7 +113,7 @@ def make_block(
         chosen, used, is_all = packing.choose(lines, about)
         if not chosen and not working:
             break
-        text, tokens = rendered()
+        text, tokens = render_choice()
         ratio = min(1.5, budget * 0.995 / max(tokens, 1))
         if attempt == 2 or tokens > budget * 0.97 or is_all or not chosen or ratio < 1.03:
             break
@@ -127,7 +127,7 @@ def make_block(
         if not chosen and not working:
             text = None
             break
-        text, tokens = rendered()
+        text, tokens = render_choice()
     # Half of an exchange, and the half that says nothing.
     is_mute = not working and all(_is_mute(candidates[lines[n].number]) for n in chosen)
     if is_mute:
@@ -175,8 +175,8 @@ def _lines(
                 packing.Rendition(r["fidelity"], r["content"], r["token_count"])
             )
         memories.sort(key=lambda c: (-c.score, c.item))
-        reduced += packing.reduced_memories(memories, texts, renditions, shares)
-    reduced += packing.reduced_turns(turns, texts, shares.get("excerpt") or 0.0, asked["question"]["terms"], shape)
+        reduced += packing.reduce_memories(memories, texts, renditions, shares)
+    reduced += packing.reduce_turns(turns, texts, shares.get("excerpt") or 0.0, asked["question"]["terms"], shape)
     sessions = sorted({c.session for c in in_reach if c.is_turn and c.session != NO_SESSION})
     names = {
         to_bytes(r["session_id"]): r["name"]

@@ -163,7 +163,7 @@ def value(ranked: Ranked, told: Told, config: Mapping[str, Any]) -> list[Candida
     if len(seen) < len(items):
         order = np.array(seen, np.int64)
         names = ("score", "words", "cosine", "around", "session", "facts", "telling")
-        ranked = Ranked(items.taken(order), *(getattr(ranked, name)[order] for name in names))
+        ranked = Ranked(items.take(order), *(getattr(ranked, name)[order] for name in names))
         items, memories = ranked.items, [memories[n] for n in seen]
     if not len(items):
         return []
@@ -313,12 +313,14 @@ def strength(config: Mapping[str, Any], candidates: Sequence[Candidate]) -> floa
     cosines = [c.cosine for c in counted if c.cosine is not None]
     if not cosines:
         return None
+    return chance(config, max(c.match if c.memory else c.score for c in counted), max(cosines))
+
+
+def chance(config: Mapping[str, Any], score: float, cosine: float) -> float:
+    """Return how likely it is that something with the best score and the closest vector answers."""
     weights = config["strength_weights"] or {}
-    best = max(c.match if c.memory else c.score for c in counted)
     odds = (
-        (weights.get("constant") or 0)
-        + (weights.get("score") or 0) * best
-        + (weights.get("cosine") or 0) * max(cosines)
+        (weights.get("constant") or 0) + (weights.get("score") or 0) * score + (weights.get("cosine") or 0) * cosine
     )
     return round(1 / (1 + math.exp(-max(-50.0, min(50.0, odds)))), 4)
 
@@ -398,31 +400,3 @@ def with_changes(
             one.worth = float(worth(one.score))
             if is_new and old is not None:
                 one.worth = max(one.worth, candidates[old].worth)
-
-
-def left_out(candidate: Candidate, budget: int, hidden: frozenset[bytes]) -> str:
-    """Return why a candidate is not shown that could be."""
-    if candidate.reason is not None:
-        return candidate.reason
-    if candidate.is_turn and candidate.ref in hidden:
-        return "shown in the window"
-    if candidate.tokens > budget:
-        return "longer than the block"
-    return "no room" if candidate.ceiling is None else "no room at the fidelity its session allows"
-
-
-def memory_parts(candidate: Candidate) -> dict[str, Any]:
-    """Return how the score of a memory came about, for people who look."""
-    parts: dict[str, Any] = {}
-    m = candidate.memory
-    if m:
-        parts = {"match": candidate.match, "weight": m.weight, "freshness": m.freshness, "authority": m.authority,
-            "access": m.access}  # fmt: skip
-    for name, on in (
-        ("pinned", candidate.is_pinned), ("related", candidate.is_related), ("standing", candidate.is_standing),
-    ):  # fmt: skip
-        if on:
-            parts[name] = True
-    if candidate.ceiling is not None:
-        parts["ceiling"] = candidate.ceiling
-    return parts

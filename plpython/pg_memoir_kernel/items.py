@@ -49,14 +49,14 @@ class Items:
     def __len__(self) -> int:
         return len(self.item)
 
-    def taken(self, order: np.ndarray) -> Items:
+    def take(self, order: np.ndarray) -> Items:
         """Return some of the items in an order of their places."""
         places = order.tolist()
         columns = (getattr(self, name) for name in COLUMNS)
         found: list[Any] = [c[order] if isinstance(c, np.ndarray) else [c[n] for n in places] for c in columns]
         return Items(*found)
 
-    def joined(self, other: Items) -> Items:
+    def join(self, other: Items) -> Items:
         """Return these items and others behind them."""
         if not len(other):
             return self
@@ -80,7 +80,7 @@ def read_items(row: Mapping[str, Any]) -> Items:
         speaker=speakers,
     )  # fmt: skip
     order = np.argsort(found.item)
-    return found if (order[1:] > order[:-1]).all() else found.taken(order)
+    return found if (order[1:] > order[:-1]).all() else found.take(order)
 
 
 def _ids(column: np.ndarray) -> list[bytes]:

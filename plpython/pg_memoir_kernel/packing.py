@@ -93,7 +93,7 @@ def within_reach(
     return reached, doubtful
 
 
-def reduced_turns(
+def reduce_turns(
     turns: Sequence[Candidate], texts: Mapping[int, Text], share: float, terms: Sequence[str], shape: Breadth | None
 ) -> list[Reduced]:
     """Return of a part of a long turn the sentence that holds most of the question's words, rare ones above all: it
@@ -151,7 +151,7 @@ def _best_sentence(body: str, weights: Mapping[str, int], shape: Breadth | None)
     return best
 
 
-def reduced_memories(
+def reduce_memories(
     memories: Sequence[Candidate], texts: Mapping[int, Text], renditions: Mapping[bytes, Sequence[Rendition]],
     shares: Mapping[str, float],
 ) -> list[Reduced]:  # fmt: skip
@@ -206,7 +206,7 @@ def lines_of(
             lines += _steps(number, c, cost, worth, text.body, shorter[c.item], header, label)
         elif c.ceiling is None:
             lines.append(Line(number, 1, cost, worth, worth / cost, "full", text.body, header, label))
-    return _ordered(lines), copies
+    return _sort_lines(lines), copies
 
 
 def _originals(candidates: Sequence[Candidate], texts: Mapping[int, Text]) -> tuple[list[int], list[int]]:
@@ -261,7 +261,7 @@ def _steps(
     return lines
 
 
-def _ordered(lines: list[Line]) -> list[Line]:
+def _sort_lines(lines: list[Line]) -> list[Line]:
     """A header is paid once: the lines that repay it best count together, at what they bring together; those after
     them by themselves.
     """

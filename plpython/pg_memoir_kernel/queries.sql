@@ -277,7 +277,8 @@ where r.nth <= 2 and r.word <> all (:terms)
 -- turn_texts(items integer[], sessions uuid[], turns integer[], times timestamptz[], starts integer[],
 --   lengths integer[])
 -- Texts of turns, by item, session, turn, time and span, for a clearance.
-select p.item_no, t.body, t.label
+select p.item_no, t.body,
+  case when t.name is not null then _memoir.speaker_label(t.role::text, t.name) end as label
 from unnest(:items, :sessions, :turns, :starts, :lengths) p(item_no, session_id, turn_index, span_start, span_length)
 join _memoir.turn_texts(:user, :items, :sessions, :turns, :times, :starts, :lengths, :clearance) t
   on t.item_no = p.item_no

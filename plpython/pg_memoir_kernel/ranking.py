@@ -45,7 +45,7 @@ class Ranked:
     telling: np.ndarray
 
 
-def unranked(items: Items, score: Sequence[float], telling: float) -> Ranked:
+def as_ranked(items: Items, score: Sequence[float], telling: float) -> Ranked:
     """Return items that the question did not find as ranked ones."""
     n = len(items)
     zeros = np.zeros(n, F32)
@@ -55,7 +55,7 @@ def unranked(items: Items, score: Sequence[float], telling: float) -> Ranked:
     )  # fmt: skip
 
 
-def joined(ranked: Ranked, other: Ranked) -> Ranked:
+def join(ranked: Ranked, other: Ranked) -> Ranked:
     """Return ranked items and others behind them."""
     if not len(other.items):
         return ranked
@@ -63,7 +63,7 @@ def joined(ranked: Ranked, other: Ranked) -> Ranked:
         np.concatenate([getattr(ranked, name), getattr(other, name)])
         for name in ("score", "words", "cosine", "around", "session", "facts", "telling")
     )
-    return Ranked(ranked.items.joined(other.items), *both)
+    return Ranked(ranked.items.join(other.items), *both)
 
 
 def wanted_items(words: Scores | None, vectors: Scores | None, limit: int) -> np.ndarray:
@@ -110,7 +110,7 @@ def weights_of(given: Mapping[str, float], words: int, unread: bool, is_remark: 
 
 def score(
     items: Items, words: Scores | None, vectors: Scores | None, config: Mapping[str, Any], question: Mapping[str, Any],
-    project: str | None, now: datetime, limit: int, zone: tzinfo = UTC,
+    project: str | None, now: datetime, limit: int, zone: tzinfo = UTC, is_remark: bool = False,
 ) -> Ranked:  # fmt: skip
     """Return the best `limit` items by the weighed sum of their signals; ties fall to the item number. Items without
     words or vectors in common with the question are there for their neighbours."""
@@ -123,7 +123,7 @@ def score(
     w_bm25 = max(words.best, F32(1e-6)) if words else F32(1)
     w_cosine = max(vectors.best, F32(1e-6)) if vectors else F32(1)
 
-    bm25, cover, telling, word_rank = _looked_up(words, item)
+    bm25, cover, telling, word_rank = _look_up(words, item)
     has_words = word_rank > 0
     cosine, cosine_rank = _cosines(vectors, item)
     has_cosine = cosine_rank > 0
@@ -133,7 +133,7 @@ def score(
     # Without a vector, of the question or of the item, the rank by words stands in.
     any_rank = np.where(has_cosine, cosine_rank, word_rank)
     vector_rank = np.where(any_rank > 0, 5.0 / (4 + any_rank), 0.0)
-    before = np.where(items.chunk == 0, _looked_up(words, items.previous)[0], F32(0)) / w_bm25
+    before = np.where(items.chunk == 0, _look_up(words, items.previous)[0], F32(0)) / w_bm25
     # A number apart from the last is another conversation.
     after_of = item + 1
     following = np.lexsort((-item, items.previous))  # the first follower of each comes last
@@ -170,7 +170,7 @@ def score(
     age = (newest - created) / 1000000 / 86400
     span = max(1.0, (newest - oldest) / 1000000 / 86400)
     classes = np.where(is_turn, np.where(is_named, 0, 1), 2)
-    w = weights_of(config["rank_weights"], len(question["terms"]), question["unread"], question["facts"].get("remark", False))[classes].T
+    w = weights_of(config["rank_weights"], len(question["terms"]), question["unread"], is_remark)[classes].T
     weight = dict(zip(SIGNALS, w, strict=True))
     around = weight["words_before"] * words_before + weight["vector_after"] * vector_after
     is_user = (items.role == USER) & ~is_named
@@ -203,13 +203,13 @@ def score(
         axis=1,
     ).astype(np.int64)  # fmt: skip
     return Ranked(
-        items.taken(best), (points[best] / 100000).astype(F32), words_share[best],
+        items.take(best), (points[best] / 100000).astype(F32), words_share[best],
         np.where(has_cosine, cosine, F32(np.nan))[best], around[best].astype(F32), session_best[best].astype(F32),
         facts[best], telling[best],
     )  # fmt: skip
 
 
-def _looked_up(scores: Scores | None, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _look_up(scores: Scores | None, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return score, cover, telling and rank (from 1; 0: none) of each wanted item."""
     n = len(wanted)
     if scores is None or not len(scores.items):

@@ -22,50 +22,43 @@ from . import ranking
 from .block import make_block, read_texts
 from .breadth import breadth, is_even, spread
 from .candidates import Candidate, MemoryFacts, Told
-from .items import NO_SESSION, ROLES, Items, read_items, to_bytes, to_text
+from .gathering import (
+    NO_ITEMS,
+    Scope,
+    find_items,
+    read_said_within,
+    read_waiting,
+    with_changing,
+    with_joining,
+    with_linked,
+    with_waiting,
+)
+from .items import read_items, to_bytes, to_text
+from .records import make_rows, make_trace
 from .store import Store
-from .times import find_ranges, read_time, read_zone, to_datetime, to_microseconds
+from .times import read_time, read_zone
 from .vectors import vector_scores
-from .words import Scores, Words, word_scores
+from .words import Words, word_scores
 
 Json = dict[str, Any]
 NONE = np.zeros(0, np.int64)
 IMPORTANCE = {"critical": 1.3, "important": 1.15, "minor": 0.85}
-NO_ITEMS: Json = {"facts": None, "projects": None, "speakers": None}
 BESIDE = 60  # tokens beside a passage: the fence, two headers, a short line
-DENSE = 3  # numbers of a stretch for each one wanted
+REMARK_BELOW = 0.5  # strength below which what asks nothing is weighed as a remark
 FADE, REMARK_FADE = 3.0, 0.5  # powers by which a weak recall gets smaller; what a remark is about shares few words with it
-USER_SCORE, OTHER_SCORE = 0.4, 0.25  # of turns that wait for their vectors, or were said in the time that is asked for
 ELSEWHEN = 0.2  # share of the worth of a memory of another time
-YEAR = 366 * 86400 * 1000000
-
-
-@dataclass(frozen=True)
-class Scope:
-    """Where a recall looks (memoir.search_scope): ids as texts; times as PostgreSQL writes them; None: no bound."""
-
-    kinds: Sequence[str] | None
-    hidden_sessions: Sequence[str]
-    hidden_from: int
-    reduced: Sequence[int]
-    local_sessions: Sequence[str]
-    projects: Sequence[str] | None
-    clearance: str
-    as_of: str | None
-    valid_at: str | None
-    said_after: str | None
-    said_before: str | None
 
 
 @dataclass(frozen=True)
 class Found:
     """What a search found: candidates, best first; how many turns wait for their vectors; whether the question is only
-    about a time, of which it has turns.
+    about a time, of which it has turns; whether it was weighed as a remark.
     """
 
     candidates: list[Candidate]
     waiting: int
     has_time: bool
+    is_remark: bool
 
 
 @dataclass(frozen=True)
@@ -96,13 +89,13 @@ def search(store: Store, asked: Json, settings: str, vector: str | None) -> Foun
     config, question, counters = _settings(settings), asked["question"], asked["counters"]
     scope, pins, now = Scope(**asked["scope"]), asked.get("pins"), read_time(asked["now"])
     numbers = np.fromstring(vector[1:-1], np.float32, sep=",") if vector else None
-    ranked = _rank(store, config, asked, scope, numbers, vector, now)
+    ranked, is_remark = _rank(store, config, asked, scope, numbers, vector, now)
     floor, share, fit = config["relevance_floor"], config["relevance_share"], None
     if pins is None:
         share = 0.0
     elif _is_small_talk(config, question, ranked):
         floor = 10
-    elif question["facts"].get("remark"):
+    elif is_remark:
         floor = share = 0.0
     elif not question["goes_on"]:
         fit = valuing.fit_floor(config, counters["items"], len(question["terms"]), asked["project"])
@@ -112,22 +105,22 @@ def search(store: Store, asked: Json, settings: str, vector: str | None) -> Foun
     if counters["memories"] > 0:
         row = store.rows("usage", [to_text(ref) for ref in memories], asked["frequent"])[0]
         most, frequent = row["most"] or 0, [to_bytes(one) for one in row["memories"] or ()]
-    ranked = _with_joining(store, ranked, frequent, pinned, scope)
-    waiting = _waiting(store, counters, question, scope) if asked.get("is_waiting") and vector else None
+    ranked = with_joining(store, ranked, frequent, pinned, scope)
+    waiting = read_waiting(store, counters, question, scope) if asked.get("is_waiting") and vector else None
     if waiting is not None and len(waiting):
-        ranked = _with_joined(ranked, waiting)
+        ranked = with_waiting(ranked, waiting)
     in_time: frozenset[int] = frozenset()
     if question["facts"].get("only_time"):
-        said = _said_then(store, asked, config, scope, now)
-        ranked = _with_joined(ranked, said)
+        said = read_said_within(store, asked, config, scope, now)
+        ranked = with_waiting(ranked, said)
         in_time = frozenset(said.item.tolist())
     memories += frequent + pinned
     has_changes = "changes" in counters["features"]
     if pins is not None and has_changes:
-        ranked = _with_changing(store, ranked, scope)
+        ranked = with_changing(store, ranked, scope)
     related: dict[bytes, float] = {}
     if counters["related"] and memories:
-        ranked, related = _with_related(store, ranked, config["related_hops"], scope)
+        ranked, related = with_linked(store, ranked, config["related_hops"], scope)
         memories += related
     facts = _memory_facts(store, memories, most, config, scope, asked["now"]) if memories else {}
     told = Told(
@@ -158,7 +151,7 @@ def search(store: Store, asked: Json, settings: str, vector: str | None) -> Foun
                     if r["by_session"] is not None
                 ],
             )
-    return Found(found, len(waiting) if waiting is not None else 0, bool(in_time))
+    return Found(found, len(waiting) if waiting is not None else 0, bool(in_time), is_remark)
 
 
 def answer(store: Store, asked: Json, settings: str, vector: str | None) -> Json:
@@ -174,7 +167,8 @@ def answer(store: Store, asked: Json, settings: str, vector: str | None) -> Json
 def search_rows(store: Store, asked: Json, settings: str, vector: str | None) -> list[Json]:
     """Return the candidates that search() finds as people look at them; those that can't be shown have a reason."""
     candidates = search(store, asked, settings, vector).candidates
-    return [_row(c, 0, frozenset()) | {"reason": c.reason} for c in candidates]
+    rows = make_rows(candidates, 0, frozenset())
+    return [row | {"reason": c.reason} for c, row in zip(candidates, rows, strict=True)]
 
 
 def recall(store: Store, asked: Json, settings: str, vector: str | None) -> Recall:
@@ -203,7 +197,7 @@ def recall(store: Store, asked: Json, settings: str, vector: str | None) -> Reca
         leading = [c for c in able if c.telling >= 0.95][:1] + sorted(able, key=lambda c: -c.worth)[:1]
         least = config["weak_recall_tokens"]
         least = max(least, min(sum({c.item: c.tokens for c in leading}.values()) + BESIDE, 2 * least))
-        fade = REMARK_FADE if question["facts"].get("remark") else FADE
+        fade = REMARK_FADE if found.is_remark else FADE
         budget = min(budget, max(least, round(budget * (strength / below) ** fade)))
     block = make_block(store, candidates, asked, config, scope.as_of, shape, budget, hidden, is_weak, leading)
     shown = sorted((c for c in candidates if c.position is not None), key=lambda c: c.position or 0)
@@ -213,15 +207,17 @@ def recall(store: Store, asked: Json, settings: str, vector: str | None) -> Reca
             "strength": strength, "is_weak": is_weak, "breadth": shape.shape if shape else None,
             "candidates": len(candidates), "shown": [to_text(c.ref) for c in shown],
         },
-        [c.item for c in candidates], _trace(candidates, budget, hidden),
-        [_row(c, budget, hidden) for c in candidates] if asked["is_explained"] else None,
+        [c.item for c in candidates], make_trace(candidates, budget, hidden),
+        make_rows(candidates, budget, hidden) if asked["is_explained"] else None,
     )  # fmt: skip
 
 
 def _rank(
     store: Store, config: Json, asked: Json, scope: Scope, vector: np.ndarray | None, written: str | None, now: datetime
-) -> ranking.Ranked:
-    """Return one user's best items, best first: signals of each → weights → one integer, ties by item number."""
+) -> tuple[ranking.Ranked, bool]:
+    """Return one user's best items, best first: signals of each → weights → one integer, ties by item number; and
+    whether they were weighed as of a remark.
+    """
     question, counters, limit = asked["question"], asked["counters"], asked["limit"]
     items, total_words = counters["items"] or 0, counters["total_words"] or 0
     hidden = NONE
@@ -238,7 +234,7 @@ def _rank(
         hidden = np.concatenate([hidden, np.array([n for n, _ in echoes], np.int64)])
         items, total_words = items - len(echoes), total_words - sum(w for _, w in echoes)
     if items <= 0:
-        return ranking.unranked(read_items(NO_ITEMS), [], 0)
+        return ranking.as_ranked(read_items(NO_ITEMS), [], 0), False
     words = word_scores(store, _words(question), counters, items, total_words, hidden)
     if words is not None and not len(words.items):
         words = None
@@ -247,21 +243,19 @@ def _rank(
         matched = words.items[:limit] if words else NONE
         last = counters["next_item"] - 1
         vectors = vector_scores(store, vector, written, question["model"], config, last, matched, hidden, limit)
-    found = _find_items(store, words, vectors, scope, hidden, limit)
+    found = find_items(store, words, vectors, scope, hidden, limit)
     if not len(found):
-        return ranking.unranked(found, [], 0)
+        return ranking.as_ranked(found, [], 0), False
     at = read_time(scope.as_of) if scope.as_of else now
-    return ranking.score(
-        found,
-        words,
-        vectors,
-        config,
-        question,
-        asked["project"],
-        at,
-        limit,
-        read_zone(config.get("time_zone") or asked.get("zone")),
-    )
+    given = found, words, vectors, config, question, asked["project"], at, limit, read_zone(
+        config.get("time_zone") or asked.get("zone")
+    )  # fmt: skip
+    ranked = ranking.score(*given)
+    if question["facts"].get("remark") and vectors is not None:
+        # Where words and meaning already agree, a remark is found like a question.
+        if valuing.chance(config, float(ranked.score.max()), float(vectors.best)) < REMARK_BELOW:
+            return ranking.score(*given, is_remark=True), True
+    return ranked, False
 
 
 def _words(question: Json) -> Words:
@@ -269,44 +263,6 @@ def _words(question: Json) -> Words:
         question["terms_widened"], question["common"], question["forms"], question["form_of"], question["kindred"],
         question["kindred_of"], question["config"], question["query"],
     )  # fmt: skip
-
-
-def _find_items(
-    store: Store, words: Scores | None, vectors: Scores | None, scope: Scope, hidden: np.ndarray, limit: int
-) -> Items:
-    def items(wanted: np.ndarray) -> Items:
-        if len(hidden):
-            wanted = wanted[~np.isin(wanted, hidden)]
-        if not len(wanted):
-            return read_items(NO_ITEMS)
-        # A stretch is read in one sweep where much of it is wanted, else item by item.
-        first, last = int(wanted[0]), int(wanted[-1])
-        is_dense = last - first < DENSE * len(wanted)
-        where = ("items_between", first, last) if is_dense else ("items", wanted.tolist())
-        found = read_items(
-            store.rows(
-                *where, scope.as_of, scope.kinds, scope.hidden_from, scope.hidden_sessions, scope.reduced,
-                scope.said_after, scope.said_before, scope.local_sessions,
-            )[0]
-        )  # fmt: skip
-        return found.taken(np.flatnonzero(np.isin(found.item, wanted))) if is_dense else found
-
-    found = items(ranking.wanted_items(words, vectors, limit))
-    known, precedes = set(found.item.tolist()), set(found.previous.tolist())
-    by_words = set(words.items[: limit // 4].tolist() if words else ())
-    by_vectors = set(vectors.items[: limit // 4].tolist() if vectors else ())
-    # Neighbours that do not lie beside their items, since something else was indexed in between: those before a match
-    # in meaning, and within 128 numbers those after a match in words.
-    further, lasts = set(), []
-    for item, previous, kind in zip(found.item.tolist(), found.previous.tolist(), found.kind, strict=True):
-        if 0 <= previous < item - 1 and item in by_vectors:
-            further.add(previous)
-        if kind == b"t" and item in by_words and item not in precedes:
-            lasts.append(item)
-    if lasts:
-        further |= set(store.rows("followers", lasts)[0]["items"] or ())
-    further -= known
-    return found.joined(items(np.array(sorted(further), np.int64))) if further else found
 
 
 def _is_small_talk(config: Json, question: Json, ranked: ranking.Ranked) -> bool:
@@ -319,136 +275,6 @@ def _is_small_talk(config: Json, question: Json, ranked: ranking.Ranked) -> bool
     if is_question or not len(ranked.items) or np.isnan(ranked.cosine).all():
         return False
     return bool(np.nanmax(ranked.cosine) < np.float32(config["small_talk_cosine"]) and ranked.telling.max() < 0.5)
-
-
-def _with_joining(
-    store: Store, ranked: ranking.Ranked, frequent: Sequence[bytes], pinned: Sequence[bytes], scope: Scope
-) -> ranking.Ranked:
-    """Add the candidates that the query did not find: much-used memories and pinned items."""
-    if not frequent and not pinned:
-        return ranked
-    found = read_items(
-        store.rows(
-            "joining", [to_text(ref) for ref in frequent], [to_text(ref) for ref in pinned], scope.local_sessions,
-            scope.kinds,
-        )[0]
-    )  # fmt: skip
-    # A pinned memory is one candidate, whichever of its parts was found; of a pinned turn all parts are.
-    memories = {ref for kind, ref in zip(ranked.items.kind, ranked.items.ref, strict=True) if kind == b"m"}
-    turns = set(ranked.items.item.tolist())
-    wanted_too = set(frequent)
-    new = [
-        n
-        for n, (kind, ref, item) in enumerate(zip(found.kind, found.ref, found.item.tolist(), strict=True))
-        if not (kind == b"m" and ref in memories or kind == b"t" and item in turns) or ref in wanted_too
-    ]
-    found = found.taken(np.array(new, np.int64))
-    return ranking.joined(ranked, ranking.unranked(found, [0.0] * len(found), 0))
-
-
-def _waiting(store: Store, counters: Json, question: Json, scope: Scope) -> Items | None:
-    if scope.as_of is not None:
-        return None
-    return read_items(
-        store.rows(
-            "waiting", question["model"], counters["next_item"], scope.hidden_from, scope.hidden_sessions,
-        )[0]
-    )  # fmt: skip
-
-
-def _said_then(store: Store, asked: Json, config: Json, scope: Scope, now: datetime) -> Items:
-    """Return the newest turns that were said in the times of a question, which is about nothing else."""
-    at = to_microseconds(now)
-    zone = read_zone(config.get("time_zone") or asked.get("zone"))
-    ranges = find_ranges(asked["question"]["facts"]["times"], at - YEAR, at, now, zone, True)
-    if not ranges:
-        return read_items(NO_ITEMS)
-    starts, ends = ([to_datetime(one).isoformat() for one in side] for side in zip(*ranges, strict=True))
-    return read_items(
-        store.rows(
-            "said_within", starts, ends, asked["limit"], scope.as_of, scope.kinds, scope.hidden_from,
-            scope.hidden_sessions, scope.reduced, scope.said_after, scope.said_before, scope.local_sessions,
-        )[0]
-    )  # fmt: skip
-
-
-def _with_joined(ranked: ranking.Ranked, waiting: Items) -> ranking.Ranked:
-    """Add turns that wait for their vectors, since a new session knows the last one, or that were said in a time. The
-    user's words come before answers.
-    """
-
-    def least(role: int) -> float:
-        return USER_SCORE if role == ranking.USER else OTHER_SCORE
-
-    numbers = set(waiting.item.tolist())
-    known = np.array([item in numbers for item in ranked.items.item.tolist()], bool)
-    for n in np.flatnonzero(known).tolist():
-        ranked.score[n] = max(ranked.score[n], np.float32(least(int(ranked.items.role[n]))))
-    ranked.telling[known] = 1  # whether it fits, nobody can say yet
-    seen = set(ranked.items.item.tolist())
-    new = waiting.taken(np.array([n for n, item in enumerate(waiting.item.tolist()) if item not in seen], np.int64))
-    return ranking.joined(ranked, ranking.unranked(new, [least(role) for role in new.role.tolist()], 1))
-
-
-def _with_changing(store: Store, ranked: ranking.Ranked, scope: Scope) -> ranking.Ranked:
-    """Add the turns that change what the best forty turns and memories say, and what changes those."""
-    items = ranked.items
-    order = np.lexsort((items.item, -ranked.score)).tolist()
-    turns = [n for n in order if items.kind[n] == b"t"][:40]
-    memories = [n for n in order if items.kind[n] == b"m"][:40]
-    found = read_items(
-        store.rows(
-            "changing", [to_text(items.session[n]) for n in turns], [int(items.turn[n]) for n in turns],
-            [to_text(items.ref[n]) for n in memories], scope.as_of, scope.hidden_from, scope.hidden_sessions,
-            scope.kinds, items.item.tolist(),
-        )[0]
-    )  # fmt: skip
-    return ranking.joined(ranked, ranking.unranked(found, [0.0] * len(found), 0))
-
-
-def _with_related(
-    store: Store, ranked: ranking.Ranked, hops: int, scope: Scope
-) -> tuple[ranking.Ranked, dict[bytes, float]]:
-    """Add what the best memories found depend on, refer to, come from, elaborate or are related to, by edges in
-    either direction: a step away it is as relevant as six tenths of what led to it, times the weight of the edge.
-    """
-    items = ranked.items
-    best: dict[bytes, float] = {}
-    for n, kind in enumerate(items.kind):
-        if kind == b"m" and ranked.score[n] > 0:
-            best[items.ref[n]] = max(best.get(items.ref[n], 0.0), float(ranked.score[n]))
-    step = sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))[:8]
-    related: dict[bytes, float] = {}
-    for _ in range(hops):
-        if not step:
-            break
-        row = store.rows("related", [to_text(ref) for ref, _ in step], [score for _, score in step], scope.as_of)[0]
-        step = [(to_bytes(ref), score) for ref, score in zip(row["memories"] or (), row["scores"] or (), strict=True)]
-        for ref, score in step:
-            related[ref] = max(related.get(ref, 0.0), score)
-    if not related:
-        return ranked, {}
-    # A memory found gains where its neighbours say more for it than the query does.
-    found = set()
-    for n, kind in enumerate(items.kind):
-        gain = related.get(items.ref[n]) if kind == b"m" else None
-        if gain is None:
-            continue
-        found.add(items.ref[n])
-        if ranked.score[n] < gain:
-            ranked.score[n] = gain
-            ranked.telling[n] = 1
-        else:
-            related.pop(items.ref[n])
-    missing = [ref for ref in related if ref not in found]
-    if missing:
-        new = read_items(
-            store.rows(
-                "memories_as_items", [to_text(ref) for ref in missing], scope.local_sessions, scope.kinds,
-            )[0]
-        )  # fmt: skip
-        ranked = ranking.joined(ranked, ranking.unranked(new, [related[ref] for ref in new.ref], 1))
-    return ranked, related
 
 
 def _memory_facts(
@@ -525,39 +351,3 @@ def _is_in_profile(c: Candidate, profile: set[bytes], spans: Mapping[bytes, Sequ
 
 def _plain(text: str) -> str:
     return " ".join(text.split()).lower() if text.strip() else ""
-
-
-def _trace(candidates: Sequence[Candidate], budget: int, hidden: frozenset[bytes]) -> Json:
-    """Return what the ledger keeps of candidates, side by side: shares in hundred thousandths, since whole numbers
-    are written sooner.
-    """
-    reasons = [None if c.position is not None else valuing.left_out(c, budget, hidden) for c in candidates]
-    names = sorted({reason for reason in reasons if reason is not None})
-    places = {name: place for place, name in enumerate(names)}
-    numbers = np.array([(c.score, c.words, c.around, c.session_score) for c in candidates]).reshape(-1, 4)
-    scores, words, around, sessions = np.rint(numbers * 100000).astype(np.int64).T.tolist()
-    return {
-        "scores": scores, "words": words, "around": around, "session_scores": sessions,
-        "vectors": [None if c.cosine is None else round(c.cosine * 100000) for c in candidates],
-        "item_tokens": [c.tokens for c in candidates],
-        "positions": [c.position for c in candidates],
-        "forms": [c.fidelity for c in candidates],
-        "reasons": [None if reason is None else places[reason] for reason in reasons],
-        "reason_names": names,
-        "facts": [c.facts for c in candidates],
-    }  # fmt: skip
-
-
-def _row(c: Candidate, budget: int, hidden: frozenset[bytes]) -> Json:
-    """Return a candidate as explain_context and recall show it."""
-    return {
-        "item_no": c.item, "kind": c.kind.decode(), "ref_id": to_text(c.ref),
-        "session_id": None if c.session == NO_SESSION else to_text(c.session),
-        "turn_index": c.turn if c.turn >= 0 else None, "chunk": c.chunk, "span_start": c.start, "span_length": c.length,
-        "tokens": c.tokens, "role": ROLES[c.role] or None, "said_at": to_datetime(c.said).isoformat(),
-        "project": c.project,
-        "score": c.score, "words": c.words, "vector": c.cosine, "around": c.around, "session_score": c.session_score,
-        "type": c.memory.type if c.memory else None, "parts": valuing.memory_parts(c), "is_frequent": c.is_frequent,
-        "worth": c.worth, "position": c.position, "fidelity": c.fidelity, "shown": c.shown,
-        "reason": None if c.position is not None else valuing.left_out(c, budget, hidden),
-    }  # fmt: skip

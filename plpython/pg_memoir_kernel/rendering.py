@@ -27,7 +27,7 @@ _DROPPED = re.compile(
 _OPENINGS = re.compile(r"[<\[#&%\\]|[^\x00-\x7f…‘’“”–—]")
 
 
-def indented(text: str) -> str:
+def indent(text: str) -> str:
     """Return the text of an item as it stands in a block: its first line behind what we put there, the others
     indented."""
     text = _DROPPED.sub("", _BREAKS.sub("\n", text)).strip(" \n\t")
@@ -41,7 +41,7 @@ def render(
     """Return the fenced block of some lines and of working notes. `neutralise` disarms what could be read as one of
     our tags or as a token of a chat template.
     """
-    pieces = ["Working notes:\n" + "\n".join("- " + indented(note) for note in working)] if working else []
+    pieces = ["Working notes:\n" + "\n".join("- " + indent(note) for note in working)] if working else []
     pieces += [text for _, text in sorted(_groups(lines, candidates, zone), key=lambda group: group[0])]
     body = "\n".join(pieces)
     if _OPENINGS.search(body):
@@ -81,7 +81,7 @@ def _memory_line(line: Line, candidates: Sequence[Candidate], zone: tzinfo) -> s
     c = candidates[line.number]
     rest = "… " if line.fidelity == "full" and c.chunk > 0 else ""
     about = reference(c, line.fidelity) if line.fidelity != "full" else ""
-    return f"- {rest}{indented(line.body)} ({day_name(c.said, zone)}{about})"
+    return f"- {rest}{indent(line.body)} ({day_name(c.said, zone)}{about})"
 
 
 def _turn_line(line: Line, candidates: Sequence[Candidate], before: Line | None) -> str:
@@ -92,4 +92,4 @@ def _turn_line(line: Line, candidates: Sequence[Candidate], before: Line | None)
         same and last is not None and before is not None and before.fidelity == "full" and c.chunk == last.chunk + 1
     )
     rest = "… " if line.fidelity == "full" and c.chunk > 0 and not goes_on else ""
-    return ("  " if same else f"{line.label}: ") + rest + indented(line.body)
+    return ("  " if same else f"{line.label}: ") + rest + indent(line.body)

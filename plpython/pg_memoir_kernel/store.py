@@ -45,7 +45,7 @@ class Statement:
 
 
 @cache
-def parsed() -> tuple[Mapping[str, Statement], str]:
+def read_statements() -> tuple[Mapping[str, Statement], str]:
     """Return the statements of queries.sql by name, and what {seen} means."""
     text = Path(__file__).with_name("queries.sql").read_text("utf-8")
     parts = re.split(r"^-- (?:(\w+)\(([^)]*)\)|\{(\w+)\}.*)\n", text, flags=re.M)[1:]
@@ -63,4 +63,4 @@ def parsed() -> tuple[Mapping[str, Statement], str]:
 
 def statements() -> Mapping[str, Statement]:
     """Return the statements of queries.sql by name."""
-    return parsed()[0]
+    return read_statements()[0]

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from . import data
+from .foreign import APOSTROPHES
 from .patterns import compile_pattern
-from .text import APOSTROPHES
 
 LONGEST = 400
 

@@ -13,10 +13,12 @@ from functools import cache
 
 from . import data
 from .data import choices
+from .foreign import APOSTROPHES
 from .lists import find_remainder
 from .patterns import Pattern, compile_pattern
 from .stated import Statement
-from .text import APOSTROPHES, first_group, has_phrase, has_words, pad, search
+from .subjects import has_same_subject, is_of_another
+from .text import first_group, has_phrase, has_words, pad, search
 from .values import SOFT_KINDS, Content, Value, read_content, stem
 
 SHORT = 160
@@ -59,7 +61,7 @@ def find_form(unit: Statement, statement: Statement, message: str, turns_before:
     if not forms:
         return None
     best = max(forms, key=lambda form: form.strength)
-    if _is_of_another(unit, statement, language) or _is_of_another_sort(unit, statement, best, message):
+    if is_of_another(unit, statement, language) or _is_of_another_sort(unit, statement, best, message):
         return Form(best.name, best.strength, best.olds, is_barred=True)
     return best
 
@@ -188,7 +190,7 @@ def _value(unit: Statement, statement: Statement, message: str) -> Form | None:
     if not mine.stems & theirs.stems:
         return None
     cue = _has_cue(message, unit.language)
-    if _same_subject(unit, statement):
+    if has_same_subject(unit, statement):
         cover = max(cover, 0.9)
     olds = _differing(theirs, mine)
     if olds:
@@ -197,7 +199,7 @@ def _value(unit: Statement, statement: Statement, message: str) -> Form | None:
             return Form("same words", 0.85, olds)
         if cue and cover >= 0.5:
             # "Our budget is 8,500 euros", "the budget is 11,000 euros now".
-            alike = statement.asked or _same_subject(unit, statement) or _units(unit.said) & _units(statement.said)
+            alike = statement.asked or has_same_subject(unit, statement) or _units(unit.said) & _units(statement.said)
             return Form("same subject" if alike else "value", 0.85, olds)
         if cover >= 0.95 and back >= 0.5:
             return Form("same subject", 0.8, olds)
@@ -208,8 +210,8 @@ def _value(unit: Statement, statement: Statement, message: str) -> Form | None:
     others = mine.stems - named
     if gone and come and others & theirs.stems:
         rest = len(others & theirs.stems) / max(1, len(others))
-        if rest >= 0.5 and (cue or (rest >= 0.95 and _same_subject(unit, statement))):
-            return Form("name", 0.8 if cue and _same_subject(unit, statement) else 0.65, tuple(sorted(gone)))
+        if rest >= 0.5 and (cue or (rest >= 0.95 and has_same_subject(unit, statement))):
+            return Form("name", 0.8 if cue and has_same_subject(unit, statement) else 0.65, tuple(sorted(gone)))
     # A name alone that both have tells nothing: "my dentist in Vienna", "I moved to Vienna".
     if cue and others & theirs.stems and len(others & theirs.stems) >= 0.5 * len(others):
         return Form("cue", 0.5)
@@ -321,63 +323,6 @@ def _hard(values: Iterable[Value]) -> bool:
 
 
 # Bars -------------------------------------------------------------------------------------------------------------
-
-
-def subject_of(statement: Statement) -> str | None:
-    """Return of whom a clause speaks: `self`, somebody near by their word ("sister"), None where it does not say."""
-    language, text = statement.language, statement.plain
-    if language != "english":
-        own = choices(language, "possessives")
-        return first_group(rf"^(?:(?:o|a|il|la) )?(?:{own}) ([[:alpha:]-]+)", text) if own else None
-    if search("^(?:i|we) ", text):
-        return "self"
-    persons = choices(language, "persons")
-    found = first_group(rf"^(?:my|our|his|her|their|the|[[:alpha:]]+'s) (?:[[:alpha:]-]+ )?({persons})\M", text)
-    return found.lower() if found else None
-
-
-def _same_subject(unit: Statement, statement: Statement) -> bool:
-    """Return whether both clauses say something of the same subject: "my classroom is", "my classroom was"."""
-    subjects = [_subject_phrase(unit), _subject_phrase(statement)]
-    return subjects[0] is not None and subjects[0] == subjects[1]
-
-
-def _subject_phrase(statement: Statement) -> str | None:
-    verbs, own = choices(statement.language, "subject_verbs"), choices(statement.language, "possessives")
-    if verbs is None:
-        return None
-    starts = "my|our|the" + (f"|{own}" if own else "")
-    found = first_group(
-        rf"^(?:(?:o|a|il|la) )?(?:{starts}|[[:upper:]][[:alpha:]]+'s) ((?:[[:alpha:]-]+ ){{0,3}}?[[:alpha:]-]+)"
-        rf" (?:{verbs})(?![[:alpha:]])",
-        statement.plain,
-    )
-    return found.lower() if found else None
-
-
-def _is_of_another(unit: Statement, statement: Statement, language: str) -> bool:
-    """Return whether a statement speaks of somebody else than the earlier one."""
-    mine, theirs = subject_of(statement), subject_of(unit)
-    # "We took our son out of Hillside" speaks of the son.
-    if (
-        mine
-        and theirs
-        and mine != theirs
-        and not (mine == "self" and search(rf"\m(?:my|our) {theirs}\M", statement.plain))
-    ):
-        return True
-    if language == "english":
-        if theirs == "self" and search("^(?:she|he|they|her|his|their)\\M", statement.plain):
-            return True
-        # "Priya's flat is", "Callum left giffgaff", "Data team moved to".
-        owner = first_group(
-            "^([[:upper:]][[:alpha:]]+)(?:'s | (?:team )?(?:[[:alpha:]]+ed|left|quit|got|went|sold|gave) )",
-            statement.plain,
-            False,
-        )
-        if owner and stem(owner.lower(), language) in statement.content.stems:
-            return not has_words(unit.said, owner) and search("^(?:i|we|my|our)\\M", unit.plain)
-    return False
 
 
 SAME_SORT = frozenset("new old last next first same current former previous the a an my our his her their its".split())

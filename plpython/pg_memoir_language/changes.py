@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
 from .change_forms import Form, find_form
+from .limits import ENDING, FREES_SLOT, LIMITS, LOOSE, MARGIN, OTHER_LIMITS, STATES, Limits
 from .lists import Remainder, find_remainder
 from .memories import word_memory
 from .stated import MOST_SENTENCES, Statement, states
@@ -42,53 +43,6 @@ LONGEST_TEXT = 4000
 SHORT_MESSAGE, SHORT_ANSWER = 240, 80
 # Statements that the judge reads beside a window: all of them, and those that have a word in common alone.
 MOST_UNITS, MOST_WEAK = 10, 4
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Chances from which on a judge bears witness: `beside` each form, `alone`.
-
-    `item`: beside an end or a denial of one item of a list; `named_item`: where a message names the item in whatever
-    form; `same`: beside an end that says nothing but what was stated.
-    """
-
-    beside: Mapping[str, float]
-    alone: float
-    item: float
-    named_item: float
-    same: float
-
-
-# On texts of writers that the judges have not read next to all are right from there on, alone nine in ten
-# (research/judge/exam.py). What corrects, updates or fills a slot, and the opposite liking of the same thing, leave
-# little room for doubt.
-LIMITS = Limits(
-    beside={
-        "slip": 0.02, "liking": 0.05, "update": 0.2, "slot": 0.2, "answer": 0.33, "corrected": 0.4, "name": 0.5,
-        "same words": 0.5, "permitted": 0.5, "ended": 0.75, "same subject": 0.75, "cue": 0.88, "named": 0.9,
-        "value": 0.88, "another value": 0.88, "denied": 0.92, "matter": 0.97,
-    },
-    alone=0.85, item=0.6, named_item=0.85, same=0.3,
-)  # fmt: skip
-# Of the judge of other languages.
-OTHER_LIMITS = Limits(
-    beside={
-        "slip": 0.2, "liking": 0.2, "update": 0.33, "slot": 0.33, "answer": 0.5, "corrected": 0.33, "name": 0.6,
-        "same words": 0.33, "permitted": 0.5, "cue": 0.6, "ended": 0.4, "named": 0.75, "same subject": 0.4,
-        "value": 0.75, "another value": 0.75, "denied": 0.6, "matter": 0.9,
-    },
-    alone=0.75, item=0.7, named_item=0.9, same=0.3,
-)  # fmt: skip
-# From here on it says that a memory's slot is free for another value.
-FREES_SLOT = 0.33
-# Of two matters that a message may end the better one is meant where it is better by so much.
-MARGIN = 0.2
-# The chance from which on a sentence counts as a statement.
-STATES = 0.5
-# Forms that don't say which item of a list they change.
-LOOSE = frozenset({"cue", "value", "same subject", "name", "another value", "matter"})
-# Forms that end an item of a list and leave the rest.
-ENDING = frozenset({"ended", "denied", "permitted", "named", "liking"})
 
 
 @dataclass(frozen=True)
@@ -161,7 +115,7 @@ class Candidate:
     def _limits(self) -> Limits:
         return LIMITS if self.unit.language == "english" else OTHER_LIMITS
 
-    def _needed(self, form: Form) -> float:
+    def _least_chance(self, form: Form) -> float:
         unit, limits = self.unit, self._limits
         stems = self.statement.content.stems
         if form.name == "ended" and len(stems) > 1 and stems <= unit.content.stems:
@@ -177,7 +131,7 @@ class Candidate:
         form, limits = self.form, self._limits
         if form is None or form.is_barred:
             return limits.alone
-        return min(limits.alone, self._needed(form))
+        return min(limits.alone, self._least_chance(form))
 
     @property
     def grade(self) -> str | None:
@@ -189,7 +143,7 @@ class Candidate:
             if chance >= limits.named_item and not form.is_barred:
                 return "certain"
             return "likely" if chance >= limits.alone else None
-        if form and not form.is_barred and chance >= self._needed(form):
+        if form and not form.is_barred and chance >= self._least_chance(form):
             return "certain"
         return "likely" if chance >= limits.alone and not (form and form.is_barred) else None
 
@@ -232,7 +186,7 @@ def find_over(text: str, memories: Sequence[str], judge: Judge | None) -> list[i
     """Return which memories that hold a slot with another value than a message says hold no longer."""
     if judge is None or not memories:
         return list(range(len(memories)))
-    pairs = [(_stated(in_first_person(memory)), text[:LONGEST_TEXT]) for memory in memories]
+    pairs = [(_as_statement(in_first_person(memory)), text[:LONGEST_TEXT]) for memory in memories]
     chances = judge.over(pairs, [FREES_SLOT] * len(pairs))
     return [number for number, chance in enumerate(chances) if chance >= FREES_SLOT]
 
@@ -283,7 +237,9 @@ def _judge_units(
     formed = [c for c in candidates if not c.is_weak][:MOST_UNITS]
     candidates = formed + [c for c in candidates if c.is_weak][: min(MOST_WEAK, MOST_UNITS - len(formed))]
     if judge and candidates:
-        chances = judge.over([(_stated(c.unit.said), window.text) for c in candidates], [c.least for c in candidates])
+        chances = judge.over(
+            [(_as_statement(c.unit.said), window.text) for c in candidates], [c.least for c in candidates]
+        )
         candidates = [replace(c, chance=chance) for c, chance in zip(candidates, chances, strict=True)]
         candidates = _with_context(candidates, earlier, window, judge)
     found = [c for c in candidates if c.grade]
@@ -293,7 +249,7 @@ def _judge_units(
     return found
 
 
-def _stated(text: str) -> str:
+def _as_statement(text: str) -> str:
     """Return a statement as a clause has it: the judge reads "I live in Ulm." otherwise than "I live in Ulm"."""
     return text.rstrip(". ")
 

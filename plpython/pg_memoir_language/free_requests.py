@@ -1,7 +1,7 @@
 """Requests to forget in free words: "That business with my foot, I'd rather you didn't keep it. The rest is fine."
 
-The judge tells the request, with a word of forgetting as second witness, or alone where it is sure. Which message of the
-user is meant is told by the likeness of meaning and by the judge together, with a clear lead over all others.
+The judge tells the request, with a word of forgetting as second witness, or alone where it is sure. The likeness of
+meaning and the judge together tell which message of the user is meant, with a clear lead over all others.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MOST_SENTENCES = 5
 
 @dataclass(frozen=True)
 class Meant:
-    """The sentences that are meant, (text, start, length), or none; `is_unclear`: several messages fit nearly as well."""
+    """The sentences that are meant, (text, start, length), or none; `is_unclear`: several messages fit as well."""
 
     spans: tuple[tuple[int, int, int], ...] = ()
     is_unclear: bool = False

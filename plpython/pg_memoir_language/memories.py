@@ -9,6 +9,7 @@ from typing import Any
 from .data import choices
 from .dates import Resolved, resolve_dates
 from .naming import name_speaker
+from .patterns import compile_pattern
 from .text import (
     Sentence,
     first_group,
@@ -124,7 +125,20 @@ def word_memory(
     )  # fmt: skip
 
 
+# Where somebody has left, by its name.
+LEFT = (
+    r"\m(live|living|work|working|left|quit)(?: +(?:in|at|for))? +"
+    r"([[:upper:]][[:alnum:]'-]+(?: [[:upper:]][[:alnum:]'-]+){0,3})"
+)
+
+
 def _find_slot(rule: Rule, said: str, form: str, name: str, is_named: bool) -> tuple[str | None, str | None]:
+    if rule["name"] == "no longer":
+        left = compile_pattern(LEFT).search(said)
+        if left is None:
+            return None, None
+        slot = "home city" if left[1].startswith("liv") else "employer"
+        return f"{name.lower()}: {slot}" if is_named else slot, f"no longer {left[2]}"
     if "slot" not in rule or search(NOT_NOW, form, False):
         return None, None
     value = first_group(rule.get("value"), said.translate({ord("’"): "'"}), False)

@@ -9,8 +9,8 @@ from typing import Any
 
 from . import data
 from .data import choices
+from .foreign import APOSTROPHES
 from .patterns import Pattern, compile_pattern
-from .text import APOSTROPHES
 
 # In this order: what was taken for one kind is none of the next. The soft kinds are said in passing.
 KINDS = ("email", "date", "time", "weekday", "often", "code", "number", "month")

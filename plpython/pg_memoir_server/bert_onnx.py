@@ -115,7 +115,7 @@ class Graph:
         self.nodes.append(self._helper.make_node(kind, list(inputs), [out], **attributes))
         return out
 
-    def joined(self, kind: str, *inputs: str, **attributes: Any) -> str:
+    def fused_op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         return self.op(kind, *inputs, domain=RUNTIME, **attributes)
 
     def constant(self, name: str, array: Any) -> str:
@@ -145,7 +145,7 @@ class Graph:
         return self.op("LayerNormalization", x, *self._norm(prefix), axis=-1, epsilon=epsilon)
 
     def norm_of_sum(self, x: str, y: str, bias: str, prefix: str, epsilon: float) -> str:
-        return self.joined("SkipLayerNormalization", x, y, *self._norm(prefix), self.weight(bias), epsilon=epsilon)
+        return self.fused_op("SkipLayerNormalization", x, y, *self._norm(prefix), self.weight(bias), epsilon=epsilon)
 
     def _norm(self, prefix: str) -> tuple[str, str]:
         return self.weight(f"{prefix}.weight"), self.weight(f"{prefix}.bias")
@@ -174,11 +174,11 @@ def encoder(g: Graph, shape: BertShape, segments: str | None = None) -> str:
         weights, biases = (
             g.beside(*(f"{layer}.attention.self.{part}.{kind}" for part in parts)) for kind in ("weight", "bias")
         )
-        seen = g.joined("Attention", x, weights, biases, mask, num_heads=shape.heads)
+        seen = g.fused_op("Attention", x, weights, biases, mask, num_heads=shape.heads)
         seen = g.product(seen, f"{attention}.dense")
         x = g.norm_of_sum(seen, x, f"{attention}.dense.bias", f"{attention}.LayerNorm", shape.epsilon)
         inner = g.product(x, f"{layer}.intermediate.dense")
-        inner = g.joined("BiasGelu", inner, g.weight(f"{layer}.intermediate.dense.bias"))
+        inner = g.fused_op("BiasGelu", inner, g.weight(f"{layer}.intermediate.dense.bias"))
         outer = g.product(inner, f"{layer}.output.dense")
         x = g.norm_of_sum(outer, x, f"{layer}.output.dense.bias", f"{layer}.output.LayerNorm", shape.epsilon)
     return x

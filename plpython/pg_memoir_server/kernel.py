@@ -19,8 +19,10 @@ _plans: dict[int, dict[str, Any]] = {}  # by part, the one asked last at the end
 
 
 class ServerStore:
-    """The caller's snapshot. Statements name the leaves of the user's part themselves, so that one plan serves all calls
-    and locks no other leaf."""
+    """The caller's snapshot.
+
+    Statements name the leaves of the user's part themselves, so that one plan serves all calls and locks no other leaf.
+    """
 
     def __init__(self, plpy: Any, asked: Mapping[str, Any]):
         self._plpy, self._part, self._tokenizer = plpy, asked["part"], asked.get("tokenizer", "estimate")

@@ -144,9 +144,8 @@ def read_context(given: str) -> Json:
     "language", "earlier": [{"text", "said_at", "turns_before", "is_near",
     "unit"}, …], "memories": [{"id", "content"}, …]}, …], "requests": [{"no", "names", "said", "is_all", "language",
     "text", "earlier": [{"text", "role", "unit"}, …], "memories": [{"id", "content", "slot", "slot_value"}, …]}, …]} →
-    {"turns": [{"no", "is_judged", "changes": [Change with "unit", …], "ended": [id, …]}, …], "requests": [{"no",
-    "outcome", "units": [{"unit", "start", "length"}, …], "memories": [id, …], "values": […]}, …]}. A `unit` is handed
-    back as it came.
+    {"turns": [row of turn_changes, …], "requests": [{"no", "outcome", "units": [row of said_unit, …], "memories":
+    [id, …], "values": […]}, …]}: rows of the types in the database. A `unit` says where an earlier text stands.
     """
     asked = json.loads(given)
     memo: changes.Memo = {}
@@ -176,11 +175,30 @@ def _read_changes(turn: Json, memo: changes.Memo) -> Json:
     memories_given = turn["memories"] or []
     ended = changes.find_over(turn["text"], [one["content"] for one in memories_given], told)
     return {
-        "no": turn["no"],
+        "text_no": turn["no"],
         "is_judged": told is not None,
-        "changes": [asdict(change) | {"unit": given[change.earlier]["unit"]} for change in found],
+        "changes": [
+            {
+                "span_start": change.by_start,
+                "span_length": change.by_length,
+                "said": change.content,
+                "unit": _span(given[change.earlier], change.start, change.length),
+                "olds": change.olds,
+                "grade": change.grade,
+                "chance": change.chance,
+                "remainder": change.remainder,
+            }
+            for change in found
+        ],
         "ended": [memories_given[number]["id"] for number in ended],
     }
+
+
+def _span(earlier: Json, start: int, length: int) -> Json:
+    """Return a span of an earlier text, from 1 on, as a row of said_unit."""
+    unit: Json = earlier["unit"]
+    said = earlier["text"][start - 1 : start - 1 + length]
+    return unit | {"span_start": unit["span_start"] + start - 1, "span_length": length, "said": said}
 
 
 def _read_request(request: Json) -> Json:
@@ -200,15 +218,7 @@ def _read_request(request: Json) -> Json:
         "no": request["no"],
         "outcome": targets.outcome,
         "is_whole": targets.is_whole,
-        "units": [
-            {
-                "unit": earlier[of]["unit"],
-                "start": start,
-                "length": length,
-                "text": earlier[of]["text"][start - 1 : start - 1 + length],
-            }
-            for of, start, length in targets.spans
-        ],
+        "units": [_span(earlier[of], start, length) for of, start, length in targets.spans],
         "memories": [known[number]["id"] for number in targets.memories],
         "values": list(targets.values),
     }

@@ -110,7 +110,7 @@ def read_language(plpy: Any, function: str, text: str, socket: str | None) -> An
 def ask(
     plpy: Any, socket: str | None, model: str | None, prefix: str, text: str, timeout_ms: int
 ) -> tuple[str | None, list[float] | None, str | None]:
-    """(facts of a question as JSON, its vector, why there is none), of the model server; facts alone of this process."""
+    """(facts of a question as JSON, its vector, why there is none), of the server; facts alone of this process."""
     from . import embed_client
 
     problem = None

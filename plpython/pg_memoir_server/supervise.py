@@ -39,8 +39,8 @@ def ensure_running(
     """Starts the embedder unless it answers. `models`: NAME or NAME=SOURCE, the first is loaded at once.
 
     Returns 'running', 'started', 'starting' (not ready yet), 'restarted' (it served other models, ran other code, or
-    hung) or 'backing off'. Raises private.NotPrivate when the socket's folder isn't ours, OSError when nothing can be started
-    at all.
+    hung) or 'backing off'. Raises private.NotPrivate when the socket's folder isn't ours, OSError when nothing can be
+    started at all.
     """
     folder = os.path.dirname(socket_path)
     private_dir(folder)

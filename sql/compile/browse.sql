@@ -8,29 +8,6 @@ returns text language sql immutable as $$
   from btrim(regexp_replace(left(p_text, 1000), '[[:space:]]+', ' ', 'g')) t
 $$;
 
--- A turn's text as it is known today: without the spans that are forgotten, corrected or retracted, and with a mark
--- behind those that a later turn changed.
-create or replace function _memoir.as_known(p_user_id uuid, p_session_id uuid, p_turn integer, p_text text)
-returns text language plpgsql stable as $$
-declare
-  v_span record; v_text text := p_text; v_end integer;
-begin
-  -- From the last on, so that the places of those before stay right.
-  for v_span in
-    select coalesce(x.span_start, 1) as first, coalesce(x.span_length, length(p_text)) as many, x.changed
-    from _memoir.exclusions_of(p_user_id, p_session_id, p_turn) x where not x.is_doubt
-    order by x.span_start desc nulls first, x.changed
-  loop
-    v_end := least(v_span.first + v_span.many, length(v_text) + 1);
-    if v_span.changed then
-      v_text := rtrim(left(v_text, v_end - 1), E' .!?,;\n') || ' (later changed)' || substr(v_text, v_end);
-    else
-      v_text := left(v_text, v_span.first - 1) || '[…]' || substr(v_text, v_end);
-    end if;
-  end loop;
-  return v_text;
-end $$;
-
 create or replace function memoir.list_memories(p_user text, p_states text[] default '{active}',
   p_types text[] default null, p_tags text[] default null, p_category text default null, p_project text default null,
   p_session text default null, p_after_memory uuid default null, p_limit integer default 100)

@@ -1,5 +1,4 @@
--- What a compile gives the kernel beside the question: what is there whatever is asked, and how many candidates it may
--- weigh.
+-- What a compile gives the kernel beside the question: what every recall shows, and how many candidates it may weigh.
 
 -- Returns what a recall shows whatever the query, and how much of its memories the ladder lets a session show: what it
 -- and its branch points before it pin, and working notes (null on a standby, which has none).

@@ -8,9 +8,9 @@
 -- A compile is a list of stages over one row of state: each takes it, fills in its part, and hands it on. They all plan
 -- their statements for the user at hand, as setup.sql sets for every door that names a user. Functions that compute set
 -- another plan_cache_mode.
-create or replace function _memoir.compile(inout v _memoir.compile_state, p_user text, p_session text, p_query text, p_budget integer,
-  p_memory_budget integer, p_task text, p_tools jsonb, p_query_embedding real[], p_query_parts jsonb,
-  p_as_of timestamptz, p_valid_at timestamptz, p_format text, p_after_turn text)
+create or replace function _memoir.compile(inout v _memoir.compile_state, p_user text, p_session text, p_query text,
+  p_budget integer, p_memory_budget integer, p_task text, p_tools jsonb, p_query_embedding real[],
+  p_query_parts jsonb, p_as_of timestamptz, p_valid_at timestamptz, p_format text, p_after_turn text)
 language plpgsql stable as $$
 begin
   v.caller := _memoir.authorise(p_user, 'read');
@@ -39,8 +39,8 @@ create or replace function _memoir.compile_at_moment(p_user text, p_session text
   p_as_of timestamptz, p_valid_at timestamptz, p_format text, p_after_turn text)
 returns _memoir.compile_state language plpgsql as $$
 declare
-  v _memoir.compile_state := _memoir.compile(null, p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
-    p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
+  v _memoir.compile_state := _memoir.compile(null, p_user, p_session, p_query, p_budget, p_memory_budget, p_task,
+    p_tools, p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
   v_what text; v_spent bigint; v_limit bigint;
 begin
   if v.moment is not null and not pg_is_in_recovery() and not current_setting('transaction_read_only')::boolean then
@@ -163,24 +163,16 @@ begin
   return query
   with items as (
     select i.*, r.ordinality as o from jsonb_array_elements(v.rows) with ordinality r, jsonb_to_record(r.value) i(
-      item_no integer, kind text, ref_id uuid, session_id uuid, turn_index integer, chunk integer, tokens integer,
-      score real, words real, vector real, around real, session_score real, parts jsonb, is_frequent boolean,
-      worth float8, "position" integer, fidelity text, shown text, reason text)
+      item_no integer, kind text, ref_id uuid, session_id uuid, turn_index integer, chunk integer, arms text[],
+      score real, parts jsonb, words_rank integer, vector_rank integer, tokens integer, "position" integer,
+      fidelity text, shown text, reason text)
   ), texts as (
     select * from _memoir.item_texts(v.user_id, array(select i.item_no from items i), v.clearance)
   )
-  select i.position, case i.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end, i.ref_id,
-    s.external_id, i.turn_index, i.chunk,
-    array_remove(array[case when i.words > 0 then 'words' end, case when i.vector is not null then 'vector' end, case
-      when i.parts ? 'pinned' then 'pinned' when i.parts ? 'standing' then 'standing'
-      when i.is_frequent then 'frequent' when i.parts ? 'related' then 'related'
-      when i.kind = 't' and i.score = 0 and i.around = 0 and i.words = 0 and i.vector is null then 'change'
-      when i.words = 0 and i.vector is null then 'neighbour' end], null),
-    i.score, i.parts || jsonb_build_object('words', i.words, 'vector', i.vector, 'around', i.around, 'session',
-      i.session_score, 'worth', i.worth, 'strength', v.arms -> 'strength')
+  select i.position, i.kind, i.ref_id, s.external_id, i.turn_index, i.chunk, i.arms, i.score, i.parts
+      || jsonb_build_object('strength', v.arms -> 'strength')
       || case when v.arms ? 'breadth' then jsonb_build_object('breadth', v.arms -> 'breadth') else '{}' end,
-    case when i.words > 0 then (rank() over (order by i.words desc))::integer end,
-    case when i.vector is not null then (rank() over (order by i.vector desc nulls last))::integer end,
+    i.words_rank, i.vector_rank,
     case when i.shown is null then i.tokens else _memoir.tokens_of(i.shown, v.tokenizer) end, i.fidelity,
     i.position is not null, i.reason, left(coalesce(t.name || ': ', '') || coalesce(i.shown, t.body), 200)
   from items i left join texts t on t.item_no = i.item_no

@@ -85,27 +85,36 @@ comment on function memoir.recall_arrays(text, text, jsonb) is
 see them. p_given: its parameters. For clients: call it in the transaction that uses the recall. Writes nothing. Raises
 PM001, PM014.';
 
--- The text of a turn's item with a mark behind each clause that a later turn changed.
-create or replace function _memoir.marked(p_user_id uuid, p_kind "char", p_session_id uuid, p_turn integer,
-  p_start integer, p_length integer, p_body text, p_as_of timestamptz)
+-- Returns a turn's text, or what of it begins at p_start, as it is known: without the spans that are forgotten,
+-- corrected or retracted, and with a mark behind each clause that a later turn changed. p_as_of: changes since then are
+-- no marks.
+create or replace function _memoir.as_known(p_user_id uuid, p_session_id uuid, p_turn integer, p_text text,
+  p_start integer default 1, p_as_of timestamptz default null)
 returns text language plpgsql stable as $$
 declare
-  v_at integer; v_text text := p_body; v_head text;
+  v_span record; v_text text := p_text; v_head text;
 begin
-  if p_kind <> 't' then return p_body; end if;
-  for v_at in select distinct least(x.span_start + x.span_length, p_start + p_length) - p_start
+  -- From the last on, because a mark moves the places behind it.
+  for v_span in
+    select distinct greatest(coalesce(x.span_start, 1), p_start) - p_start as first, least(x.span_start + x.span_length
+      - p_start, length(p_text)) as last, x.changed
     from _memoir.exclusions_of(p_user_id, p_session_id, p_turn) x
-    where x.changed and not x.is_doubt and _memoir.spans_overlap(x.span_start, x.span_length, p_start, p_length)
+    where not x.is_doubt and (x.span_start is null
+        or _memoir.spans_overlap(x.span_start, x.span_length, p_start, length(p_text)))
       and (p_as_of is null or x.recorded_at <= p_as_of)
-    order by 1 desc
+    order by 2 desc, 1, 3
   loop
-    v_head := rtrim(left(v_text, v_at), E' .!?,;\n');
-    v_text := v_head || ' (later changed)' || substr(v_text, length(v_head) + 1);
+    if v_span.changed then
+      v_head := rtrim(left(v_text, v_span.last), E' .!?,;\n');
+      v_text := v_head || ' (later changed)' || substr(v_text, length(v_head) + 1);
+    else
+      v_text := left(v_text, v_span.first) || '[…]' || substr(v_text, v_span.last + 1);
+    end if;
   end loop;
   return v_text;
 end $$;
 
--- The candidates for a query as rows of JSON, best first (_row in pg_memoir_kernel/recall.py).
+-- Returns the candidates for a query as rows of JSON, best first (pg_memoir_kernel/records.py).
 create or replace function _memoir.searched(p_user_id uuid, p_query text, p_embedding real[], p_project text,
   p_scope _memoir.search_scope, p_limit integer)
 returns jsonb language plpgsql stable as $$
@@ -145,19 +154,18 @@ begin
   return query
   with found as (
     select c.*, r.ordinality as o from jsonb_array_elements(v_rows) with ordinality r, jsonb_to_record(r.value) c(
-      item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, span_start integer,
-      span_length integer, role text, said_at timestamptz, project text, score real, words real, vector real,
-      type text, parts jsonb, reason text)
+      item_no integer, kind text, ref_id uuid, session_id uuid, turn_index integer, span_start integer, role text,
+      said_at timestamptz, project text, arms text[], score real, words real, vector real, type text, reason text)
     where c.reason is null and (p_session is null or c.session_id = v_session)
       and (p_project is null or c.project = p_project or c.project = 'global')
       and (p_types is null or c.type = any (p_types))
   ), memories as (
     select m.memory_id, m.tags, m.category from _memoir.memory_store m
-    where m.user_id = v_user and m.memory_id = any (array(select f.ref_id from found f where f.kind = 'm'))
+    where m.user_id = v_user and m.memory_id = any (array(select f.ref_id from found f where f.kind = 'memory'))
   ), labels as (
     select i.item_no, i.tags from _memoir.search_items i
     where i.user_id = v_user and i.tags is not null
-      and i.item_no = any (array(select f.item_no from found f where f.kind = 't'))
+      and i.item_no = any (array(select f.item_no from found f where f.kind = 'turn'))
   ), kept as (
     select f.*, coalesce(m.tags, l.tags) as own_tags
     from found f left join memories m on m.memory_id = f.ref_id left join labels l on l.item_no = f.item_no
@@ -168,13 +176,10 @@ begin
     where p_types is null and p_category is null and (p_session is null or i.session_id = v_session)
       and i.ref_id not in (select k.ref_id from kept k)
   ), shown as (
-    select k.o, case k.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end as kind, k.ref_id,
-      _memoir.marked(v_user, k.kind, k.session_id, k.turn_index, k.span_start, k.span_length, t.body, p_as_of) as body,
-        k.score, k.words, k.vector,
-      array_remove(array[case when k.words > 0 then 'words' end, case when k.vector is not null then 'vector' end,
-        case when k.parts ? 'related' then 'related'
-          when k.words = 0 and k.vector is null then 'neighbour' end], null) as matched,
-      k.session_id, k.turn_index, k.role, t.name, k.said_at, k.type, k.own_tags, k.project
+    select k.o, k.kind, k.ref_id, case k.kind when 'turn' then _memoir.as_known(v_user, k.session_id, k.turn_index,
+        t.body, k.span_start, p_as_of) else t.body end as body, k.score, k.words, k.vector,
+      array_replace(k.arms, 'change', 'neighbour') as matched, k.session_id, k.turn_index, k.role, t.name, k.said_at,
+      k.type, k.own_tags, k.project
     from kept k
     join _memoir.item_texts(v_user, array(select k2.item_no from kept k2),
       v_caller.clearance) t on t.item_no = k.item_no
@@ -186,9 +191,9 @@ begin
     where m.memory_id not in (select k.ref_id from kept k)
     union all
     select 4294967294 + row_number() over (order by i.created_at desc, i.item_no desc), 'turn', i.ref_id,
-      _memoir.marked(v_user, i.kind, i.session_id, i.turn_index, i.span_start, i.span_length, t.body, p_as_of), 0::real,
-      0::real, null::real, array['filter'], i.session_id, i.turn_index, i.role::text, t.name, i.created_at, null,
-      i.tags, i.project
+      _memoir.as_known(v_user, i.session_id, i.turn_index, t.body, i.span_start, p_as_of),
+      0::real, 0::real, null::real, array['filter'], i.session_id, i.turn_index, i.role::text, t.name, i.created_at,
+      null, i.tags, i.project
     from tagged i join _memoir.item_texts(v_user, array(select g.item_no from tagged g), v_caller.clearance) t
       on t.item_no = i.item_no
   )

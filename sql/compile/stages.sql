@@ -398,7 +398,8 @@ begin
       'the recall', cardinality(v.left_out));
   end if;
   -- For small talk, show only these. If there are none, skip the search.
-  if v_pins.pinned = '{}' and coalesce(v_pins.working, '{}') = '{}' and _memoir.is_small_talk(v.config, v_question.facts) then
+  if v_pins.pinned = '{}' and coalesce(v_pins.working, '{}') = '{}'
+    and _memoir.is_small_talk(v.config, v_question.facts) then
     v.arms := jsonb_build_object('recall', 'small talk');
     return;
   end if;

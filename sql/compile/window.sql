@@ -128,7 +128,10 @@ begin
       from jsonb_array_elements(v_row.tool_calls) with ordinality t(c, o));
   end if;
   v_directed := v_row.role = 'assistant' and strpos(v_row.content, '<memory-window>') > 0;
-  if v_directed then v_row.content := coalesce(nullif(_memoir.without_directives(v_row.content), ''), '…'); end if;
+  if v_directed then
+    v_row.content := coalesce(nullif(btrim(regexp_replace(v_row.content, '\s*' || _memoir.directive_tag() || '\s*',
+      E'\n', 'g'), E'\n'), ''), '…');
+  end if;
   v_turn := (v_row.turn_index, v_row.exchange_start, v_row.message_id, v_row.role, v_row.content,
     v_row.content_parts, v_row.name, v_row.tool_calls, v_row.tool_call_id, v_row.tokens_before,
     v_row.token_count + p_model.message_overhead, false, v_withheld, 0, null);

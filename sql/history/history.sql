@@ -149,15 +149,6 @@ create or replace function _memoir.sensitivity_now(p_stored _memoir.sensitivity,
 returns _memoir.sensitivity language sql immutable as $$
   select coalesce((p_marks ->> p_turn::text)::_memoir.sensitivity, p_stored) $$;
 
--- The strictest sensitivity of these turns.
-create or replace function _memoir.strictest_of(p_turns _memoir.conversation_history[])
-returns _memoir.sensitivity language plpgsql stable as $$
-begin
-  if cardinality(p_turns) = 0 then return 'normal'; end if;
-  return (select coalesce(max(_memoir.sensitivity_now(t.sensitivity, t.turn_index,
-    _memoir.marks(t.user_id, t.session_id))), 'normal') from unnest(p_turns) t);
-end $$;
-
 -- The exclusions of a turn that count: spans that are out of recall, that a later turn changed, or that are in doubt.
 create or replace function _memoir.exclusions_of(p_user_id uuid, p_session_id uuid, p_turn integer)
 returns setof _memoir.recall_exclusions language sql stable as $$

@@ -63,20 +63,22 @@ create or replace function _memoir.slot_text(p_slot text, p_value text)
 returns text language sql immutable parallel safe as $$ select _memoir.tombstone_text(p_slot) || chr(31)
   || _memoir.tombstone_text(p_value) $$;
 
--- The tombstone that keeps a value away, if one does. A slot's value defaults to the content, as in remember. What was
--- forgotten stays away from every project, what was corrected in a project of its own from that one.
+-- Returns the tombstone that keeps a value away, a row of nulls where none does. All doors that bring memories in or
+-- back ask this: remember, import, promotion, restoring. A slot's value defaults to the content, as in remember. A
+-- forgotten value stays away from every project, one that was corrected in a project from that project.
 create or replace function _memoir.tombstone_of(p_user_id uuid, p_content text, p_slot text default null,
   p_slot_value text default null, p_project text default null)
 returns _memoir.tombstones language plpgsql stable as $$
 declare
   v_keys bytea[]; v_stone _memoir.tombstones; v_slot text; v_texts text[];
+  v_project text := case when p_project <> 'global' then p_project || chr(30) else '' end;
 begin
   if not exists (select from _memoir.tombstones t where t.user_id = p_user_id and t.lifted_at is null) then return null;
   end if;
   v_slot := _memoir.slot_text(p_slot, coalesce(p_slot_value, p_content));
   v_texts := array(select t.text from _memoir.tombstone_texts(array[p_content], _memoir.known_names(p_user_id)) t);
-  v_keys := _memoir.tombstone_keys(p_user_id, array[v_slot, _memoir.in_project(p_project, v_slot)] || v_texts
-    || array(select _memoir.in_project(p_project, t) from unnest(v_texts) t));
+  v_keys := _memoir.tombstone_keys(p_user_id, array[v_slot, v_project || v_slot] || v_texts
+    || array(select v_project || t from unnest(v_texts) t));
   select * into v_stone from _memoir.tombstones t
   where t.user_id = p_user_id and t.lifted_at is null
     and (t.key_hash = any (v_keys[3:]) and t.kind = 'value' or t.key_hash = any (v_keys[1:2])
@@ -112,16 +114,6 @@ begin
       and m.state = 'active' and m.slot_value is not null);
 end $$;
 
-create or replace function _memoir.in_project(p_project text, p_text text)
-returns text language sql immutable parallel safe as $$ select case when p_project = 'global' then p_text
-  else p_project || chr(30) || p_text end $$;
-
--- Does a tombstone refuse it? Whatever brings memories in or back asks this: remember, import, promotion, restoring.
-create or replace function _memoir.tombstoned(p_user_id uuid, p_content text, p_slot text default null,
-  p_slot_value text default null, p_project text default null)
-returns boolean language sql stable as $$ select (_memoir.tombstone_of(p_user_id, p_content, p_slot, p_slot_value,
-  p_project)).user_id is not null $$;
-
 -- Leaves tombstones for what memories say and, with p_slots, for their values in their slots; not for what memories of
 -- p_except say. p_wide: for all projects.
 create or replace function _memoir.set_tombstones(p_user_id uuid, p_ids uuid[], p_slots boolean, p_wide boolean,
@@ -131,12 +123,13 @@ declare
   v_texts text[]; v_kinds text[]; v_count integer; v_names text[] := _memoir.known_names(p_user_id);
 begin
   with said as (
-    select distinct m.memory_id = any (p_except) as is_right, k.kind, case when p_wide then k.text
-      else _memoir.in_project(m.project, k.text) end as text
+    select distinct m.memory_id = any (p_except) as is_right, k.kind,
+      case when p_wide or m.project = 'global' then k.text else m.project || chr(30) || k.text end as text
     from _memoir.memory_store m,
-      lateral (values (_memoir.tombstone_text(m.content), 'value'), (_memoir.slot_text(m.slot, m.slot_value),
-        'slot_value'), (_memoir.claim(m.content, v_names), 'claim'),
-        (case when p_slots then _memoir.claim(m.slot || ' ' || m.slot_value, v_names) end, 'claim')) k(text, kind)
+      lateral (values (_memoir.tombstone_text(m.content), 'value'),
+          (_memoir.slot_text(m.slot, m.slot_value), 'slot_value')
+        union all select c, 'claim' from unnest(_memoir.claims_of(array[m.content, case when p_slots
+          then m.slot || ' ' || m.slot_value end], v_names)) c) k(text, kind)
     where m.user_id = p_user_id and m.memory_id = any (p_ids || p_except) and k.text is not null)
   select array_agg(s.text), array_agg(s.kind) into v_texts, v_kinds from said s
   where not s.is_right and (p_slots or s.kind <> 'slot_value')

@@ -13,21 +13,6 @@ begin
     'asked to forget', memoir.now());
 end $$;
 
--- A request to forget is carried out as the package read it: the spans and memories that it means. The request's own
--- words go with them. Under the user's lock. Returns counts.
-create or replace function _memoir.carry_out(p_turn _memoir.conversation_history, p_request jsonb, p_result jsonb,
-  p_by text)
-returns jsonb language plpgsql as $$
-declare
-  v_done jsonb := _memoir.forget_meant(p_turn, p_result, false, p_by);
-begin
-  if v_done ->> 'outcome' is distinct from 'forgotten' then return jsonb_build_object('unclear', 1); end if;
-  perform _memoir.exclude_request(p_turn, case when (p_result ->> 'is_whole')::boolean is not true
-    then (p_request ->> 'span_start')::integer end, (p_request ->> 'span_length')::integer,
-    (v_done ->> 'change_id')::uuid);
-  return jsonb_build_object('forgotten', 1);
-end $$;
-
 -- Applies the changes of a turn, under the user's lock: certain ones take effect, likely ones are noted.
 -- Returns counts.
 create or replace function _memoir.take_effect(p_session _memoir.sessions, p_turn _memoir.conversation_history,
@@ -79,7 +64,8 @@ returns boolean language plpgsql as $$
 declare
   v_user uuid := p_turn.user_id; v_now timestamptz := memoir.now(); v_unit _memoir.said_unit := p_change.unit;
   v_old uuid[] := _memoir.memories_from(v_user, array[v_unit]); v_new uuid; v_change uuid := gen_random_uuid();
-  v_found _memoir.extracted;
+  v_found _memoir.extracted; v_rest _memoir.memory_store; v_turn _memoir.conversation_history;
+  v_session _memoir.sessions;
 begin
   if exists (select from _memoir.exclusions_of(v_user, v_unit.session_id, v_unit.turn_index) x where not x.is_doubt
       and x.span_start <= v_unit.span_start and x.span_start + x.span_length > v_unit.span_start) then
@@ -99,7 +85,22 @@ begin
   end if;
   if v_old <> '{}' then
     if p_change.remainder is not null then
-      perform _memoir.keep_rest(v_user, v_old[1], p_change, v_change, p_by, p_config);
+      -- What remains counts as the old memory did.
+      select * into v_rest from _memoir.memory_store where user_id = v_user and memory_id = v_old[1];
+      v_rest.recorded_at := v_now;
+      v_rest.content := p_change.remainder;
+      v_rest.slot := null;
+      v_rest.slot_value := null;
+      v_rest.confidence := null;
+      v_rest.superseded_by := null;
+      v_rest.written_by := p_by;
+      v_rest.metadata := v_rest.metadata || jsonb_build_object('remainder_of', v_change);
+      select h.* into v_turn from _memoir.conversation_history h where h.user_id = v_user
+        and h.session_id = v_unit.session_id and h.recorded_at = v_unit.recorded_at
+        and h.message_id = v_unit.message_id;
+      select * into v_session from _memoir.sessions where user_id = v_user and session_id = v_unit.session_id;
+      perform _memoir.enter(v_rest, v_session, array[v_turn], array[v_unit.span_start], array[v_unit.span_length],
+        v_turn.created_at, p_config);
     end if;
     if v_new is not null then
       perform _memoir.supersede(v_user, v_old, v_new, p_by, 'changed in conversation', v_now);
@@ -110,31 +111,6 @@ begin
   perform _memoir.exclude_units(v_user, array[v_unit] || _memoir.echoes_of(v_unit, p_change.olds, p_turn), true,
     v_change, p_turn, 'changed in conversation', v_now);
   return true;
-end $$;
-
--- What remains of a memory of which an item ended, as a memory that counts as the old one did.
-create or replace function _memoir.keep_rest(p_user_id uuid, p_old uuid, p_change _memoir.found_change,
-  p_by_change uuid, p_by text, p_config jsonb)
-returns void language plpgsql as $$
-declare
-  v_unit _memoir.said_unit := p_change.unit; v_old _memoir.memory_store; v_session _memoir.sessions;
-  v_turn _memoir.conversation_history; v_memory _memoir.memory_store;
-begin
-  select h.* into v_turn from _memoir.conversation_history h where h.user_id = p_user_id
-    and h.session_id = v_unit.session_id and h.recorded_at = v_unit.recorded_at and h.message_id = v_unit.message_id;
-  select * into v_old from _memoir.memory_store where user_id = v_turn.user_id and memory_id = p_old;
-  select * into v_session from _memoir.sessions where user_id = v_turn.user_id and session_id = v_turn.session_id;
-  v_memory := v_old;
-  v_memory.recorded_at := memoir.now();
-  v_memory.content := p_change.remainder;
-  v_memory.slot := null;
-  v_memory.slot_value := null;
-  v_memory.confidence := null;
-  v_memory.superseded_by := null;
-  v_memory.written_by := p_by;
-  v_memory.metadata := v_old.metadata || jsonb_build_object('remainder_of', p_by_change);
-  perform _memoir.enter(v_memory, v_session, array[v_turn], array[v_unit.span_start], array[v_unit.span_length],
-    v_turn.created_at, p_config);
 end $$;
 
 -- Takes clauses out of recall and forgets memories, as p_turn asks. Under the user's lock.
@@ -197,9 +173,10 @@ begin
   return v_change;
 end $$;
 
--- Forgets what a request means, as the package read it: spans, what repeats their values, and the memories made of them
--- or named; without effect where it is not clear. p_preview: only says what it would be. Under the user's lock.
-create or replace function _memoir.forget_meant(p_turn _memoir.conversation_history, p_result jsonb,
+-- Forgets what a request means, as the package read it: spans, what repeats their values, the memories made of them or
+-- named, and the request's own words. It has no effect where it is not clear. p_request: null outside a conversation.
+-- p_preview: only says what it would be. Under the user's lock.
+create or replace function _memoir.forget_meant(p_turn _memoir.conversation_history, p_request jsonb, p_result jsonb,
   p_preview boolean, p_by text)
 returns jsonb language plpgsql as $$
 declare
@@ -209,8 +186,7 @@ begin
   if p_result ->> 'outcome' is distinct from 'clear' then
     return jsonb_build_object('outcome', coalesce(p_result ->> 'outcome', 'nothing'));
   end if;
-  v_units := array(select _memoir.unit_of(u.unit, u.start, u.length, u.text)
-    from jsonb_to_recordset(p_result -> 'units') u(unit jsonb, start integer, length integer, text text));
+  v_units := array(select u from jsonb_populate_recordset(null::_memoir.said_unit, p_result -> 'units') u);
   v_units := v_units || array(select e from unnest(v_units) u, unnest(_memoir.echoes_of(u, v_values, p_turn)) e);
   v_memories := array(select m from unnest(_memoir.memories_from(v_user, v_units)) m
     union select jsonb_array_elements_text(p_result -> 'memories')::uuid);
@@ -223,6 +199,10 @@ begin
       and m.memory_id = any (v_memories)));
   if p_preview then return v_shown || jsonb_build_object('outcome', 'preview'); end if;
   perform _memoir.forget_units(v_user, v_units, v_memories, v_change, p_turn, p_by);
+  if p_request is not null then
+    perform _memoir.exclude_request(p_turn, case when (p_result ->> 'is_whole')::boolean is not true
+      then (p_request ->> 'span_start')::integer end, (p_request ->> 'span_length')::integer, v_change);
+  end if;
   return v_shown || jsonb_build_object('outcome', 'forgotten', 'change_id', v_change);
 end $$;
 
@@ -334,7 +314,7 @@ begin
       'is_all', p_query ~* ('\m(?:' || _memoir.pattern_all_about() || ')\M'), 'language',
       _memoir.spoken_language(p_query)), v_config, v_caller.projects, v_caller.clearance)))::text,
     v_config ->> 'embedder_socket');
-  return _memoir.forget_meant(v_turn, v_read -> 'requests' -> 0, p_preview, v_caller.login);
+  return _memoir.forget_meant(v_turn, null, v_read -> 'requests' -> 0, p_preview, v_caller.login);
 end $$;
 comment on function memoir.forget_about(text, text, boolean) is
   'Forgets what a few words name ("my locker code", "everything about Dominik"): the clauses in which the user said it,

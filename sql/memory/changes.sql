@@ -1,31 +1,8 @@
 -- What a turn changes of what was said before, and what it asks to forget. The package pg_memoir_language finds both
 -- (changes.py): among the user's earlier texts that have to do with a turn, which SQL looks up here.
 
--- The user's items that hold most of some words, each weighing as it is rare.
-create or replace function _memoir.items_with_words(p_user_id uuid, p_items integer, p_terms text[], p_most integer)
-returns integer[] language plpgsql stable as $$
-begin
-  return array(
-  with keys as (
-    select t as term, k as key from unnest(p_terms) t, unnest(array[t, _memoir.shared_key(t, 1),
-      _memoir.shared_key(t, 8), _memoir.shared_key(t, 64)]) k
-  ), held as (
-    select k.term, p.first_item + (x >> 8) as item
-    from keys k join _memoir.search_postings p on p.user_id = p_user_id and p.key = k.key
-    cross join lateral (select case when p.words is not null then array_position(p.words, k.term) end as n) w
-    cross join lateral unnest(case when p.words is null then p.postings
-      else p.postings[coalesce(p.ends[w.n - 1], 0) + 1 : p.ends[w.n]] end) x
-    where p.words is null or w.n is not null
-    union all
-    select l.lexeme, t.item_no + (x >> 8) from _memoir.search_tail t, unnest(t.words) l, unnest(l.positions) x
-    where t.user_id = p_user_id and l.lexeme = any (p_terms)
-  )
-  select h.item from (select item, ln(1 + p_items::float8 / count(*) over (partition by term)) as weight from held) h
-  group by h.item order by sum(h.weight) desc, h.item desc limit p_most);
-end $$;
-
--- The user's items before a turn that speak of something, the newest ones, some given ones, and the last turns of
--- its session.
+-- Returns the user's items before a turn: those that hold most of some words, each weighing as it is rare, the newest
+-- ones, some given ones, and the last turns of its session.
 create or replace function _memoir.items_before(p_turn _memoir.conversation_history, p_terms text[],
   p_roles _memoir.turn_role[], p_newest integer, p_items integer[] default '{}')
 returns _memoir.item_locator[] language plpgsql stable as $$
@@ -36,7 +13,25 @@ declare
     from unnest(_memoir.list_same_matter()) w where split_part(w, '>', 2) = any (p_terms));
 begin
   select * into v_counters from _memoir.user_counters where user_id = v_user;
-  v_items := _memoir.items_with_words(v_user, v_counters.items, v_terms, 40) || p_items || array(select i.item_no from _memoir.search_items i
+  v_items := array(
+    with keys as (
+      select t as term, k as key from unnest(v_terms) t, unnest(array[t, _memoir.shared_key(t, 1),
+        _memoir.shared_key(t, 8), _memoir.shared_key(t, 64)]) k
+    ), held as (
+      select k.term, p.first_item + (x >> 8) as item
+      from keys k join _memoir.search_postings p on p.user_id = v_user and p.key = k.key
+      cross join lateral (select case when p.words is not null then array_position(p.words, k.term) end as n) w
+      cross join lateral unnest(case when p.words is null then p.postings
+        else p.postings[coalesce(p.ends[w.n - 1], 0) + 1 : p.ends[w.n]] end) x
+      where p.words is null or w.n is not null
+      union all
+      select l.lexeme, t.item_no + (x >> 8) from _memoir.search_tail t, unnest(t.words) l, unnest(l.positions) x
+      where t.user_id = v_user and l.lexeme = any (v_terms)
+    )
+    select h.item from (
+      select item, ln(1 + v_counters.items::float8 / count(*) over (partition by term)) as weight from held) h
+    group by h.item order by sum(h.weight) desc, h.item desc limit 40)
+    || p_items || array(select i.item_no from _memoir.search_items i
     where i.user_id = v_user and i.item_no > v_counters.next_item - p_newest * 4 and i.kind = 't'
       order by i.item_no desc limit p_newest)
     || array(select i.item_no from _memoir.search_items i
@@ -86,7 +81,7 @@ create or replace function _memoir.near_text(p_user_id uuid, p_text text, p_conf
   out messages uuid[])
 language plpgsql stable as $$
 declare
-  v_model _memoir.embedding_models; v_vector halfvec; v_most constant integer := 16;
+  v_model _memoir.embedding_models; v_vector halfvec;
 begin
   items := '{}';
   messages := '{}';
@@ -94,37 +89,12 @@ begin
   if not found then return; end if;
   v_vector := (_memoir.query_vector(p_config, p_text, null)).vector;
   if v_vector is not null then
-    items := array(select e.item_no from _memoir.embeddings e where e.user_id = p_user_id
-      and e.model_id = v_model.model_id order by ((e.embedding <=> v_vector) * 1000000)::bigint, e.item_no limit v_most);
+    items := array(select e.item_no from _memoir.embeddings e
+      where e.user_id = p_user_id and e.model_id = v_model.model_id
+      order by ((e.embedding <=> v_vector) * 1000000)::bigint, e.item_no limit 16);
     messages := array(select distinct i.ref_id from _memoir.search_items i where i.user_id = p_user_id
       and i.item_no = any (items));
   end if;
-end $$;
-
--- A turn that states something, with what its speaker said before that has to do with it (words in common, near in
--- meaning, or the last turns of the session), and memories without a turn that hold one of its slots.
-create or replace function _memoir.stating_context(p_no integer, p_turn _memoir.conversation_history, p_language text,
-  p_slots text[], p_config jsonb)
-returns jsonb language plpgsql stable as $$
-declare
-  v_text text := left(p_turn.content, 1000); v_near record := _memoir.near_text(p_turn.user_id, v_text, p_config);
-  -- A constant when the statement is planned, so that it locks no other months.
-  v_since timestamptz := p_turn.recorded_at - interval '1 day';
-begin
-  return jsonb_build_object('no', p_no, 'text', p_turn.content, 'name', nullif(btrim(p_turn.name), ''),
-    'said_at', p_turn.created_at, 'utc_offset', _memoir.sender_zone(p_turn), 'language', p_language,
-    -- The question with which the assistant ended before it.
-    'asked', (select btrim((regexp_match(right(h.content, 400), '([^.!?\n]{4,200}[?？])["”'')]*\s*$'))[1])
-      from _memoir.conversation_history h
-      where h.user_id = p_turn.user_id and h.session_id = p_turn.session_id and h.turn_index = p_turn.turn_index - 1
-        and h.recorded_at between v_since and p_turn.recorded_at
-        and h.role = 'assistant'),
-    'earlier', _memoir.texts_as_read(p_turn, _memoir.items_before(p_turn, _memoir.query_terms(p_language::regconfig,
-      v_text), '{user}', 12, coalesce(v_near.items, '{}')), v_near.messages, 60, false),
-    'memories', (select jsonb_agg(jsonb_build_object('id', m.memory_id, 'content', m.content))
-      from _memoir.memory_store m where m.user_id = p_turn.user_id and m.state = 'active' and m.slot = any (p_slots)
-        and not exists (select from _memoir.memory_sources s where s.user_id = m.user_id and s.item_kind = 'memory'
-          and s.item_id = m.memory_id and s.source_kind = 'turn')));
 end $$;
 
 -- A request to forget, with the texts and memories that it may mean, those that a caller may see.
@@ -152,46 +122,44 @@ begin
         order by x.recorded_at desc limit 400) m));
 end $$;
 
--- Returns whether a language model reads what was said.
-create or replace function _memoir.has_model(p_config jsonb)
-returns boolean language sql immutable as $$
-  select p_config ->> 'llm_provider' <> 'none' and p_config ->> 'llm_model' <> ''
-$$;
-
--- What the package needs to know of what was said before a batch of turns: requests, and what states something where no
--- model reads it.
+-- Returns what the package needs to know of earlier turns to read a batch: for requests and, where no model reads them,
+-- for turns that state something. Such a turn comes with what its speaker said before that has to do with it (words in
+-- common, near in meaning, or the last turns of the session), and with memories without a turn in one of its slots.
 create or replace function _memoir.reading_context(p_turns _memoir.conversation_history[], p_reading jsonb,
-  p_config jsonb)
-returns jsonb language sql stable as $$
-  select jsonb_build_object(
-    'turns', (select jsonb_agg(_memoir.stating_context(n, p_turns[n], p_reading -> 'languages' ->> (n - 1), array(
-        select _memoir.normalise(f ->> 'slot') from jsonb_array_elements(p_reading -> 'found') f
-        where (f ->> 'text_no')::integer = n and f ->> 'slot' is not null), p_config) order by n)
-      from (select s::integer as n from jsonb_array_elements_text(p_reading -> 'stating') s
-        where not _memoir.has_model(p_config)) x),
-    'requests', (select jsonb_agg(_memoir.asking_context(p_turns[(r ->> 'text_no')::integer], r, p_config) order by o)
-      from jsonb_array_elements(p_reading -> 'requests') with ordinality q(r, o)))
-$$;
-
--- Returns a span of a text that the reader was given, as it handed it back.
-create or replace function _memoir.unit_of(p_unit jsonb, p_start integer, p_length integer, p_said text)
-returns _memoir.said_unit language sql immutable as $$
-  select ((p_unit ->> 'message_id')::uuid, (p_unit ->> 'session_id')::uuid, (p_unit ->> 'turn_index')::integer,
-    (p_unit ->> 'recorded_at')::timestamptz, (p_unit ->> 'created_at')::timestamptz,
-    (p_unit ->> 'role')::_memoir.turn_role, (p_unit ->> 'span_start')::integer + p_start - 1, p_length, p_said, null,
-    false)::_memoir.said_unit
-$$;
-
--- Returns what turns change, as the package found it.
-create or replace function _memoir.changes_read(p_results jsonb)
-returns _memoir.turn_changes[] language sql immutable as $$
-  select array(
-    select ((t ->> 'no')::integer, (t ->> 'is_judged')::boolean, array(
-        select (c.by_start, c.by_length, c.content, _memoir.unit_of(c.unit, c.start, c.length, null),
-          array(select jsonb_array_elements_text(c.olds)), c.grade, c.chance, c.remainder)::_memoir.found_change
-        from jsonb_to_recordset(t -> 'changes') c(unit jsonb, start integer, length integer, by_start integer,
-          by_length integer, content text, grade text, chance real, olds jsonb, remainder text)),
-      array(select e::uuid from jsonb_array_elements_text(t -> 'ended') e))::_memoir.turn_changes
-    from jsonb_array_elements(case when jsonb_typeof(p_results -> 'turns') = 'array' then p_results -> 'turns'
-      else '[]' end) with ordinality x(t, o) order by o)
-$$;
+  p_config jsonb, p_has_model boolean)
+returns jsonb language plpgsql stable as $$
+declare
+  v_no integer; v_turn _memoir.conversation_history; v_text text; v_language text; v_near record; v_since timestamptz;
+  v_slots text[]; v_turns jsonb[] := '{}';
+begin
+  for v_no in select s::integer from jsonb_array_elements_text(p_reading -> 'stating') s where not p_has_model
+    order by 1
+  loop
+    v_turn := p_turns[v_no];
+    v_text := left(v_turn.content, 1000);
+    v_language := p_reading -> 'languages' ->> (v_no - 1);
+    v_near := _memoir.near_text(v_turn.user_id, v_text, p_config);
+    v_slots := array(select _memoir.normalise(f ->> 'slot') from jsonb_array_elements(p_reading -> 'found') f
+      where (f ->> 'text_no')::integer = v_no and f ->> 'slot' is not null);
+    -- A constant when the statement is planned, so that it locks no other months.
+    v_since := v_turn.recorded_at - interval '1 day';
+    v_turns := array_append(v_turns, jsonb_build_object('no', v_no, 'text', v_turn.content,
+      'name', nullif(btrim(v_turn.name), ''), 'said_at', v_turn.created_at,
+      'utc_offset', v_turn.metadata #>> '{sent,utc_offset}', 'language', v_language,
+      -- The question with which the assistant ended before it.
+      'asked', (select btrim((regexp_match(right(h.content, 400), '([^.!?\n]{4,200}[?？])["”'')]*\s*$'))[1])
+        from _memoir.conversation_history h
+        where h.user_id = v_turn.user_id and h.session_id = v_turn.session_id and h.turn_index = v_turn.turn_index - 1
+          and h.recorded_at between v_since and v_turn.recorded_at and h.role = 'assistant'),
+      'earlier', _memoir.texts_as_read(v_turn, _memoir.items_before(v_turn,
+        _memoir.query_terms(v_language::regconfig, v_text), '{user}', 12, coalesce(v_near.items, '{}')),
+        v_near.messages, 60, false),
+      'memories', (select jsonb_agg(jsonb_build_object('id', m.memory_id, 'content', m.content))
+        from _memoir.memory_store m where m.user_id = v_turn.user_id and m.state = 'active' and m.slot = any (v_slots)
+          and not exists (select from _memoir.memory_sources s where s.user_id = m.user_id and s.item_kind = 'memory'
+            and s.item_id = m.memory_id and s.source_kind = 'turn'))));
+  end loop;
+  return jsonb_build_object('turns', v_turns, 'requests', (
+    select jsonb_agg(_memoir.asking_context(p_turns[(r ->> 'text_no')::integer], r, p_config) order by o)
+    from jsonb_array_elements(p_reading -> 'requests') with ordinality q(r, o)));
+end $$;

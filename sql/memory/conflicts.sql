@@ -81,14 +81,6 @@ begin
   return v_prevails;
 end $$;
 
--- May two memories conflict at all? Within a project, where they can meet, at a time when both would be true.
-create or replace function _memoir.may_conflict(p_one _memoir.memory_store, p_other _memoir.memory_store)
-returns boolean language sql immutable as $$
-  select p_one.project = p_other.project and (p_one.local_to is null or p_other.local_to is null
-    or p_one.local_to = p_other.local_to)
-    and _memoir.overlap(p_one, p_other)
-$$;
-
 -- A slot has one value at a time.
 create or replace function _memoir.settle_slot(p_user_id uuid, p_memory_id uuid, p_from timestamptz, p_by text,
   out superseded uuid[], out contradicts uuid[], out outdated boolean)
@@ -190,7 +182,7 @@ begin
       -- other's place, at once or through others: a correction that sounds like what it corrects is no restatement.
       continue when (p_state.comparisons -> (v_place - 1) ->> 'has_same_points') is distinct from 'true'
         or v_memory.actor = 'person' or v_similarity <= (p_config ->> 'duplicate_similarity')::real
-        or not _memoir.tombstoned(v_user, v_other.content, null, null, v_other.project);
+        or (_memoir.tombstone_of(v_user, v_other.content, null, null, v_other.project)).user_id is null;
       continue when exists (
         with recursive successors as (
           select v_other.memory_id as id
@@ -379,7 +371,8 @@ begin
       and ref_id = p_old.memory_id;
     perform _memoir.leave_profile(p_old.user_id, array[p_old.memory_id]);
   end if;
-  if p_new.tier > p_old.tier then perform _memoir.stale_profile(p_old.user_id); end if;
+  update _memoir.user_counters set profile_stale = true
+  where p_new.tier > p_old.tier and user_id = p_old.user_id and not profile_stale;
   perform _memoir.take_labels(p_old.user_id, p_old.memory_id, p_new.tags, p_new.aliases);
   if p_old.embeddable and not p_new.embeddable then
     delete from _memoir.embeddings e using _memoir.search_items i

@@ -61,7 +61,7 @@ end $$;
 create or replace function _memoir.may_stand(p_user_id uuid, p_text text, p_project text)
 returns boolean language plpgsql stable as $$
 begin
-  return not _memoir.tombstoned(p_user_id, p_text, null, null, p_project)
+  return (_memoir.tombstone_of(p_user_id, p_text, null, null, p_project)).user_id is null
     and not exists (select from _memoir.memory_store m
     where m.user_id = p_user_id and m.content_hash = sha256(convert_to(_memoir.normalise(p_text), 'UTF8'))
       and m.project = p_project

@@ -14,7 +14,8 @@ create or replace function _memoir.same_value(p_caller _memoir.caller, p_memory 
 returns uuid[] language plpgsql stable as $$
 declare
   v_user uuid := p_caller.user_id; v_text text := _memoir.tombstone_text(p_memory.content); v_ids uuid[];
-  v_names text[] := _memoir.known_names(v_user); v_claim text := _memoir.claim(p_memory.content, v_names);
+  v_names text[] := _memoir.known_names(v_user);
+  v_claim text := (_memoir.claims_of(array[p_memory.content], v_names))[1];
   v_hint text := (_memoir.claim_hints(array[v_claim]))[1];
 begin
   with recursive same as (
@@ -35,7 +36,8 @@ begin
           and m.state_reason = 'consolidated') end
       and (m.slot = p_memory.slot and m.slot_value = p_memory.slot_value or _memoir.tombstone_text(m.content) = v_text
         -- In other words, where all of it is to go.
-        or p_wide and strpos(lower(m.content), v_hint) > 0 and _memoir.claim(m.content, v_names) = v_claim)) x;
+        or p_wide and strpos(lower(m.content), v_hint) > 0
+          and (_memoir.claims_of(array[m.content], v_names))[1] = v_claim)) x;
   return v_ids;
 end $$;
 
@@ -287,7 +289,8 @@ begin
   perform _memoir.check_size('remainder', p_content,
     (_memoir.config(p_old.user_id, null) ->> 'text_bytes_max')::integer);
   if not p_slotted then v_rest.slot := null; v_rest.slot_value := null; end if;
-  if _memoir.tombstoned(p_old.user_id, p_content, v_rest.slot, v_rest.slot_value, p_old.project) then
+  if (_memoir.tombstone_of(p_old.user_id, p_content, v_rest.slot, v_rest.slot_value, p_old.project)).user_id
+    is not null then
     perform _memoir.fail('PM040', format('a tombstone refuses the remainder %s', _memoir.shown(p_content)),
       'a person lifts it with lift_tombstone');
   end if;

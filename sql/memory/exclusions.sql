@@ -1,55 +1,15 @@
 -- Spans of turns that are taken out of recall, or marked as changed there: with what repeats them, the summaries that
 -- hold them, and what is left of the turns.
 
--- Indexes the rest of turns of which a part was taken out.
-create or replace function _memoir.index_rest(p_user_id uuid, p_refs uuid[])
-returns void language plpgsql as $$
-declare
-  v_item _memoir.search_items; v_turn _memoir.conversation_history; v_piece record; v_new _memoir.search_items[];
-  v_texts text[]; v_config jsonb := _memoir.config(p_user_id, null);
-begin
-  for v_item in
-    select i.* from _memoir.search_items i where i.user_id = p_user_id and i.ref_id = any (p_refs) and i.kind = 't'
-      and i.dead
-      and not exists (select from _memoir.search_items p where p.user_id = p_user_id and p.ref_id = i.ref_id
-        and p.item_no <> i.item_no and p.span_start <= i.span_start
-        and p.span_start + p.span_length >= i.span_start + i.span_length and p.span_length > i.span_length)
-    order by i.item_no
-  loop
-    select * into v_turn from _memoir.conversation_history h where h.user_id = p_user_id
-      and h.session_id = v_item.session_id and h.turn_index = v_item.turn_index and h.recorded_at = v_item.recorded_at;
-    -- Pieces that an earlier one left are made anew.
-    update _memoir.search_items p set dead = true where p.user_id = p_user_id and p.ref_id = v_item.ref_id
-      and not p.dead
-      and p.item_no <> v_item.item_no and p.span_start >= v_item.span_start
-      and p.span_start + p.span_length <= v_item.span_start + v_item.span_length;
-    v_new := '{}'; v_texts := '{}';
-    for v_piece in
-      select lower(r)::integer as first, (upper(r) - lower(r))::integer as length
-      from unnest(int4multirange(int4range(v_item.span_start, v_item.span_start + v_item.span_length))
-        - (select coalesce(range_agg(case when x.span_start is null then '[1,)'
-             else int4range(x.span_start, x.span_start + x.span_length) end), '{}')
-           from _memoir.exclusions_of(p_user_id, v_item.session_id, v_item.turn_index) x where not x.changed)) r
-    loop
-      continue when substr(v_turn.content, v_piece.first, v_piece.length) !~ '[[:alnum:]]+[^[:alnum:]]+[[:alnum:]]{2}';
-      v_item.span_start := v_piece.first;
-      v_item.span_length := v_piece.length;
-      v_item.dead := false;
-      v_item.token_count := _memoir.estimate_tokens(substr(v_turn.content, v_piece.first, v_piece.length));
-      v_new := array_append(v_new, v_item);
-      v_texts := array_append(v_texts, substr(v_turn.content, v_piece.first, v_piece.length));
-    end loop;
-    if v_new <> '{}' then perform _memoir.add_items(p_user_id, v_new, v_texts, v_turn.recorded_at, v_config); end if;
-  end loop;
-end $$;
-
--- Excludes spans of turns, or marks them as changed, by one turn. Summaries that hold them are undone; kept
--- recalls too.
+-- Excludes spans of turns, or marks them as changed, by one turn. The rest of a turn of which a part was taken out is
+-- indexed anew. Summaries that hold the spans are undone, and so are kept recalls.
 create or replace function _memoir.exclude_units(p_user_id uuid, p_units _memoir.said_unit[], p_changed boolean,
   p_change uuid, p_turn _memoir.conversation_history, p_reason text, p_at timestamptz)
 returns void language plpgsql as $$
 declare
-  v_refs uuid[] := array(select u.message_id from unnest(p_units) u);
+  v_refs uuid[] := array(select u.message_id from unnest(p_units) u); v_item _memoir.search_items;
+  v_turn _memoir.conversation_history; v_piece int4range; v_text text; v_new _memoir.search_items[]; v_texts text[];
+  v_config jsonb := _memoir.config(p_user_id, null);
 begin
   -- Where it is sure now, it is no longer in doubt.
   update _memoir.recall_exclusions x set lifted_at = p_at from unnest(p_units) u
@@ -67,7 +27,38 @@ begin
     update _memoir.search_items i set dead = true from unnest(p_units) u
     where i.user_id = p_user_id and i.ref_id = u.message_id and not i.dead
       and _memoir.spans_overlap(i.span_start, i.span_length, u.span_start, u.span_length);
-    perform _memoir.index_rest(p_user_id, v_refs);
+    for v_item in
+      select i.* from _memoir.search_items i where i.user_id = p_user_id and i.ref_id = any (v_refs) and i.kind = 't'
+        and i.dead and not exists (select from _memoir.search_items p where p.user_id = p_user_id
+          and p.ref_id = i.ref_id and p.item_no <> i.item_no and p.span_start <= i.span_start
+          and p.span_start + p.span_length >= i.span_start + i.span_length and p.span_length > i.span_length)
+      order by i.item_no
+    loop
+      select * into v_turn from _memoir.conversation_history h where h.user_id = p_user_id
+        and h.session_id = v_item.session_id and h.turn_index = v_item.turn_index
+        and h.recorded_at = v_item.recorded_at;
+      -- Pieces that an earlier one left are made anew.
+      update _memoir.search_items p set dead = true where p.user_id = p_user_id and p.ref_id = v_item.ref_id
+        and not p.dead and p.item_no <> v_item.item_no and p.span_start >= v_item.span_start
+        and p.span_start + p.span_length <= v_item.span_start + v_item.span_length;
+      v_new := '{}'; v_texts := '{}';
+      foreach v_piece in array array(select r from unnest(
+          int4multirange(int4range(v_item.span_start, v_item.span_start + v_item.span_length))
+          - (select coalesce(range_agg(case when x.span_start is null then '[1,)'
+               else int4range(x.span_start, x.span_start + x.span_length) end), '{}')
+             from _memoir.exclusions_of(p_user_id, v_item.session_id, v_item.turn_index) x where not x.changed)) r)
+      loop
+        v_text := substr(v_turn.content, lower(v_piece), upper(v_piece) - lower(v_piece));
+        continue when v_text !~ '[[:alnum:]]+[^[:alnum:]]+[[:alnum:]]{2}';
+        v_item.span_start := lower(v_piece);
+        v_item.span_length := length(v_text);
+        v_item.dead := false;
+        v_item.token_count := _memoir.estimate_tokens(v_text);
+        v_new := array_append(v_new, v_item);
+        v_texts := array_append(v_texts, v_text);
+      end loop;
+      if v_new <> '{}' then perform _memoir.add_items(p_user_id, v_new, v_texts, v_turn.recorded_at, v_config); end if;
+    end loop;
     perform _memoir.release_echoes(p_user_id, v_refs);
   end if;
   perform _memoir.undo_summaries(p_user_id, array_agg(u.session_id), array_agg(u.turn_index), p_at)

@@ -116,60 +116,20 @@ begin
       then _memoir.tool_of_result(p_turns[t.ordinality]) end) x(tool) on true));
 end $$;
 
--- The slot that a finding fills, with the value; nulls: none, or one that holds something newer. p_read: how turns were
--- read that may change what a memory says.
-create or replace function _memoir.slot_found(p_found _memoir.extracted, p_turn _memoir.conversation_history,
-  p_read _memoir.turn_changes[], p_config jsonb, out slot text, out slot_value text)
-language plpgsql stable as $$
-declare
-  v_slot text; v_gone text[];
-begin
-  slot := p_found.slot;
-  slot_value := p_found.slot_value;
-  -- One who has left is nowhere: the slot is emptied only if it holds what is left.
-  if p_found.rule = 'no longer' and not _memoir.has_model(p_config) then
-    v_gone := regexp_match(substr(p_turn.content, p_found.span_start, p_found.span_length),
-      '\m(live|living|work|working|left|quit)(?: +(?:in|at|for))? +([[:upper:]][[:alnum:]''-]+(?: '
-        '[[:upper:]][[:alnum:]''-]+){0,3})');
-    slot := case when p_turn.name is null then '' else lower(p_turn.name) || ': ' end || case
-      when v_gone[1] like 'liv%' then 'home city' else 'employer' end;
-    slot_value := case when exists (select from _memoir.memory_store m where m.user_id = p_turn.user_id
-      and m.slot = _memoir.normalise(slot_found.slot) and m.state = 'active'
-      and m.slot_value = _memoir.normalise(v_gone[2])) then 'no longer ' || v_gone[2] end;
-  end if;
-  v_slot := _memoir.normalise(slot);
-  if slot_value is null
-    -- An older statement does not replace a newer one that happened to come first,
-    or exists (select from _memoir.memory_store m where m.user_id = p_turn.user_id and m.slot = v_slot
-      and m.state = 'active' and coalesce((m.metadata ->> 'said_at')::timestamptz, m.valid_from, m.recorded_at)
-        > p_turn.created_at)
-    -- nor one whose turn was judged to end others, and not what the slot holds.
-    or exists (select from unnest(p_read) r join _memoir.memory_store m on m.user_id = p_turn.user_id
-      and m.slot = v_slot and m.state = 'active'
-      and m.slot_value is distinct from _memoir.normalise(slot_found.slot_value)
-      where r.text_no = p_found.text_no and r.is_judged and m.memory_id <> all (r.ended)
-      and not exists (select from unnest(r.changes) c join _memoir.memory_sources s on s.user_id = p_turn.user_id
-        and s.item_kind = 'memory' and s.item_id = m.memory_id and s.source_kind = 'turn'
-        and s.source_id = (c.unit).message_id and _memoir.spans_overlap((c.unit).span_start, (c.unit).span_length,
-          s.span_start, s.span_length) where c.grade = 'certain')) then
-    slot := null;
-    slot_value := null;
-  end if;
-end $$;
-
--- A finding as a memory to enter. p_before: memories of the same words.
+-- Returns a finding as a memory to enter. p_before: memories of the same words. p_read: how turns were read that may
+-- change what a memory says.
 create or replace function _memoir.memory_found(p_found _memoir.extracted, p_turn _memoir.conversation_history,
-  p_project text, p_by text, p_made_by text, p_before uuid[])
+  p_project text, p_by text, p_made_by text, p_before uuid[], p_read _memoir.turn_changes[])
 returns _memoir.memory_store language plpgsql stable as $$
 declare
-  v_memory _memoir.memory_store;
+  v_memory _memoir.memory_store; v_user uuid := p_turn.user_id;
+  v_slot text := _memoir.normalise(p_found.slot); v_value text := _memoir.normalise(p_found.slot_value);
 begin
-  v_memory.user_id := p_turn.user_id; v_memory.recorded_at := memoir.now();
+  v_memory.user_id := v_user; v_memory.recorded_at := memoir.now();
   v_memory.content := p_found.content; v_memory.type := p_found.type;
   v_memory.category := p_found.category; v_memory.importance := p_found.importance;
   v_memory.provenance := p_found.provenance;
   v_memory.actor := case when p_turn.role = 'tool' then 'tool' else 'agent' end;
-  v_memory.sensitivity := _memoir.strictest_of(array[p_turn]);
   v_memory.project := p_project;
   v_memory.valid_from := p_found.valid_from; v_memory.valid_to := p_found.valid_to;
   v_memory.source_tool := case when p_turn.role = 'tool' then split_part(substr(p_found.content, 6), ' ', 1) end;
@@ -179,9 +139,27 @@ begin
     'utility', round(p_found.utility::numeric, 2),
     -- In other words it goes on standing.
     'standing', nullif(coalesce(p_found.standing, false) or exists (select from _memoir.memory_store m
-      where m.user_id = p_turn.user_id and m.memory_id = any (p_before)
+      where m.user_id = v_user and m.memory_id = any (p_before)
         and (m.metadata ->> 'standing')::boolean), false),
     'said_at', p_turn.created_at, 'event_from', p_found.event_from, 'event_to', p_found.event_to));
+  -- It fills its slot with its value, but not in the place of something newer that happened to come first,
+  if v_value is not null and not exists (select from _memoir.memory_store m where m.user_id = v_user
+      and m.slot = v_slot and m.state = 'active' and coalesce((m.metadata ->> 'said_at')::timestamptz, m.valid_from,
+        m.recorded_at) > p_turn.created_at)
+    -- nor where its turn was judged to end others, and not what the slot holds,
+    and not exists (select from unnest(p_read) r join _memoir.memory_store m on m.user_id = v_user
+      and m.slot = v_slot and m.state = 'active' and m.slot_value is distinct from v_value
+      where r.text_no = p_found.text_no and r.is_judged and m.memory_id <> all (r.ended)
+      and not exists (select from unnest(r.changes) c join _memoir.memory_sources s on s.user_id = v_user
+        and s.item_kind = 'memory' and s.item_id = m.memory_id and s.source_kind = 'turn'
+        and s.source_id = (c.unit).message_id and _memoir.spans_overlap((c.unit).span_start, (c.unit).span_length,
+          s.span_start, s.span_length) where c.grade = 'certain'))
+    -- and one who has left is nowhere only if the slot holds what is left.
+    and (v_value !~ '^no longer ' or exists (select from _memoir.memory_store m where m.user_id = v_user
+      and m.slot = v_slot and m.state = 'active' and m.slot_value = substr(v_value, 11))) then
+    v_memory.slot := p_found.slot;
+    v_memory.slot_value := p_found.slot_value;
+  end if;
   return v_memory;
 end $$;
 
@@ -211,9 +189,7 @@ begin
       or exists (select from _memoir.exclusions_of(v_turn.user_id, v_turn.session_id, v_turn.turn_index) x
         where not x.is_doubt and (x.span_start is null
           or _memoir.spans_overlap(x.span_start, x.span_length, v_found.span_start, v_found.span_length)));
-    v_memory := _memoir.memory_found(v_found, v_turn, p_session.project, p_by, p_made_by, v_before);
-    select slot, slot_value into v_memory.slot, v_memory.slot_value
-    from _memoir.slot_found(v_found, v_turn, p_read, p_config);
+    v_memory := _memoir.memory_found(v_found, v_turn, p_session.project, p_by, p_made_by, v_before, p_read);
     select 1 - coalesce(max(similarity(m.content, v_found.content)), 0) into v_novelty from (
       select content from _memoir.memory_store m where m.user_id = v_turn.user_id
         and m.session_id = p_session.session_id and m.state = 'active'

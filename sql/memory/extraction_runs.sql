@@ -1,10 +1,10 @@
 -- Extraction of sessions: asked for, or as a job. What was said takes effect in the order of turns.
 
--- The next turns of a session to extract, and through which the cursor then goes; none where the session does not
--- extract, or (through is null) where the cursor is no longer at p_from.
+-- The next turns of a session to extract, through which the cursor then goes, and whether a language model reads them;
+-- none where the session does not extract, or (through is null) where the cursor is no longer at p_from.
 create or replace function _memoir.turns_to_read(p_user_id uuid, p_session_id uuid, p_limit integer, p_from integer,
   out session _memoir.sessions, out counters _memoir.session_counters, out config jsonb,
-  out turns _memoir.conversation_history[], out through integer)
+  out turns _memoir.conversation_history[], out through integer, out has_model boolean)
 language plpgsql stable as $$
 begin
   select * into session from _memoir.sessions s where s.user_id = p_user_id and s.session_id = p_session_id;
@@ -12,6 +12,7 @@ begin
   turns := '{}';
   if counters.extracted_through is distinct from coalesce(p_from, counters.extracted_through) then return; end if;
   config := _memoir.config(p_user_id, session.settings);
+  has_model := config ->> 'llm_provider' <> 'none' and config ->> 'llm_model' <> '';
   through := least(counters.turn_count, counters.extracted_through + p_limit);
   if (config ->> 'extraction')::boolean then
     turns := _memoir.turns_to_extract(counters, counters.extracted_through, p_limit);
@@ -36,23 +37,25 @@ begin
     end if;
     v_reading := _memoir.py_read('read_turns', _memoir.turns_as_read(v.turns)::text, v_socket);
     if v_reading -> 'stating' <> '[]' or v_reading -> 'requests' <> '[]' then
-      v_results := _memoir.py_read('read_context', _memoir.reading_context(v.turns, v_reading, v.config)::text,
-        v_socket);
+      v_results := _memoir.py_read('read_context', _memoir.reading_context(v.turns, v_reading, v.config,
+        v.has_model)::text, v_socket);
     end if;
   end if;
-  return _memoir.store_reading(v.session, v.counters, v.turns, v.through, v_reading, v_results, p_by, p_wait, v.config);
+  return _memoir.store_reading(v.session, v.counters, v.turns, v.through, v_reading, v_results, p_by, p_wait, v.config,
+    v.has_model);
 end $$;
 
 -- Stores what was read of turns, and moves the cursor. Null when another run or a writer is at the session.
 create or replace function _memoir.store_reading(p_session _memoir.sessions, p_counters _memoir.session_counters,
   p_turns _memoir.conversation_history[], p_through integer, p_reading jsonb, p_results jsonb, p_by text,
-  p_wait boolean, p_config jsonb)
+  p_wait boolean, p_config jsonb, p_has_model boolean)
 returns jsonb language plpgsql as $$
 declare
   v_user uuid := p_session.user_id; v_locked _memoir.session_counters; v_counts jsonb := '{}'; v_all jsonb[] := '{}';
-  v_has_model boolean := _memoir.has_model(p_config); v_found _memoir.extracted[]; i integer;
-  -- Where a model reads what was said, rules end nothing: what they find is provisional.
-  v_read _memoir.turn_changes[] := case when v_has_model then '{}' else _memoir.changes_read(p_results) end;
+  v_found _memoir.extracted[]; i integer;
+  -- Where a model reads what was said, rules end nothing, because what they find is provisional.
+  v_read _memoir.turn_changes[] := array(select t from jsonb_populate_recordset(null::_memoir.turn_changes,
+    p_results -> 'turns') t where not p_has_model);
 begin
   -- The session's counters, then the user's, as everywhere.
   if p_wait then
@@ -66,10 +69,11 @@ begin
   if p_reading is not null and (p_reading -> 'found' <> '[]' or p_reading -> 'requests' <> '[]' or v_read <> '{}') then
     if p_wait then
       perform from _memoir.user_counters where user_id = v_user for update;
-    elsif not _memoir.try_lock(v_user) then
-      return null;
+    else
+      perform from _memoir.user_counters where user_id = v_user for update skip locked;
+      if not found then return null; end if;
     end if;
-    v_found := array(select jsonb_populate_record(null::_memoir.extracted, case when v_has_model
+    v_found := array(select jsonb_populate_record(null::_memoir.extracted, case when p_has_model
         then e.one - 'slot' - 'slot_value' else e.one end)
       from jsonb_array_elements(p_reading -> 'found') with ordinality e(one, o) order by e.o);
     v_all := array_append(v_all, _memoir.enter_found(p_session, p_turns, v_found, p_by, 'rules 1', false, p_config,
@@ -80,7 +84,8 @@ begin
       v_all := array_append(v_all, _memoir.take_effect(p_session, p_turns[i], array(
         select c from unnest(v_read) r, unnest(r.changes) c where r.text_no = i), p_by, p_config));
       v_all := v_all || array(
-        select _memoir.carry_out(p_turns[i], q.r, p_results -> 'requests' -> (q.o - 1)::integer, p_by)
+        select jsonb_build_object(case _memoir.forget_meant(p_turns[i], q.r, p_results -> 'requests'
+          -> (q.o - 1)::integer, false, p_by) ->> 'outcome' when 'forgotten' then 'forgotten' else 'unclear' end, 1)
         from jsonb_array_elements(p_reading -> 'requests') with ordinality q(r, o)
         where (q.r ->> 'text_no')::integer = i order by q.o);
     end loop;
@@ -89,7 +94,7 @@ begin
   end if;
   update _memoir.session_counters set extracted_through = p_through
   where user_id = v_user and session_id = p_session.session_id and extracted_through <> p_through;
-  if v_has_model and p_turns <> '{}' then
+  if p_has_model and p_turns <> '{}' then
     perform _memoir.enqueue_unlocked('extract', v_user, format('%s:%s', p_session.session_id,
       p_counters.extracted_through), memoir.now(), jsonb_build_object('session_id', p_session.session_id,
       'from', p_counters.extracted_through, 'to', p_through));
@@ -218,7 +223,7 @@ begin
   if v_work.work_id is null or v_work.kind <> 'turns' then return null; end if;
   v_claimed := _memoir.turns_to_read(v_work.user_id, v_work.dedup_key::uuid, (v_work.payload ->> 'limit')::integer,
     (v_work.payload ->> 'from')::integer);
-  return _memoir.reading_context(v_claimed.turns, p_reading, v_claimed.config);
+  return _memoir.reading_context(v_claimed.turns, p_reading, v_claimed.config, v_claimed.has_model);
 end $$;
 comment on function memoir.turns_context(bigint, uuid, jsonb) is
   'Returns what was said before claimed turns that has to do with them, as read_context of pg_memoir_server.reading
@@ -239,7 +244,7 @@ begin
   if v_claimed.through is not null then
     perform _memoir.ensure_month(v_work.user_id, memoir.now());
     v_counts := _memoir.store_reading(v_claimed.session, v_claimed.counters, v_claimed.turns, v_claimed.through,
-      p_reading, p_results, _memoir.login(), true, v_claimed.config);
+      p_reading, p_results, _memoir.login(), true, v_claimed.config, v_claimed.has_model);
   end if;
   -- Another run was first: what it left.
   if v_counts is null or (v_counts ->> 'left')::integer > 0 then

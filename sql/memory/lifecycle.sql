@@ -32,9 +32,8 @@ begin
       where r.user_id = v_user and p_memory.memory_id in (r.source_id, r.target_id) and r.relation = 'contradicts')
     or (p_memory.slot is not null and exists (
       select from _memoir.memory_store o where o.user_id = v_user and o.slot = p_memory.slot and o.state = 'active'
-        and o.project = p_memory.project
-        and o.scope = 'global' and o.memory_id <> p_memory.memory_id and o.slot_value is distinct
-          from p_memory.slot_value and _memoir.overlap(o, p_memory)));
+        and o.scope = 'global' and o.memory_id <> p_memory.memory_id
+        and o.slot_value is distinct from p_memory.slot_value and _memoir.may_conflict(o, p_memory)));
 end $$;
 
 -- The same, concluded in other sessions, where it is local: what no person said stays in its session until it rises.
@@ -60,7 +59,8 @@ begin
   -- A twin that rose before it took it along.
   if not exists (select from _memoir.memory_store m where m.user_id = v_user and m.memory_id = v_id
     and m.state = 'active') then return 'merged'; end if;
-  if _memoir.tombstoned(v_user, p_memory.content, p_memory.slot, p_memory.slot_value, p_memory.project) then
+  if (_memoir.tombstone_of(v_user, p_memory.content, p_memory.slot, p_memory.slot_value, p_memory.project)).user_id
+    is not null then
     perform _memoir.set_state(v_user, array[v_id], 'forgotten', p_by, 'tombstone', null, p_at);
     return 'refused';
   end if;
@@ -92,7 +92,7 @@ begin
     perform _memoir.merge_memory(v_user, t, v_id, p_by, p_at) from unnest(_memoir.twins(p_memory)) t;
     perform _memoir.settle_slot(v_user, v_id, null, p_by);
   end if;
-  if v_tier >= 3 then perform _memoir.stale_profile(v_user); end if;
+  update _memoir.user_counters set profile_stale = true where v_tier >= 3 and user_id = v_user and not profile_stale;
   return v_tier::text;
 end $$;
 
@@ -152,35 +152,13 @@ begin
     'more', v_users + v_failed = p_limit));
 end $$;
 
--- Tiers 1 and 2 that nobody uses, after their grace: 2 becomes 1 with a last grace, 1 expires. Under the user's lock.
-create or replace function _memoir.demote_user(p_user_id uuid, p_by text)
-returns jsonb language plpgsql as $$
-declare
-  v_config jsonb := _memoir.config(p_user_id, null); v_now timestamptz := memoir.now(); v_demoted uuid[] := '{}';
-  v_gone uuid[] := '{}';
-begin
-  select array_agg(d.memory_id) filter (where d.tier = 2), array_agg(d.memory_id) filter (where d.tier = 1)
-    into v_demoted, v_gone from (
-    select m.memory_id, m.tier from _memoir.memory_store m
-    left join _memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
-    where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and not m.is_object
-      and m.importance <> 'critical' and _memoir.is_idle(m, s, v_config, v_now)
-      and not exists (select from _memoir.session_objects o join _memoir.session_counters c on c.user_id = p_user_id
-      and c.session_id = o.session_id
-        where o.user_id = p_user_id and o.memory_id = m.memory_id and o.pinned_until_turn > c.turn_count)) d;
-  update _memoir.memory_store set tier = 1, expires_at = least(expires_at,
-    v_now + make_interval(days => (v_config ->> 'demotion_grace_days')::integer))
-  where user_id = p_user_id and memory_id = any (v_demoted);
-  perform _memoir.set_state(p_user_id, v_gone, 'expired', p_by, 'unused', null, v_now);
-  return jsonb_build_object('demoted', coalesce(cardinality(v_demoted), 0), 'expired',
-    coalesce(cardinality(v_gone), 0));
-end $$;
-
+-- Lowers tiers 1 and 2 that have no use, after their grace: 2 becomes 1 with a last grace, 1 expires.
 create or replace function _memoir.step_demotion(p_limit integer)
 returns jsonb language plpgsql as $$
 declare
-  v_users uuid[] := _memoir.next_users('demotion', p_limit); v_user uuid; v_counts jsonb := '{}';
+  v_users uuid[] := _memoir.next_users('demotion', p_limit); v_user uuid; v_demoted uuid[]; v_gone uuid[];
   v_config jsonb := (select config from _memoir.settings_merged); v_now timestamptz := memoir.now();
+  v_count_demoted integer := 0; v_count_gone integer := 0;
 begin
   -- Those who have anything to lower, in one statement and without a lock: most have not, most of the time.
   foreach v_user in array array(
@@ -195,9 +173,26 @@ begin
     order by 1)
   loop
     continue when not _memoir.try_lock(v_user);
-    v_counts := _memoir.add_counts(v_counts, _memoir.demote_user(v_user, 'demotion'));
+    v_config := _memoir.config(v_user, null);
+    select coalesce(array_agg(d.memory_id) filter (where d.tier = 2), '{}'),
+      coalesce(array_agg(d.memory_id) filter (where d.tier = 1), '{}')
+    into v_demoted, v_gone from (
+      select m.memory_id, m.tier from _memoir.memory_store m
+      left join _memoir.memory_stats s on s.user_id = v_user and s.memory_id = m.memory_id
+      where m.user_id = v_user and m.state = 'active' and m.tier in (1, 2) and not m.is_object
+        and m.importance <> 'critical' and _memoir.is_idle(m, s, v_config, v_now)
+        and not exists (select from _memoir.session_objects o join _memoir.session_counters c on c.user_id = v_user
+          and c.session_id = o.session_id
+          where o.user_id = v_user and o.memory_id = m.memory_id and o.pinned_until_turn > c.turn_count)) d;
+    update _memoir.memory_store set tier = 1, expires_at = least(expires_at,
+      v_now + make_interval(days => (v_config ->> 'demotion_grace_days')::integer))
+    where user_id = v_user and memory_id = any (v_demoted);
+    perform _memoir.set_state(v_user, v_gone, 'expired', 'demotion', 'unused', null, v_now);
+    v_count_demoted := v_count_demoted + cardinality(v_demoted);
+    v_count_gone := v_count_gone + cardinality(v_gone);
   end loop;
-  return v_counts || jsonb_build_object('users', cardinality(v_users), 'more', cardinality(v_users) = p_limit);
+  return jsonb_build_object('demoted', v_count_demoted, 'expired', v_count_gone, 'users', cardinality(v_users), 'more',
+    cardinality(v_users) = p_limit);
 end $$;
 
 -- Memories past their time, sessions untouched for too long, working notes past theirs.

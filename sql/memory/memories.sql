@@ -166,14 +166,13 @@ create or replace function _memoir.enter(p_memory _memoir.memory_store, p_sessio
 returns jsonb language plpgsql as $$
 declare
   v_memory _memoir.memory_store := _memoir.admitted(p_memory, p_session, p_sources, p_config);
-  v_old _memoir.memory_store;
+  v_old _memoir.memory_store; v_stone _memoir.tombstones; v_settled record; v_outcome text;
   v_user uuid := p_memory.user_id; v_now timestamptz := p_memory.recorded_at; v_by text := p_memory.written_by;
-  v_stone _memoir.tombstones; v_settled record;
 begin
   v_stone := _memoir.tombstone_of(v_user, v_memory.content, v_memory.slot, v_memory.slot_value, v_memory.project);
   if v_stone.user_id is not null then
-    return _memoir.remembered(null, 'refused_tombstone', '{}', '{}') || jsonb_build_object('hint',
-      format('rejected on %s: %s', _memoir.day(v_stone.recorded_at),
+    return jsonb_build_object('memory_id', null, 'outcome', 'refused_tombstone', 'superseded', '[]'::jsonb,
+      'contradicts', '[]'::jsonb, 'hint', format('rejected on %s: %s', _memoir.day(v_stone.recorded_at),
       case when v_memory.actor = 'person' then 'lift_tombstone lets it back' else 'only a person can lift that' end));
   end if;
   -- An active memory may say the same already. A person says anew what has ended; for others it has been said. With the
@@ -186,20 +185,32 @@ begin
   order by m.local_to nulls first, m.valid_to desc nulls first, m.recorded_at, m.memory_id limit 1;
   if v_old.expires_at <= v_now then  -- gone already, only not swept yet
     perform _memoir.set_state(v_user, array[v_old.memory_id], 'expired', v_by, 'expired', null, v_now);
-  elsif v_old.memory_id is not null then
-    return _memoir.say_again(v_old, v_memory, p_sources, p_span_starts, p_span_lengths);
+    v_old := null;
   end if;
-
-  insert into _memoir.memory_store select v_memory.*;
-  perform _memoir.note_state(v_user, array[v_memory.memory_id], 'active', v_by, null, null, v_now, v_memory.actor);
-  insert into _memoir.memory_stats (user_id, memory_id) values (v_user, v_memory.memory_id);
-  update _memoir.user_counters set memories = memories + 1, profile_stale = profile_stale or v_memory.tier >= 3
-    where user_id = v_user;
-  perform _memoir.add_sources(v_user, v_memory.memory_id, p_sources, p_span_starts, p_span_lengths);
-  perform _memoir.index_memory(v_memory, coalesce(p_said_at, v_now), p_config);
-  v_settled := _memoir.settle_slot(v_user, v_memory.memory_id, p_from, v_by);
-  return _memoir.remembered(v_memory.memory_id, case when v_settled.outdated then 'outdated' else 'stored' end,
-    v_settled.superseded, v_settled.contradicts);
+  if v_old.memory_id is null then
+    insert into _memoir.memory_store select v_memory.*;
+    perform _memoir.note_state(v_user, array[v_memory.memory_id], 'active', v_by, null, null, v_now, v_memory.actor);
+    insert into _memoir.memory_stats (user_id, memory_id) values (v_user, v_memory.memory_id);
+    update _memoir.user_counters set memories = memories + 1, profile_stale = profile_stale or v_memory.tier >= 3
+      where user_id = v_user;
+    perform _memoir.add_sources(v_user, v_memory.memory_id, p_sources, p_span_starts, p_span_lengths);
+    perform _memoir.index_memory(v_memory, coalesce(p_said_at, v_now), p_config);
+    v_settled := _memoir.settle_slot(v_user, v_memory.memory_id, p_from, v_by);
+    v_outcome := case when v_settled.outdated then 'outdated' else 'stored' end;
+  else
+    -- Stated anew, it takes on what is stronger. With its new authority it may prevail where it did not.
+    if v_memory.local_to is null then perform _memoir.make_global(v_user, v_old.memory_id, v_by, v_now); end if;
+    insert into _memoir.memory_stats (user_id, memory_id, restatements, reinforced_at)
+    values (v_user, v_old.memory_id, 1, v_now)
+    on conflict (user_id, memory_id) do update set restatements = memory_stats.restatements + 1, reinforced_at = v_now;
+    perform _memoir.restate(v_old, v_memory);
+    perform _memoir.add_sources(v_user, v_old.memory_id, p_sources, p_span_starts, p_span_lengths, 'restated');
+    v_settled := _memoir.settle_slot(v_user, case when v_memory.trust > v_old.trust then v_old.memory_id end, null,
+      v_by);
+    v_outcome := 'duplicate';
+  end if;
+  return jsonb_build_object('memory_id', coalesce(v_old.memory_id, v_memory.memory_id), 'outcome', v_outcome,
+    'superseded', to_jsonb(v_settled.superseded), 'contradicts', to_jsonb(v_settled.contradicts));
 end $$;
 
 -- A memory that came with its vector is judged at once: p_result, what enter returned, with what that made of it.
@@ -259,7 +270,8 @@ begin
   v_memory.confidence := coalesce(v_memory.confidence, case when v_memory.actor = 'person' then 0.9
     when v_holds then 0.8 else 0.5 end);
   -- As secret as the strictest of what is said of it, what it looks like, and what it comes from.
-  v_memory.sensitivity := greatest(v_memory.sensitivity, _memoir.strictest_of(p_sources),
+  v_memory.sensitivity := greatest('normal', v_memory.sensitivity, (select max(_memoir.sensitivity_now(t.sensitivity,
+      t.turn_index, _memoir.marks(t.user_id, t.session_id))) from unnest(p_sources) t),
     case when _memoir.detected(p_config, v_memory.content, array_to_string(v_memory.aliases, ' '), v_memory.slot_value,
                                array_to_string(v_memory.tags, ' '), nullif(v_memory.metadata, '{}')::text) <> '{}'
          then 'secret'::_memoir.sensitivity end);
@@ -278,30 +290,6 @@ begin
       v_now + make_interval(hours => (p_config ->> 'local_memory_hours')::integer) end;
   return v_memory;
 end $$;
-
--- A memory is stated anew: it takes on what is stronger, and with its new authority it may prevail where it did not.
-create or replace function _memoir.say_again(p_old _memoir.memory_store, p_memory _memoir.memory_store,
-  p_sources _memoir.conversation_history[], p_span_starts integer[], p_span_lengths integer[])
-returns jsonb language plpgsql as $$
-declare
-  v_user uuid := p_old.user_id; v_id uuid := p_old.memory_id; v_now timestamptz := p_memory.recorded_at;
-  v_settled record;
-begin
-  if p_memory.local_to is null then perform _memoir.make_global(v_user, v_id, p_memory.written_by, v_now); end if;
-  insert into _memoir.memory_stats (user_id, memory_id, restatements, reinforced_at) values (v_user, v_id, 1, v_now)
-  on conflict (user_id, memory_id) do update set restatements = memory_stats.restatements + 1, reinforced_at = v_now;
-  perform _memoir.restate(p_old, p_memory);
-  perform _memoir.add_sources(v_user, v_id, p_sources, p_span_starts, p_span_lengths, 'restated');
-  if p_memory.trust <= p_old.trust then return _memoir.remembered(v_id, 'duplicate', '{}', '{}'); end if;
-  v_settled := _memoir.settle_slot(v_user, v_id, null, p_memory.written_by);
-  return _memoir.remembered(v_id, 'duplicate', v_settled.superseded, v_settled.contradicts);
-end $$;
-
-create or replace function _memoir.remembered(p_id uuid, p_outcome text, p_superseded uuid[], p_contradicts uuid[])
-returns jsonb language sql immutable as $$
-  select jsonb_build_object('memory_id', p_id, 'outcome', p_outcome, 'superseded', to_jsonb(p_superseded),
-    'contradicts', to_jsonb(p_contradicts))
-$$;
 
 -- The turns that a memory or a correction is said to come from, as the session sees them; PM014 for an unknown one.
 create or replace function _memoir.source_turns(p_caller _memoir.caller, p_session text, p_turns integer[])

@@ -82,6 +82,14 @@ begin
     on conflict do nothing;
 end $$;
 
+-- Returns whether two memories can conflict: in one project, where they meet, at a time when both would be true.
+create or replace function _memoir.may_conflict(p_one _memoir.memory_store, p_other _memoir.memory_store)
+returns boolean language sql immutable as $$
+  select p_one.project = p_other.project and (p_one.local_to is null or p_other.local_to is null
+    or p_one.local_to = p_other.local_to)
+    and tstzrange(p_one.valid_from, p_one.valid_to) && tstzrange(p_other.valid_from, p_other.valid_to)
+$$;
+
 -- Makes a memory active again, and findable. False where that can't be: a tombstone, its end, or another memory in
 -- its place.
 create or replace function _memoir.restore(p_user_id uuid, p_id uuid, p_by text, p_reason text, p_at timestamptz,
@@ -92,13 +100,14 @@ declare
 begin
   select * into v_memory from _memoir.memory_store where user_id = p_user_id and memory_id = p_id and state <> 'erased';
   if not found or v_memory.state = 'active' or v_memory.expires_at <= p_at
-    or _memoir.tombstoned(p_user_id, v_memory.content, v_memory.slot, v_memory.slot_value, v_memory.project)
+    or (_memoir.tombstone_of(p_user_id, v_memory.content, v_memory.slot, v_memory.slot_value, v_memory.project)).user_id
+      is not null
     or exists (select from _memoir.memory_store m where m.user_id = p_user_id and m.state = 'active'
     and m.project = v_memory.project
       and m.local_to is not distinct from v_memory.local_to and (m.memory_id = v_memory.superseded_by
         or m.content_hash = v_memory.content_hash and m.valid_to is not distinct from v_memory.valid_to
         or m.slot = v_memory.slot and m.slot_value is distinct from v_memory.slot_value
-        and _memoir.overlap(m, v_memory))) then
+        and _memoir.may_conflict(m, v_memory))) then
     return false;
   end if;
   update _memoir.memory_store set state = 'active', state_at = p_at, state_reason = p_reason, superseded_by = null
@@ -106,7 +115,8 @@ begin
   perform _memoir.note_state(p_user_id, array[p_id], 'active', p_by, p_reason, null, p_at, p_actor);
   perform _memoir.revive_items(p_user_id, array(select item_no from _memoir.search_items where user_id = p_user_id
     and ref_id = p_id and dead));
-  if v_memory.tier >= 3 then perform _memoir.stale_profile(p_user_id); end if;
+  update _memoir.user_counters set profile_stale = true
+  where v_memory.tier >= 3 and user_id = p_user_id and not profile_stale;
   return true;
 end $$;
 
@@ -134,12 +144,6 @@ begin
     perform _memoir.enqueue_unlocked('embed', p_user_id, v_model::text, v_now);
   end loop;
 end $$;
-
--- Are both true at some time?
-create or replace function _memoir.overlap(p_one _memoir.memory_store, p_other _memoir.memory_store)
-returns boolean language sql immutable as $$
-  select tstzrange(p_one.valid_from, p_one.valid_to) && tstzrange(p_other.valid_from, p_other.valid_to)
-$$;
 
 -- A new active memory out of an old one, which the caller has changed but for its id, with its counters and sources,
 -- and its vectors where the text is the same. A memory true for a part of its time only gives way to a copy with those
@@ -218,22 +222,15 @@ create or replace function _memoir.said(p_memory _memoir.memory_store)
 returns timestamptz language sql stable as $$ select coalesce((p_memory.metadata ->> 'said_at')::timestamptz,
   p_memory.recorded_at) $$;
 
--- Asks the profile job to look at a user. No row of its own: a flag beside the counters that the write changes anyway.
-create or replace function _memoir.stale_profile(p_user_id uuid)
-returns void language plpgsql as $$
-begin
-  update _memoir.user_counters set profile_stale = true where user_id = p_user_id and not profile_stale;
-end $$;
-
 -- Memories that changed: no version of the profile that holds one of them stays. Another number is in force where that
--- one was, so that a list which shows it is told. Under the user's lock.
+-- one was, so that a list which shows it is told, and the profile job looks at the user. Under the user's lock.
 create or replace function _memoir.leave_profile(p_user_id uuid, p_ids uuid[])
 returns void language plpgsql as $$
 begin
   with gone as (delete from _memoir.profiles where user_id = p_user_id and memory_ids && p_ids returning version)
   update _memoir.users u set profile_version = u.profile_version + 1
   where u.user_id = p_user_id and u.profile_version in (select version from gone);
-  if found then perform _memoir.stale_profile(p_user_id); end if;
+  update _memoir.user_counters set profile_stale = true where found and user_id = p_user_id and not profile_stale;
 end $$;
 
 -- An archived memory as it was, back among the others; one that is not archived is let be.

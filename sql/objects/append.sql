@@ -48,7 +48,9 @@ begin
     perform _memoir.enqueue_unlocked('phases', p_state.user_id, p_state.session_id::text,
       p_state.recorded_at + interval '5 minutes');
   end if;
-  if not _memoir.has_result(p_state.messages) and v_least > all (p_state.costs) then return; end if;
+  if v_least > all (p_state.costs) and not exists (select from unnest(p_state.messages) m where m.role = 'tool') then
+    return;
+  end if;
   v_calls := _memoir.answered_calls(p_state);
   foreach v_message in array p_state.messages loop
     v_place := v_place + 1;

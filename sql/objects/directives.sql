@@ -1,23 +1,15 @@
 -- Directives: what a model says of its own window, in its text, in one tag. They change what is shown, never what
 -- is stored:
---   <memory-window>
+-- <memory-window> begins the tag.
 --   drop: 3f2a91bc                         need not be shown any more
 --   anchor: 3f2a91bc                       stays whole for a while
 --   summarize: 3f2a91bc: what it says      the compact form, in the model's words
 --   collapse: 4-19: what came of it        all objects of these turns; the first says what came of it
 --   declare_losses: 3f2a91bc: error codes  what its compact form also lacks
---   </memory-window>
--- The tag is not shown again.
+-- </memory-window> ends it. The tag is not shown again.
 
 create or replace function _memoir.directive_tag()
 returns text language sql immutable as $$ select '<memory-window>(.*?)(?:</memory-window>|$)' $$;
-
--- A text without its directives.
-create or replace function _memoir.without_directives(p_text text)
-returns text language sql immutable as $$
-  select case when strpos(p_text, '<memory-window>') = 0 then p_text
-    else btrim(regexp_replace(p_text, '\s*' || _memoir.directive_tag() || '\s*', E'\n', 'g'), E'\n') end
-$$;
 
 -- Directed: carries out the directives of the assistant's messages, on objects of the session only. A directive that
 -- fails becomes a warning.

@@ -9,9 +9,16 @@ create or replace function _memoir.large_passages(p_user_id uuid, p_session_id u
 returns table (memory_id uuid, turn_index integer, first_line integer, last_line integer, score float8, body text)
 language plpgsql stable as $$
 declare
-  v_terms text[] := _memoir.passage_terms(p_question); v_object record; v_text text; v_read bigint := 0;
-  v_found jsonb := '[]';
+  v_terms text[]; v_object record; v_text text; v_read bigint := 0; v_found jsonb := '[]';
 begin
+  -- The question's words but the commonest, cut so that their forms are found too.
+  v_terms := array(
+    select distinct case when w ~ '^[a-z]{7,}$' then left(w, greatest(5, length(w) - 3))
+      when w ~ '^[a-z]{4,6}s$' then left(w, -1) else w end
+    from regexp_split_to_table(lower(left(p_question, 4000)), '[^[:alnum:]_./:@+-]+') x,
+      lateral (select btrim(x, './:@+-') as w) y
+    where w <> '' and w <> all (_memoir.list_passage_stops())
+      and (length(w) > 2 or w ~ '\d' or w ~ '[^\u0001-\u007f]'));
   if v_terms = '{}' then return; end if;
   for v_object in
     select m.memory_id, max(p.turn_index) as turn from _memoir.session_objects o

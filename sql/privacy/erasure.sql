@@ -301,8 +301,8 @@ begin
   perform _memoir.drop_items(p_user_id, p_items);
   -- Leaves whose rows an erase rewrites rather than deletes.
   insert into _memoir.erase_queue (leaf) select _memoir.leaf_name(x, _memoir.part_of(p_user_id))
-  from unnest('{search_items,search_tail,search_postings,search_aliases,embeddings,packed_signs,sessions,memory_store,memory_states,
-    recall_exclusions,tombstones,session_counters,users,user_counters,client_messages}'::name[]) x;
+  from unnest('{search_items,search_tail,search_postings,search_aliases,embeddings,packed_signs,sessions,memory_store,
+    memory_states,recall_exclusions,tombstones,session_counters,users,user_counters,client_messages}'::name[]) x;
   return v_rows;
 end $$;
 

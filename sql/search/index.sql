@@ -167,18 +167,17 @@ begin
   where user_id = p_user_id;
 end $$;
 
--- Texts of turns by their places, with the label of a speaker who has a name; parallel arrays. Fetched by month: the
+-- Texts of turns by their places, with their speakers; parallel arrays. Fetched by month: the
 -- times are constants to the planner.
 create or replace function _memoir.turn_texts(p_user_id uuid, p_items integer[], p_sessions uuid[], p_turns integer[],
   p_times timestamptz[], p_starts integer[], p_lengths integer[], p_clearance _memoir.sensitivity)
-returns table (item_no integer, name text, body text, label text) language plpgsql stable
+returns table (item_no integer, name text, body text, role _memoir.turn_role) language plpgsql stable
 set plan_cache_mode = force_custom_plan as $$
 declare
   v_times timestamptz[] := array(select distinct t from unnest(p_times) t);
 begin
   return query
-  select p.item_no, h.name, substr(h.content, p.span_start, p.span_length),
-    case when h.name is not null then _memoir.speaker_label(h.role::text, h.name) end
+  select p.item_no, h.name, substr(h.content, p.span_start, p.span_length), h.role
   from unnest(p_items, p_sessions, p_turns, p_times, p_starts, p_lengths)
     p(item_no, session_id, turn_index, recorded_at, span_start, span_length)
   join _memoir.conversation_history h on h.user_id = p_user_id and h.session_id = p.session_id

@@ -18,12 +18,13 @@ returns table (span_start integer, span_length integer, memory_id uuid)
 language plpgsql stable as $$
 declare
   v_said text[]; v_starts integer[]; v_of bigint[]; v_texts text[];
+  v_project text := case when p_project <> 'global' then p_project || chr(30) else '' end;
 begin
   select array_agg(s.said order by s.span_start), array_agg(s.span_start order by s.span_start) into v_said, v_starts
   from _memoir.sentences(left(p_text, 20000)) s;
   select array_agg(t.n), array_agg(k.text) into v_of, v_texts
   from _memoir.tombstone_texts(v_said, _memoir.known_names(p_user_id)) t
-  cross join lateral (values (t.text), (_memoir.in_project(p_project, t.text))) k(text);
+  cross join lateral (values (t.text), (v_project || t.text)) k(text);
   return query select distinct on (k.n) v_starts[k.n], length(v_said[k.n]), t.memory_id
     from unnest(v_of, _memoir.tombstone_keys(p_user_id, v_texts)) k(n, key)
     join _memoir.tombstones t on t.user_id = p_user_id and t.key_hash = k.key and t.kind = 'value'
@@ -63,7 +64,7 @@ declare
   v_names text[] := _memoir.known_names(p_user_id); v_claims text[]; v_hints text[]; v_from record;
 begin
   select array_agg(distinct c) into v_claims from _memoir.memory_store m,
-    unnest(array[_memoir.claim(m.content, v_names), _memoir.claim(m.slot || ' ' || m.slot_value, v_names)]) c
+    unnest(_memoir.claims_of(array[m.content, m.slot || ' ' || m.slot_value], v_names)) c
   where m.user_id = p_user_id and m.memory_id = any (p_ids) and c is not null;
   if v_claims is null then return; end if;
   v_hints := _memoir.claim_hints(v_claims);

@@ -40,9 +40,6 @@ begin
     from said s left join claims c on c.n = s.n order by s.n);
 end $$;
 
-create or replace function _memoir.claim(p_text text, p_names text[] default '{}')
-returns text language sql stable as $$ select (_memoir.claims_of(array[p_text], p_names))[1] $$;
-
 -- Returns for each claim a word, or the beginning of its forms, without which no text can say it. Words with synonyms
 -- are left out.
 create or replace function _memoir.claim_hints(p_claims text[])

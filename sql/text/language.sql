@@ -88,21 +88,14 @@ begin
     where number::integer = greatest(v_language, 1)) end;
 end $$;
 
--- The language of a configuration, 0: of none of the list.
-create or replace function _memoir.config_language(p_config regconfig)
-returns smallint language plpgsql stable as $$
-begin
-  if p_config = 'pg_catalog.english'::regconfig then return 1; end if;
-  return coalesce((select min(number::integer) from _memoir.data_languages()
-    where config = nullif(p_config::text, 'simple')), 0);
-end $$;
-
--- The language that search has a text in. The setting's is that of texts that say too little; 0: the setting names no
--- language of the list (simple, a configuration of one's own), so it is meant for all texts.
+-- Returns the language that search has a text in. Texts that say too little, the empty one too, have the setting's. 0:
+-- the setting names no language of the list (simple, a configuration of one's own), so it is meant for all texts.
 create or replace function _memoir.item_language(p_text text, p_config regconfig)
 returns smallint language plpgsql stable as $$
 declare
-  v_own smallint := _memoir.config_language(p_config);
+  v_own smallint := case when p_config = 'pg_catalog.english'::regconfig then 1
+    else coalesce((select min(number::integer) from _memoir.data_languages()
+      where config = nullif(p_config::text, 'simple')), 0) end;
 begin
   if v_own = 0 then return 0; end if;
   return coalesce(nullif(_memoir.text_language(p_text), 0), v_own);

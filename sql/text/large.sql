@@ -46,19 +46,6 @@ returns text language sql immutable as $$
   select regexp_replace(left(p_line, 300), '[0-9a-fA-F]{6,}|\d+', '#', 'g')
 $$;
 
--- Returns what to look for in stored text, of a question: its words but the commonest, cut so that their forms are
--- found too.
-create or replace function _memoir.passage_terms(p_question text)
-returns text[] language sql immutable as $$
-  select coalesce(array_agg(distinct term), '{}') from (
-    select case when w ~ '^[a-z]{7,}$' then left(w, greatest(5, length(w) - 3))
-      when w ~ '^[a-z]{4,6}s$' then left(w, -1) else w end as term
-    from regexp_split_to_table(lower(left(p_question, 4000)), '[^[:alnum:]_./:@+-]+') x,
-      lateral (select btrim(x, './:@+-') as w) y
-    where w <> '' and w <> all (_memoir.list_passage_stops())
-      and (length(w) > 2 or w ~ '\d' or w ~ '[^\u0001-\u007f]')) t
-$$;
-
 -- Where a text says most of p_terms: passages of some lines, the best first, at most p_most, with the lines they are.
 -- A term counts by how few lines have it. What has none of them gives no row.
 create or replace function _memoir.passages_in(p_text text, p_terms text[], p_most integer default 5,

@@ -91,7 +91,7 @@ declare
   -- "Whats" asks no more than "what's" does.
   v_query text := regexp_replace(left(p_query, 20000), '\m(what|who|where|when|how|why)s\M', '\1 is', 'gi');
   v_other smallint; v_own tsvector; v_forms tsvector; v_parts text; v_wholes text;
-  v_words text[]; v_default smallint := _memoir.config_language(p_config);
+  v_words text[]; v_default smallint := _memoir.item_language('', p_config);
 begin
   language := v_default;
   -- In a language that the user never wrote in nothing would be found.

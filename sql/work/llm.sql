@@ -225,7 +225,7 @@ begin
   return jsonb_build_object('stored', coalesce(v_stored, 0)) || _memoir.account_call(v_work, p_usage);
 end $$;
 comment on function memoir.store_model_result(bigint, uuid, jsonb, text, jsonb) is
-  'Stores what a model answered for a claimed piece of work (of kind extract with the places of its quotes, as located()
+  'Stores what a model answered for a claimed piece of work (of kind extract with the places of its quotes, as locate()
 of pg_memoir_server.llm.stretches gives them), with who made it (model and prompt) and its tokens
 ({"prompt_tokens", "completion_tokens"}), and ends the work. Returns {"stored", "tokens", "cost"}, {"failed", "error"}
 when it could not be stored, {"lost"} when the lease had run out. Service, jobs and admin logins only. Raises PM001,

@@ -252,11 +252,10 @@ begin
         v_config)::integer;
     else
       -- With the words that they came from, as the turn asks.
-      v_stored := v_stored + (_memoir.carry_out(v_turns[v_place], jsonb_build_object('span_start',
+      v_stored := v_stored + (_memoir.forget_meant(v_turns[v_place], jsonb_build_object('span_start',
         v_one.item -> 'start', 'span_length', v_one.item -> 'length'), jsonb_build_object('outcome', 'clear', 'units',
-        (select coalesce(jsonb_agg(jsonb_build_object('unit', to_jsonb(u), 'start', 1, 'length', u.span_length,
-          'text', null)), '[]') from unnest(v_ids) m, unnest(_memoir.units_of(v_user, m)) u),
-        'memories', to_jsonb(v_ids), 'values', '[]'::jsonb), v_by) ? 'forgotten')::integer;
+        array(select to_jsonb(u) from unnest(v_ids) m, unnest(_memoir.units_of(v_user, m)) u), 'memories', v_ids,
+        'values', '[]'::jsonb), false, v_by) ->> 'outcome' = 'forgotten')::integer;
     end if;
   end loop;
   perform _memoir.drop_provisional(v_turns, array(select _memoir.normalise(f.content) from unnest(v_found) f), v_by);

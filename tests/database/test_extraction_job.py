@@ -8,7 +8,7 @@ import pytest
 from calls import Db, call, embed_waiting, remembered, run_job, set_settings, table
 from extracted import extract, extract_again, memories, say, waiting
 from internals import changed_function, last_run, own_rows
-from pg_memoir_server.llm.stretches import located
+from pg_memoir_server.llm.stretches import locate
 from psycopg.types.json import Jsonb
 from servers import connect
 
@@ -157,7 +157,7 @@ def claim(db: Db) -> tuple[Any, ...]:
 def answer(db: Db, claimed: tuple[Any, ...], *found: dict[str, Any]) -> int:
     """How many are stored of a model's answer."""
     job, lease, given = claimed
-    done = call(db, "store_model_result", job, lease, Jsonb(located(given, {"new": list(found)})), "m extract.v2")
+    done = call(db, "store_model_result", job, lease, Jsonb(locate(given, {"new": list(found)})), "m extract.v2")
     assert "failed" not in done, done
     return int(done["stored"])
 

@@ -128,7 +128,7 @@ def test_commands_of_other_packages(run, monkeypatch):
     group.command("one")(lambda: print("one of many"))
     group.command("two")(lambda: print("another"))
     found = {"hello": Entry(hello), "many": Entry(group), "words": Entry(Words), "bad": BadEntry()}
-    monkeypatch.setattr(cli, "found_commands", lambda: found)
+    monkeypatch.setattr(cli, "find_commands", lambda: found)
     monkeypatch.setattr(cli.app, "registered_commands", list(cli.app.registered_commands))
     monkeypatch.setattr(cli.app, "registered_groups", list(cli.app.registered_groups))
     monkeypatch.setattr(cli, "COMMAND_PACKAGES", {"elsewhere": "pg-memoir-elsewhere"})

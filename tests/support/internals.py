@@ -138,7 +138,7 @@ def item_places(db: Db, user: str) -> Rows:
 def is_unread(db: Db, config: str, question: str) -> bool:
     """Whether the model does not read the question's language, with that configuration of text search."""
     asked = """select (_memoir.question(gen_random_uuid(), null, c, _memoir.read_question(%s, c, null, false), null, null)).unread
-        from (select config || jsonb_build_object('text_search_config', %s::text) as c from _memoir.settings_merged) s"""
+        from _memoir.settings_merged, jsonb_set(config, '{text_search_config}', to_jsonb(%s::text)) c"""
     return bool(_one(db, asked, [question, config]))
 
 

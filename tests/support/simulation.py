@@ -46,7 +46,7 @@ INVARIANTS = {
         and not exists (select from _memoir.memory_relationships r where r.user_id = a.user_id and r.relation = 'contradicts'
           and (r.source_id, r.target_id) in ((a.memory_id, b.memory_id), (b.memory_id, a.memory_id)))""",
     "what is forgotten stays away": """select m.memory_id from _memoir.memory_store m where m.state = 'active'
-        and exists (select from _memoir.tombstones t where t.user_id = m.user_id) and _memoir.tombstoned(m.user_id, m.content, m.slot, m.slot_value, m.project)""",
+        and exists (select from _memoir.tombstones t where t.user_id = m.user_id) and (_memoir.tombstone_of(m.user_id, m.content, m.slot, m.slot_value, m.project)).user_id is not null""",
     "working notes belong to running sessions": """select w.key from _memoir.memory_store_working w join _memoir.sessions s on s.user_id = w.user_id and s.session_id = w.session_id
         where s.status in ('closed', 'expired')""",
     "local memories end after their session": """select m.memory_id from _memoir.memory_store m join _memoir.sessions s on s.user_id = m.user_id and s.session_id = m.local_to

@@ -6,8 +6,10 @@ from datetime import datetime
 
 import pytest
 from pg_memoir.calls import calls
-from pg_memoir_cli.formats import ConversationError, openai_name, read_conversations
+from pg_memoir_cli.conversations import ConversationError
+from pg_memoir_cli.formats import read_conversations
 from pg_memoir_cli.importing import import_conversations, runs
+from pg_memoir_cli.locomo import openai_name
 
 USER, MODEL = {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import build_data
-import docs_settings
+import build_reference
 import pytest
 from pg_memoir_language import data
 
@@ -158,5 +158,5 @@ def test_every_list_is_asked_for() -> None:
 
 
 def test_docs_list_the_settings() -> None:
-    for path, text in docs_settings.pages().items():
+    for path, text in build_reference.settings_pages().items():
         assert path.read_text() == text, "make reference, and commit the page"

@@ -26,7 +26,7 @@ from pg_memoir_gateway.spans import (
     body_of,
     elements,
     member,
-    quoted,
+    write_json,
 )
 from pg_memoir_gateway.sse import Splitter
 from pg_memoir_gateway.talk import DIALECTS, Talk
@@ -119,7 +119,7 @@ def test_unreadable_compression(raw: bytes, encoding: str) -> None:
 
 @pytest.mark.parametrize("text", ["\ud83d", "a\udc00b", "\ude00\ud83d", "😀", "\x00"])
 def test_quoted_text_can_be_encoded(text: str) -> None:
-    assert json.loads(quoted({text: [text]}).encode()) == {text: [text]}
+    assert json.loads(write_json({text: [text]}).encode()) == {text: [text]}
 
 
 def test_unknown_headers_are_not_kept() -> None:

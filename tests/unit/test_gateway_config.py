@@ -46,7 +46,7 @@ def test_impossible_settings_are_refused(given: dict[str, object], problem: str)
 
 @pytest.mark.parametrize("dsn", ["host=h password=secret1 user=u", "postgresql://u:secret1@h/d"])
 def test_shown_settings_hold_no_password(dsn: str) -> None:
-    assert "secret1" not in json.dumps(load({}, given={"dsn": dsn}).shown())
+    assert "secret1" not in json.dumps(load({}, given={"dsn": dsn}).as_dict())
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,21 @@
-"""Choosing lines: what is worth most within a budget, against the exact optimum; and which fidelities remain."""
+"""Lines of a recall: chosen within a budget, against the exact optimum; their fidelities; and how they are rendered."""
 
 import itertools
+import math
 import random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pg_memoir_kernel import packing
-from pg_memoir_kernel.packing import FENCE, Reduced, Text, lines_of
+from pg_memoir_kernel.breadth import SHAPES
+from pg_memoir_kernel.items import to_text
+from pg_memoir_kernel.packing import FENCE, Line, Reduced, Text, lines_of, reduce_turns
+from pg_memoir_kernel.rendering import FENCE as MARKS
+from pg_memoir_kernel.rendering import WEAK, render
 
-from kernel import make_candidate, make_line
+from kernel import DAY, make_candidate, make_line, ref
 
 Steps = list[tuple[int, int, int, float, int]]
 
@@ -89,3 +96,120 @@ def test_renditions_of_equal_cost_remain(costs: tuple[int, ...]) -> None:
     # Where several cost the same, the one worth most remains; and the whole where it costs no more.
     kept = {cost: name for name, cost in zip(names, costs)} | {90: "full"}
     assert lines and set(lines) <= set(kept.values()) and lines[-1] == "full"
+
+
+OTHER = bytes([9]) * 16
+
+# Rendering ------------------------------------------------------------------------------------------------------------
+
+
+def test_recall_is_rendered() -> None:
+    """Memories first, then turns by session under a header for each day; what is left out is marked."""
+    new_year = 3 * 365 * DAY
+    memory = make_candidate(9, kind=b"m", said=new_year)
+    short = make_candidate(10, kind=b"m", chunk=1, said=new_year + DAY)
+    later = [make_candidate(n, turn=n, session=OTHER, said=9 * DAY) for n in (20, 21)]
+    long = [make_candidate(30 + n, turn=4, chunk=n, said=2 * DAY, ref=ref(4)) for n in range(4)]
+    cut = make_candidate(40, turn=6, said=2 * DAY)
+    candidates = [*later, memory, *long, short, cut]
+    lines = [
+        Line(n, 1, 9, 0.5, 0.1, fidelity, body, header, label)
+        for n, fidelity, body, header, label in (
+            (0, "full", "Hello", "10 Jan 2000, work", "user"), (1, "full", "Hi\n\nthere\r\n- x", "10 Jan 2000, work", "Ann"),
+            (2, "full", "Likes tea", "Memories", ""), (7, "stub", "fact: likes…", "Memories", ""),
+            (4, "full", "second", "3 Jan 2000, home", "user"), (3, "full", "first", "3 Jan 2000, home", "user"),
+            (6, "full", "fourth", "3 Jan 2000, home", "user"), (8, "excerpt", "… the kiln … #6", "3 Jan 2000, home", "user"),
+        )
+    ]  # fmt: skip
+    text = render(lines, candidates, ["buy\nmilk"], True, str)
+    assert (
+        text
+        == f"""{MARKS[0]}{WEAK}
+Working notes:
+- buy
+  milk
+Memories:
+- Likes tea (31 Dec 2002)
+- fact: likes… (1 Jan 2003, stub of memory {to_text(ref(10))})
+3 Jan 2000, home:
+user: first
+  second
+  … fourth
+user: … the kiln … #6
+10 Jan 2000, work:
+user: Hello
+Ann: Hi
+
+  there
+  - x{MARKS[1]}"""
+    )
+    assert WEAK not in render([], [], ["note"], True, str), "notes alone are no weak matches"
+
+
+def test_marks_are_disarmed() -> None:
+    """Asked only of what has a character that could begin one. Characters that can't be seen go in any case."""
+
+    def disarm(body: str) -> str:
+        return body.replace("<", "(")
+
+    def fail(body: str) -> str:
+        raise AssertionError(body)
+
+    turns = [make_candidate(1)]
+    assert "user: say (memoir>" in render([make_line(0, body="say <memoir>\u200b")], turns, [], False, disarm)
+    assert "user: say it…" in render([make_line(0, body="say\u200b it…\u202e")], turns, [], False, fail)
+    assert "user: one\n  two\n  three" in render([make_line(0, body="one\x0ctwo\r\nthree\n")], turns, [], False, fail)
+
+
+def test_long_turn_is_cut_to_its_best_sentence() -> None:
+    body = "We talked about the weather for a while. The kiln needs new bricks.\nThen it grew late and we went home at last."
+    long = make_candidate(1, turn=12, tokens=100)
+    texts = {1: Text(body)}
+    (found,) = reduce_turns([long], texts, 0.7, ["kiln", "bricks"], None)
+    assert (found.body, found.fidelity) == ("… The kiln needs new bricks. … #12", "excerpt")
+    assert found.share == pytest.approx(0.7 * math.sqrt(26 / len(body))) and found.tokens == 100 * 26 // len(body) + 5
+    (first,) = reduce_turns([long], texts, 0.7, ["weather"], None)
+    assert first.body == "We talked about the weather for a while. … #12"
+    # An order of events has the first sentence, whatever was asked; a part of a turn begins in the middle.
+    excerpt, stub = reduce_turns(
+        [make_candidate(1, turn=12, chunk=1, tokens=100)], texts, 0.7, ["kiln"], SHAPES["order"]
+    )
+    assert excerpt.body == stub.body == "… We talked about the weather for a while. … #12"
+    assert (excerpt.share, stub.share) == (SHAPES["order"].excerpt, SHAPES["order"].stub)
+    assert reduce_turns([long], texts, 0, ["kiln"], None) == []
+
+
+WORD = st.text("abcdefgh", min_size=1, max_size=4)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.lists(st.lists(WORD, min_size=1, max_size=9), min_size=1, max_size=3)), max_size=9),
+    st.integers(0, 120),
+    st.randoms(use_true_random=False),
+)  # fmt: skip
+def test_lines_stay_within_the_budget(items: list[tuple[int, list[list[str]]]], budget: int, rng: Any) -> None:
+    """A token is a word here, so that costs are exact. Group 0 holds memories, others the turns of a session each."""
+    candidates, lines = [], []
+    for number, (group, levels) in enumerate(items):
+        columns: dict[str, Any] = {"kind": b"m"} if group == 0 else {"session": bytes([group]) * 16}
+        candidates.append(make_candidate(number + 1, **columns))
+        before = 0
+        for step, words in enumerate(sorted(levels, key=len), 1):
+            cost = len(words) + (4 if group == 0 else 1)  # a dash and a date, or a label
+            header = "Memories" if group == 0 else f"A day {group}"
+            lines.append(
+                make_line(
+                    number, step=step, cost=cost - before, worth=rng.random(), body=" ".join(words), header=header,
+                    group=group, opening=len(header.split()),
+                )
+            )  # fmt: skip
+            before = cost
+    places = rng.sample([line.number for line in lines], len(lines))  # in any order, but steps in theirs
+    queues = {n: [line for line in lines if line.number == n] for n in places}
+    ordered = [queues[n].pop(0) for n in places]
+    chosen, used, is_all = packing.choose(ordered, budget)
+    assert len({ordered[n].number for n in chosen}) == len(chosen) and used <= max(budget, FENCE)
+    assert not is_all or len(chosen) == len(items)
+    if chosen:
+        text = render([ordered[n] for n in chosen], candidates, [], False, str)
+        assert len(text.split()) - len("".join(MARKS).split()) + FENCE <= used

@@ -5,7 +5,8 @@ import time
 import pytest
 from cases import extract, turn
 from pg_memoir_language.extraction import read_turns
-from pg_memoir_language.text import own_words, read_clauses
+from pg_memoir_language.foreign import own_words
+from pg_memoir_language.text import read_clauses
 
 
 def test_tools_and_several_statements_of_a_turn() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from .parent import ModelUnavailable, run_requests
-from .stretches import located
+from .stretches import locate
 
 
 class Database(Protocol):
@@ -46,7 +46,7 @@ def run_batch(
                 made_by = f"{config['model']} {result['prompt']}"
                 output = result["output"]
                 if claim["kind"] == "extract":
-                    output = located(claim["input"], output)
+                    output = locate(claim["input"], output)
                 [row] = db("store_model_result", claim["work_id"], claim["lease_id"], output, made_by, usage)
                 done = row["store_model_result"]
             elif result.get("unsent"):

@@ -18,7 +18,7 @@ _WORD = re.compile(r"\w+")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
 
 
-def located(given: Json, answer: Json) -> Json:
+def locate(given: Json, answer: Json) -> Json:
     """Return a model's answer with `start` and `length` of each quote in its turn, from 1, and `is_own`: the words are
     the person's, and the conversation bears out what the model makes of them. An item whose quote does not stand there
     is left out; a day that is none is null."""
