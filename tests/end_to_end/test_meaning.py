@@ -31,10 +31,8 @@ def test_what_is_alike_and_true_beside_it_changes_nothing(db: Db, user: str) -> 
 
 @pytest.mark.usefixtures("embedding_dsn")
 def test_a_remark_brings_what_it_is_about(db: Db, user: str) -> None:
-    """It shares no word with it and asks nothing; others share many."""
-    alike = [f"The old {thing} on the fifth floor has been dead since we moved." for thing in "lamp clock fridge printer".split()]
-    alike += [f"The {dog} crawls up the lift like an old dog." for dog in "spaniel beagle pug collie whippet".split()]
-    talk(db, user, "My knee is basically shot, the cartilage is gone and stairs are the worst bit", *alike * 3, *FILLER)
+    """It shares no word with it and asks nothing."""
+    talk(db, user, "My knee is basically shot, the cartilage is gone and stairs are the worst bit", *FILLER)
     db.execute("call memoir.run_job('embed')")
     remark = "We moved into a flat on the fifth floor and the lift has been dead since, I crawl up like an old dog"
 
