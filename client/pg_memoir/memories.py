@@ -89,12 +89,14 @@ class Memories:
         as_of: When | None = None,
         valid_at: When | None = None,
         category: Text | None = None,
+        where: Object | None = None,
     ) -> list[Hit]:
         """Searches memories, old turns and summaries by words and vector, best first; at most `limit` (10).
 
         `session`: only what belongs to it. `types`, `tags`, `category`, `project`: only such memories, all of them,
         those that don't match the query last. `after`, `before`: when it was said. `as_of`: what was known then;
-        `valid_at`: what was true then.
+        `valid_at`: what was true then. `where`: on metadata, {"source": "jira", "year": {"gt": 2024}}; operators are eq,
+        in, gt, lt and exists.
         """
 
     @rows
@@ -113,15 +115,24 @@ class Memories:
         after: When | None = None,
         before: When | None = None,
         query_embedding: Vector | None = None,
+        where: Object | None = None,
     ) -> list[IndexHit]:
         """What recall finds, each hit on one line of at most 120 characters; at most `limit` (20)."""
 
     @rows
     def memory_timeline(
-        self, user: str, id: Id, *, lines_before: int | None = None, lines_after: int | None = None
+        self,
+        user: str,
+        id: Id | None = None,
+        *,
+        lines_before: int | None = None,
+        lines_after: int | None = None,
+        query: Text | None = None,
+        window: Literal["1h", "24h", "7d"] | None = None,
     ) -> list[TimelineLine]:
-        """What stands around a memory, turn or summary: `lines_before` and `lines_after` (10) turns of its
-        session and the memories made of them, or the memories around it in time. Raises UnknownMemoryError."""
+        """Lists the surroundings of a memory, turn or summary, or of the best hit of `query`: `lines_before` and
+        `lines_after` (10) turns of its session and the memories made of them, or the memories around it in time.
+        `window`: instead turns and memories within that time of it, in any session. Raises UnknownMemoryError."""
 
     @values
     def memory_get(self, user: str, ids: Sequence[Id]) -> list[dict[str, Any]]:
@@ -149,6 +160,7 @@ class Memories:
         session: str | None = None,
         after_memory: Id | None = None,
         limit: int | None = None,
+        where: Object | None = None,
     ) -> list[Memory]:
         """What is known about a user, newest first, `limit` (100) a page; `after_memory`: the last id of the page
         before.

@@ -10,7 +10,8 @@ $$;
 
 create or replace function memoir.list_memories(p_user text, p_states text[] default '{active}',
   p_types text[] default null, p_tags text[] default null, p_category text default null, p_project text default null,
-  p_session text default null, p_after_memory uuid default null, p_limit integer default 100)
+  p_session text default null, p_after_memory uuid default null, p_limit integer default 100,
+  p_where jsonb default null)
 returns table (memory_id uuid, content text, type text, category text, project text, scope text, session text,
   tier smallint, state text, reason text, superseded_by uuid, importance text, provenance text, actor text, trust real,
   confidence real, sensitivity text, slot text, slot_value text, tags text[], aliases text[], tokens integer,
@@ -23,6 +24,7 @@ begin
   perform _memoir.check_count('limit', p_limit, 1000);
   perform _memoir.check_choices('states', p_states, enum_range(null::_memoir.item_state)::text[]);
   perform _memoir.check_choices('types', p_types, _memoir.known_types());
+  p_where := _memoir.check_where(p_where);
   if p_session is not null then v_session := (_memoir.session(v_caller, p_session)).session_id; end if;
   if p_after_memory is not null then v_last := _memoir.memory(v_caller, p_after_memory); end if;
   return query
@@ -36,15 +38,16 @@ begin
     and (coalesce(p_states, '{}') = '{}' or m.state::text = any (p_states))
     and (p_types is null and not m.is_object or m.type = any (p_types)) and (p_tags is null or m.tags && p_tags)
     and (p_category is null or m.category = p_category) and (p_project is null or m.project = p_project)
-    and (v_session is null or m.session_id = v_session)
+    and (v_session is null or m.session_id = v_session) and (p_where is null or _memoir.meets(m.metadata, p_where))
     and (p_after_memory is null or (m.recorded_at, m.memory_id) < (v_last.recorded_at, v_last.memory_id))
   order by m.recorded_at desc, m.memory_id desc limit p_limit;
 end $$;
-comment on function memoir.list_memories(text, text[], text[], text[], text, text, text, uuid, integer) is
+comment on function memoir.list_memories(text, text[], text[], text[], text, text, text, uuid, integer, jsonb) is
   'Lists what is known about a user, newest first, at most p_limit (1000) a page: p_after_memory is the last memory_id
 of the page before. Objects (tool results, files …), which say where a text stands in the turns, only where p_types
 names theirs. Filters: states (active; {} for all: superseded, invalidated, expired, forgotten, …), types, tags (any
-of them), category, project, the session it was said in. session: where it was said; scope local: known there only.
+of them), category, project, the session it was said in, p_where as in recall. session: where it was said; scope
+local: known there only.
 tokens as counted when stored; trust and confidence from 0 to 1. A forgotten text is not shown. Raises PM001, PM003,
 PM004, PM014.';
 
@@ -106,7 +109,7 @@ PM001, PM003.';
 create or replace function memoir.memory_index(p_user text, p_query text, p_session text default null,
   p_limit integer default 20, p_types text[] default null, p_tags text[] default null, p_category text default null,
   p_project text default null, p_kinds text[] default null, p_after timestamptz default null,
-  p_before timestamptz default null, p_query_embedding real[] default null)
+  p_before timestamptz default null, p_query_embedding real[] default null, p_where jsonb default null)
 returns table (rank integer, kind text, id uuid, line text, score real, session text, turn_index integer,
   said_at timestamptz)
 language plpgsql stable security definer set search_path from current as $$
@@ -115,10 +118,10 @@ begin
   select r.rank, r.kind, r.id, _memoir.on_one_line(case when r.kind = 'turn' then r.role || ': ' else '' end
     || r.content), r.score, r.session, r.turn_index, r.said_at
   from memoir.recall(p_user, p_query, p_session, p_limit, p_types, p_tags, p_project, p_kinds, p_after, p_before,
-    p_query_embedding, p_category => p_category) r;
+    p_query_embedding, p_category => p_category, p_where => p_where) r;
 end $$;
 comment on function memoir.memory_index(text, text, text, integer, text[], text[], text, text, text[], timestamptz,
-  timestamptz, real[]) is
+  timestamptz, real[], jsonb) is
   'Lists what recall finds, each hit on one line of at most 120 characters with its id: the cheap look first, then
 memory_timeline for what stands around a hit, memory_get for whole rows. Arguments as in recall. Raises PM001, PM003,
 PM014, PM030.';
@@ -190,8 +193,40 @@ begin
   order by m.memory_id, s.turn_index;
 end $$;
 
-create or replace function memoir.memory_timeline(p_user text, p_id uuid, p_lines_before integer default 10,
-  p_lines_after integer default 10)
+-- Returns the turns and memories within p_window of an item, in its project and any session, in order.
+create or replace function _memoir.items_around(p_caller _memoir.caller, p_id uuid, p_window interval, p_before integer,
+  p_after integer)
+returns table (kind text, id uuid, session text, turn_index integer, role text, name text, said_at timestamptz,
+  line text, is_anchor boolean) language plpgsql stable as $$
+declare
+  v_user uuid := p_caller.user_id; v_item _memoir.search_items;
+begin
+  select * into v_item from _memoir.search_items i where i.user_id = v_user and i.ref_id = p_id
+  order by i.chunk limit 1;
+  return query
+  with near as materialized (
+    select i.*, i.created_at < v_item.created_at or i.created_at = v_item.created_at and i.item_no < v_item.item_no
+      as is_before
+    from _memoir.search_items i
+    where i.user_id = v_user and i.chunk = 0 and not i.dead and (i.kind = 't' or i.kind = 'm' and not i.echo)
+      and i.created_at between v_item.created_at - p_window and v_item.created_at + p_window
+      and i.project in (v_item.project, 'global') and i.sensitivity <= p_caller.clearance
+      and (p_caller.projects is null or i.project = any (p_caller.projects))),
+  taken as (
+    (select * from near n where n.is_before order by n.created_at desc, n.item_no desc limit p_before)
+    union all (select * from near n where not n.is_before order by n.created_at, n.item_no limit p_after + 1))
+  select case t.kind when 't' then 'turn' else 'memory' end, t.ref_id, s.external_id, t.turn_index, t.role::text,
+    t.speaker, t.created_at, _memoir.on_one_line(case t.kind when 't' then _memoir.as_known(v_user, t.session_id,
+      t.turn_index, (_memoir.turn(v_user, t.session_id, t.turn_index)).content) else m.content end), t.ref_id = p_id
+  from taken t left join _memoir.sessions s on s.user_id = v_user and s.session_id = t.session_id
+  left join _memoir.memory_store m on t.kind = 'm' and m.user_id = v_user and m.memory_id = t.ref_id
+  where t.kind = 't' or m.state = 'active' and _memoir.may_see(p_caller, m)
+  order by t.created_at, t.item_no;
+end $$;
+
+create or replace function memoir.memory_timeline(p_user text, p_id uuid default null,
+  p_lines_before integer default 10, p_lines_after integer default 10, p_query text default null,
+  p_window text default null)
 returns table (kind text, id uuid, session text, turn_index integer, role text, name text, said_at timestamptz,
   line text, is_anchor boolean)
 language plpgsql stable security definer set search_path from current as $$
@@ -201,7 +236,19 @@ declare
 begin
   perform _memoir.check_range('lines_before', p_lines_before, 0, 100, true),
     _memoir.check_range('lines_after', p_lines_after, 0, 100, true);
+  if num_nonnulls(p_id, p_query) = 0 then
+    perform _memoir.fail('PM014', 'memory_timeline needs an id or a query');
+  end if;
+  if p_window is not null then perform _memoir.check_choice('window', p_window, '{1h,24h,7d}'); end if;
+  if p_id is null then
+    p_id := (select r.id from memoir.recall(p_user, p_query, p_limit => 1) r);
+    if p_id is null then return; end if;
+  end if;
   v_anchor := _memoir.anchor(v_caller, p_id);
+  if p_window is not null then
+    return query select * from _memoir.items_around(v_caller, p_id, p_window::interval, p_lines_before, p_lines_after);
+    return;
+  end if;
   if v_anchor.session_id is not null then
     return query
     select t.*, t.id = p_id or v_anchor.kind = 'summary' and t.turn_index = v_anchor.turn_index and t.kind = 'turn'
@@ -227,10 +274,11 @@ begin
     _memoir.on_one_line(n.content), n.memory_id = p_id
   from near n order by n.said, n.memory_id;
 end $$;
-comment on function memoir.memory_timeline(text, uuid, integer, integer) is
-  'Lists what stands around a hit (the id of a memory, a turn or a summary, from recall or memory_index), in order:
+comment on function memoir.memory_timeline(text, uuid, integer, integer, text, text) is
+  'Lists what stands around a hit (p_id, of a memory, a turn or a summary, else the best hit of p_query), in order:
 p_lines_before and p_lines_after turns (at most 100) of its session with the memories made of them; for a memory that
-was said in no session, the memories before and after it in time. Lines of at most 120 characters; what is forgotten in
+was said in no session, the memories before and after it in time. p_window (1h, 24h, 7d): instead what was said so long
+before and after it at most, in any session of its project. Lines of at most 120 characters; what is forgotten in
 a turn is left out. Raises PM001, PM004, PM014.';
 
 -- A turn or a summary whole, or null where the caller may not see it.

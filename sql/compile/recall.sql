@@ -1,14 +1,48 @@
 -- Recall tools: the same ranking as compile's, as rows.
 
+-- Returns whether metadata has what a filter asks: {"source": "jira", "year": {"gt": 2024}}. check_where names the
+-- operators. Values of two kinds are neither more nor less than each other.
+create or replace function _memoir.meets(p_metadata jsonb, p_where jsonb)
+returns boolean language sql immutable as $$
+  select not exists (
+    select from jsonb_each(p_where) w cross join lateral (select p_metadata -> w.key as value) m
+    cross join lateral jsonb_each(case jsonb_typeof(w.value) when 'object' then w.value
+      else jsonb_build_object('eq', w.value) end) o
+    where not coalesce(case o.key when 'eq' then m.value = o.value
+      when 'in' then m.value = any (array(select jsonb_array_elements(o.value)))
+      when 'gt' then jsonb_typeof(m.value) = jsonb_typeof(o.value) and m.value > o.value
+      when 'lt' then jsonb_typeof(m.value) = jsonb_typeof(o.value) and m.value < o.value
+      else (m.value is not null) = (o.value = 'true') end, false))
+$$;
+
+-- Raises PM014 for a filter on metadata that is none.
+create or replace function _memoir.check_where(p_where jsonb)
+returns jsonb language plpgsql stable as $$
+declare
+  v record; v_where jsonb := _memoir.check_object('where', p_where);
+begin
+  for v in select w.key, o.key as operator, o.value from jsonb_each(v_where) w
+    cross join lateral jsonb_each(case jsonb_typeof(w.value) when 'object' then w.value else '{}' end) o
+  loop
+    if coalesce(case v.operator when 'eq' then 'any' when 'gt' then 'any' when 'lt' then 'any' when 'in' then 'array'
+      when 'exists' then 'boolean' end not in ('any', jsonb_typeof(v.value)), true) then
+      perform _memoir.fail('PM014', format('where can''t ask whether %s is %s %s', _memoir.shown(v.key),
+        _memoir.shown(v.operator), _memoir.shown(v.value::text)),
+        'operators: eq, in (an array), gt, lt, exists (true or false)');
+    end if;
+  end loop;
+  return v_where;
+end $$;
+
 -- Memories that the filters name, whatever the query: a tag is looked up, not ranked. None without a filter, and none
 -- of other times, whose states are for the ranking to know.
 create or replace function _memoir.filtered_memories(p_caller _memoir.caller, p_scope _memoir.search_scope,
-  p_types text[], p_tags text[], p_category text, p_project text, p_limit integer)
+  p_types text[], p_tags text[], p_category text, p_project text, p_where jsonb, p_limit integer)
 returns setof _memoir.memory_store language plpgsql stable as $$
 declare
   v_now timestamptz := memoir.now();
 begin
-  if coalesce(p_types, p_tags) is null and coalesce(p_category, nullif(p_project, 'global')) is null
+  if coalesce(p_types, p_tags) is null and coalesce(p_category, nullif(p_project, 'global'), p_where::text) is null
     or p_scope.as_of is not null or p_scope.kinds is not null and 'm' <> all (p_scope.kinds) then
     return;
   end if;
@@ -20,6 +54,7 @@ begin
     and _memoir.may_see(p_caller, m)
     and (p_types is null or m.type = any (p_types)) and (p_tags is null or m.tags && p_tags)
     and (p_category is null or m.category = p_category) and (p_project is null or m.project = p_project)
+    and (p_where is null or _memoir.meets(m.metadata, p_where))
     and (p_scope.said_after is null or _memoir.said(m) >= p_scope.said_after)
     and (p_scope.said_before is null or _memoir.said(m) < p_scope.said_before)
     and coalesce(m.valid_from <= coalesce(p_scope.valid_at, v_now), true)
@@ -132,7 +167,8 @@ create or replace function memoir.recall(p_user text, p_query text, p_session te
   p_limit integer default 10,
   p_types text[] default null, p_tags text[] default null, p_project text default null, p_kinds text[] default null,
   p_after timestamptz default null, p_before timestamptz default null, p_query_embedding real[] default null,
-  p_as_of timestamptz default null, p_valid_at timestamptz default null, p_category text default null)
+  p_as_of timestamptz default null, p_valid_at timestamptz default null, p_category text default null,
+  p_where jsonb default null)
 returns table (rank integer, kind text, id uuid, content text, score real, words_score real, vector_score real,
   matched_by text[],
   session text, turn_index integer, role text, name text, said_at timestamptz, type text, tags text[], project text)
@@ -144,6 +180,7 @@ begin
   perform _memoir.check_text('query', p_query);
   perform _memoir.check_count('limit', p_limit, 1000);
   perform _memoir.check_choices('types', p_types, _memoir.known_types());
+  p_where := _memoir.check_where(p_where);
   if p_session is not null then v_session := (_memoir.session(v_caller, p_session)).session_id; end if;
   if not p_kinds <@ array['memory', 'turn', 'summary'] then
     perform _memoir.fail('PM014', format('kinds may be memory, turn, summary, not %s',
@@ -160,7 +197,7 @@ begin
       and (p_project is null or c.project = p_project or c.project = 'global')
       and (p_types is null or c.type = any (p_types))
   ), memories as (
-    select m.memory_id, m.tags, m.category from _memoir.memory_store m
+    select m.memory_id, m.tags, m.category, m.metadata from _memoir.memory_store m
     where m.user_id = v_user and m.memory_id = any (array(select f.ref_id from found f where f.kind = 'memory'))
   ), labels as (
     select i.item_no, i.tags from _memoir.search_items i
@@ -170,11 +207,14 @@ begin
     select f.*, coalesce(m.tags, l.tags) as own_tags
     from found f left join memories m on m.memory_id = f.ref_id left join labels l on l.item_no = f.item_no
     where (p_tags is null or coalesce(m.tags, l.tags) && p_tags) and (p_category is null or m.category = p_category)
+      and (p_where is null or f.kind <> 'summary' and _memoir.meets(coalesce(m.metadata, case f.kind when 'turn' then
+        (_memoir.turn(v_user, f.session_id, f.turn_index)).metadata -> 'call' end, '{}'), p_where))
     order by f.o limit p_limit
   ), tagged as (
     select i.* from _memoir.filtered_turns(v_caller, v_scope, p_tags, p_project, p_limit) i
     where p_types is null and p_category is null and (p_session is null or i.session_id = v_session)
-      and i.ref_id not in (select k.ref_id from kept k)
+      and i.ref_id not in (select k.ref_id from kept k) and (p_where is null or _memoir.meets(coalesce(
+        (_memoir.turn(v_user, i.session_id, i.turn_index)).metadata -> 'call', '{}'), p_where))
   ), shown as (
     select k.o, k.kind, k.ref_id, case k.kind when 'turn' then _memoir.as_known(v_user, k.session_id, k.turn_index,
         t.body, k.span_start, p_as_of) else t.body end as body, k.score, k.words, k.vector,
@@ -187,7 +227,8 @@ begin
     select 2147483647 + row_number() over (order by m.recorded_at desc, m.memory_id), 'memory', m.memory_id, m.content,
       0::real, 0::real, null::real, array['filter'], m.local_to, null, null, null, _memoir.said(m), m.type, m.tags,
       m.project
-    from _memoir.filtered_memories(v_caller, v_scope, p_types, p_tags, p_category, p_project, p_limit) m
+    from _memoir.filtered_memories(v_caller, v_scope, p_types, p_tags, p_category, p_project, p_where,
+      p_limit) m
     where m.memory_id not in (select k.ref_id from kept k)
     union all
     select 4294967294 + row_number() over (order by i.created_at desc, i.item_no desc), 'turn', i.ref_id,
@@ -203,12 +244,13 @@ begin
   order by x.o limit p_limit;
 end $$;
 comment on function memoir.recall(text, text, text, integer, text[], text[], text, text[], timestamptz, timestamptz,
-  real[], timestamptz, timestamptz, text) is
+  real[], timestamptz, timestamptz, text, jsonb) is
   'The best matches for a query among memories, turns and summaries of a user, ranked as compile ranks them. Filters:
 session; tags (of memories and turns), types and category (of memories), project (with global); kinds (memory, turn,
-summary), said between p_after and p_before; p_as_of and p_valid_at as in compile_context. Memories that types, tags,
-category or project name come whatever their rank, as do turns with such a tag, after those that match the query as
-well. matched_by: words, vector, neighbour (what stands beside a match), related (by edges to a match), filter. Writes
+summary), said between p_after and p_before; p_where, on the metadata of memories and turns ({"source": "jira", "year":
+{"gt": 2024}}; eq, in, gt, lt, exists); p_as_of and p_valid_at as in compile_context. Memories that types, tags,
+category, project or where name come whatever their rank, as do turns with such a tag, after those that match the query
+as well. matched_by: words, vector, neighbour (what stands beside a match), related (by edges to a match), filter. Writes
 nothing. Raises PM001, PM003, PM014, PM030.';
 
 create or replace function memoir.match_memories(p_user text, p_embedding real[], p_threshold real default 0.7,

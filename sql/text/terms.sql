@@ -19,7 +19,8 @@ end $$;
 
 -- Returns other ways to write the codes of a text: joined (E-2047, BA 2490, 555 0142), in a text also from a later part
 -- on, by their numbers of three digits or more without a sign (2047 of E-2047 and E2047), and versions without letters
--- (15.6 of PG15.6) and without their last part. Days, times, decimal numbers and ranges of small numbers are no codes.
+-- (15.6 of PG15.6) and without their last part. Days, times, decimal
+-- numbers, ranges of small numbers and measures (12-week) are no codes.
 create or replace function _memoir.code_words(p_text text, p_is_question boolean)
 returns text[] language plpgsql immutable as $$
 begin
@@ -30,11 +31,12 @@ begin
         '([-+]?(?:[[:alpha:]]+[-_/.:])*[[:alpha:]]*\d(?:[-_/.:]?[[:alnum:]])*)', 'g') m
       union
       select lower(m[1]) from regexp_matches(p_text,
-        '\m((?:[A-Z]{1,4}[- ])+\d{1,7}|[A-Z]{1,3}\d{1,4} [A-Z]{2,3}|\d{2,}(?:[ -]\d{2,}){1,7})\M', 'g') m
+        '\m((?:(?!A |I )[A-Z]{1,4}[- ])+\d{1,7}|[A-Z]{1,3}\d{1,4} [A-Z]{2,3}|\d{2,}(?:[ -]\d{2,}){1,7})\M', 'g') m
     ), parted as (
       select code, string_to_array(translate(code, '-_/.:+', '     '), ' ') as parts from codes
       where code ~ '[^[:alnum:]]|^(?:0x|[a-z]{1,5})\d{3,}[a-z]?$' and length(code) <= 40
         and code !~ '^(?:[\d.:]+|\d{4}[-/]\d\d(?:[-/]\d\d(?:t.*)?)?|\d{1,2}(?:[-/]\d{1,2}){1,2}(?:/\d{4})?)$|/.*/.*/'
+        and code !~ '^\d{1,3}(?:-[a-z]{3,})+$'
       union all
       select code, '{}' from codes where code ~ '^\d{1,3}[.]\d{1,3}[.]\d{1,3}$'
     )
@@ -42,6 +44,7 @@ begin
       select array_to_string(parts[i :], '') as w from generate_series(1, cardinality(parts) - 1) i
       where (i = 1 or not p_is_question and length(array_to_string(parts[i :], '')) > 4)
         and (code !~ '^[\d ]+$' or length(array_to_string(parts, '')) between 7 and 15)
+        and code !~ '^[a-z]*\d+(?:[.]\d+)+$'
       union all
       select substring(part from '^(?:0x|[a-z]{0,5})(\d{3,})[a-z]?$') from unnest(parts) part where code !~ '^[\d ]+$'
       union all

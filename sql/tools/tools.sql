@@ -21,7 +21,7 @@ language sql immutable as $$
   from (select jsonb '{"kind": {"type": "string", "enum": ["memory", "turn", "summary"]}, "type": {"type": "string"},
     "tags": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 20},
     "project": {"type": "string"}, "session": {"type": "string"}, "after": {"type": "string", "format": "date-time"},
-    "before": {"type": "string", "format": "date-time"}, "limit": {"type": "integer", "minimum": 1, "maximum": 50}}'
+    "before": {"type": "string", "format": "date-time"}, "where": {"type": "object"}, "limit": {"type": "integer", "minimum": 1, "maximum": 50}}'
     as filters) f cross join lateral (values
     (1, 'memory_search', 'Search what is known about the user and what was said before: ids and short lines.',
      '{"query": {"type": "string"}}'::jsonb, '{"kind": {"type": "string", "enum": ["memory", "turn", "summary"]},
@@ -33,7 +33,8 @@ language sql immutable as $$
      '{"query": {"type": "string"}}', '{"max_tokens": {"type": "integer", "minimum": 50, "maximum": 16000}}'::jsonb
        || f.filters, '["query"]', true, 'mcp'),
     (4, 'memory_timeline', 'What was said around the id of a hit.',
-     '{"id": {"type": "string"}}', '{}', '["id"]', true, null),
+     '{"id": {"type": "string"}}', '{"query": {"type": "string"}, "window": {"type": "string",
+       "enum": ["1h", "24h", "7d"]}}', '[]', true, null),
     (5, 'memory_get', 'The whole text behind ids.',
      '{"ids": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 20}}', '{}', '["ids"]', true,
      null),
@@ -200,7 +201,8 @@ begin
     p_tags => case when p_arguments ? 'tags' then array(select jsonb_array_elements_text(p_arguments -> 'tags')) end,
     p_project => p_arguments ->> 'project',
     p_kinds => case when p_arguments ? 'kind' then array[p_arguments ->> 'kind'] end,
-    p_after => _memoir.tool_time(p_arguments, 'after'), p_before => _memoir.tool_time(p_arguments, 'before')) r
+    p_after => _memoir.tool_time(p_arguments, 'after'), p_before => _memoir.tool_time(p_arguments, 'before'),
+    p_where => p_arguments -> 'where') r
   where not _memoir.is_secret(p_caller.user_id, r.id);
 end $$;
 
@@ -249,7 +251,8 @@ begin
     select string_agg(case when t.is_anchor then '> ' else '  ' end || _memoir.tool_line(t.kind, t.id, t.session,
       t.said_at, case when t.kind = 'turn' then coalesce(t.name, t.role) || ': ' else '' end || coalesce(t.line, '')),
       E'\n' order by t.o) into v_out
-    from memoir.memory_timeline(p_user, _memoir.tool_id('id', p_arguments ->> 'id')) with ordinality t(kind, id,
+    from memoir.memory_timeline(p_user, _memoir.tool_id('id', p_arguments ->> 'id'), p_query => p_arguments ->> 'query',
+      p_window => p_arguments ->> 'window') with ordinality t(kind, id,
       session, turn_index, role, name, said_at, line, is_anchor, o)
     where not _memoir.is_secret(v_user, t.id);
   when 'memory_get' then

@@ -29,7 +29,7 @@ NAMES_NOTHING = set(
     p_remainder p_request p_request_headers p_response p_response_headers p_response_tokens p_said p_scope p_sensitivity
     p_settings p_shown_from p_slot p_slot_value p_source_key p_source_tool p_source_turns p_started_at p_states p_status
     p_system_prompt p_tags p_target_tokens p_task p_temperature p_text p_threshold p_to_turn p_tools p_top_p p_turn p_turns
-    p_type p_types p_undone p_usage p_used p_valid_at p_valid_from p_valid_to p_weight p_with_retracted""".split()
+    p_type p_types p_undone p_usage p_used p_valid_at p_valid_from p_valid_to p_weight p_where p_window p_with_retracted""".split()
 )
 # Functions for tenants that name no user: of nobody in particular, or of their own rows.
 USERLESS = set(
