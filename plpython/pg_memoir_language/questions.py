@@ -105,6 +105,9 @@ def is_remark(text: str) -> bool:
     matters, asked = data.choices(language, "own_matters"), data.choices(language, "asks_for")
     if asked is None or matters is None or not compile_pattern(rf"\m({matters})\M").search(plain):
         return False
+    # "Okay, that works": an answer, about what was said just now.
+    if compile_pattern(rf"^\W*({data.choices(language, 'answer_openings')})\M").search(plain):
+        return False
     opening = data.choices(language, "cue_request")
     if opening and compile_pattern(rf"(^|[.!;:\n]) *({opening})\M").search(plain):
         return False
