@@ -260,8 +260,8 @@ def test_readers_grow_linearly(name: str) -> None:
             READERS[name](one)
         return time.process_time() - begun
 
-    for run in RUNS:
-        assert seconds(64_000, run) < 24 * max(seconds(8_000, run), 0.01), run
+    for run in RUNS:  # a busy machine may disturb one measurement, not three
+        assert any(seconds(64_000, run) < 24 * max(seconds(8_000, run), 0.01) for _ in range(3)), run
 
 
 @pytest.mark.parametrize(
