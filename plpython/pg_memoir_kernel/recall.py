@@ -19,6 +19,7 @@ import numpy as np
 
 from . import candidates as valuing
 from . import ranking
+from .answers import bring_answers
 from .block import make_block, read_texts
 from .breadth import breadth, is_even, spread
 from .candidates import Candidate, MemoryFacts, Told
@@ -180,6 +181,7 @@ def recall(store: Store, asked: Json, settings: str, vector: str | None) -> Reca
     candidates, budget = found.candidates, asked["budget"]
     strength = valuing.strength(config, candidates)
     _own_words_first(store, candidates, question)
+    bring_answers(candidates)
     _without_known(store, candidates, asked)
     shape = breadth(question["facts"].get("shape"), bool(question["facts"].get("of_speaker")))
     if shape is not None:
