@@ -196,8 +196,7 @@ do $$
 declare
   v_routine regprocedure; v_view regclass;
 begin
-  -- Views first, since they need routines. One that somebody's own view needs is named by the error, which ends the
-  -- upgrade.
+  -- Views first, since they need routines. The error names one that somebody's own view needs, and ends the upgrade.
   for v_view in
     select c.oid from pg_class c where c.relnamespace = 'memoir'::regnamespace and c.relkind = 'v'
       and c.relowner = 'memoir_owner'::regrole

@@ -95,8 +95,8 @@ class Memories:
 
         `session`: only what belongs to it. `types`, `tags`, `category`, `project`: only such memories, all of them,
         those that don't match the query last. `after`, `before`: when it was said. `as_of`: what was known then;
-        `valid_at`: what was true then. `where`: on metadata, {"source": "jira", "year": {"gt": 2024}}; operators are eq,
-        in, gt, lt and exists.
+        `valid_at`: what was true then. `where`: on metadata, {"source": "jira", "year": {"gt": 2024}}; operators are
+        eq, in, gt, lt and exists.
         """
 
     @rows

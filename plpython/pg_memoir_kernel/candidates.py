@@ -241,7 +241,6 @@ def _below(
     repeats = F32(0.8)  # what is closer to the query repeats it, and is no measure for the others
     with_vector = ~np.isnan(cosine)
     exempt = np.array(frequent, bool) | np.array(related, bool) | np.isin(items.item, list(told.in_time))
-    least = np.full(len(items), F32(told.floor))
     # The second best, but for pinned ones and repetitions of the query: beside a question that was asked before, no
     # answer scores much. Without vectors that can't be told.
     measure = None
@@ -250,17 +249,16 @@ def _below(
         counted &= np.where(with_vector, cosine, F32(0)) < repeats
         best = np.sort(total[counted])[::-1]
         measure = best[min(1, len(best) - 1)] if len(best) else None
+    below = total < F32(told.floor)
     if measure is not None:
-        least = np.where(exempt, least, np.maximum(least, F32(told.share) * measure))
-    below = total < least
-    if measure is not None and told.fit is not None:
-        below |= ~exempt & ~_fits(ranked, told.fit)
+        below |= ~exempt & (total < F32(told.share) * measure)
+        if told.fit is not None:
+            below |= ~exempt & ~_fits(ranked, told.fit)
     # "Which laptop do I have?", "I have a ThinkPad": a few of these share no more than a topic.
     kept = np.array(pinned, bool)
-    if told.own > 0:
-        is_said = np.array([kind == b"t" for kind in items.kind]) & (items.role == USER) & (items.tokens <= 100)
-        own = np.flatnonzero(is_said & (ranked.score.astype(np.float64) >= 0.09))
-        kept[own[np.lexsort((items.item[own], -ranked.score[own]))][: told.own]] = True
+    is_said = np.array([kind == b"t" for kind in items.kind]) & (items.role == USER) & (items.tokens <= 100)
+    own = np.flatnonzero(is_said & (ranked.score.astype(np.float64) >= 0.09))
+    kept[own[np.lexsort((items.item[own], -ranked.score[own]))][: told.own]] = True
     result: np.ndarray = below & ~kept
     return result
 

@@ -46,7 +46,7 @@ NONE = np.zeros(0, np.int64)
 IMPORTANCE = {"critical": 1.3, "important": 1.15, "minor": 0.85}
 BESIDE = 60  # tokens beside a passage: the fence, two headers, a short line
 REMARK_BELOW = 0.3  # strength below which what asks nothing is weighed as a remark
-FADE, REMARK_FADE = 3.0, 0.5  # powers by which a weak recall gets smaller; what a remark is about shares few words with it
+FADE, REMARK_FADE = 3.0, 0.5  # powers that make a weak recall smaller; a remark shares few words with its subject
 ELSEWHEN = 0.2  # share of the worth of a memory of another time
 
 

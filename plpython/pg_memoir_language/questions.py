@@ -24,7 +24,8 @@ class Times:
 
     `dates`: (year, month, day), year and day None where they are not named; `years`: years alone, which count where
     nothing closer is named; `ago`: (count, unit); `periods`: ("last" or "this", unit); `days`: days before today;
-    `weekdays`: (weeks, weekday from Monday as 0), -1 for the one before today, 1 for "Friday week"; `within`: (count, unit) up to now.
+    `weekdays`: (weeks, weekday from Monday as 0), -1 for the one before today, 1 for "Friday week"; `within`: (count,
+    unit) up to now.
     """
 
     dates: list[tuple[int | None, int, int | None]] = field(default_factory=list)
@@ -76,7 +77,7 @@ def is_question(text: str) -> bool:
 
 
 def asks(text: str) -> bool:
-    """Return whether a text is a question, by its mark or by the words that open it: "whats my locker code". English."""
+    """Return whether an English text is a question, by its mark or its first words: "whats my locker code"."""
     openings = data.choices("english", "opens_question")
     begun = compile_pattern(rf"^((and|so|but|hey|hi|ok|okay|well),? )*({openings})\M")
     return is_question(text) or begun.search(text[:200].lower().replace("’", "'")) is not None

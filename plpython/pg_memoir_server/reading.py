@@ -122,8 +122,8 @@ class _Learnt:
 
 
 def _said_at(turn: Json) -> datetime:
-    """Return when a turn was said, by its sender's clock: an offset ("+09:00") that came with it or the time zone of the
-    user, else UTC."""
+    """Return when a turn was said, by its sender's clock: an offset ("+09:00") that came with it or the user's time
+    zone, else UTC."""
     said_at, zone = datetime.fromisoformat(turn["said_at"]), turn.get("utc_offset") or "UTC"
     try:
         if zone[0] in "+-":

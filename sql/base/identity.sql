@@ -1,7 +1,6 @@
 -- Texts to ids, and who is calling.
 --
--- Inside a SECURITY DEFINER function current_user is the owner, so the caller is the role set with SET ROLE, else
--- the login.
+-- Inside a SECURITY DEFINER function current_user is the owner, so the caller is the role of SET ROLE, else the login.
 
 -- Its names are bound here, since policies call it under their caller's search_path. A text: functions take over the
 -- collation of their arguments, and under that of a name patterns know the letters of ASCII only.
@@ -35,8 +34,7 @@ returns uuid language sql immutable strict
 return uuid_generate_v5(p_user_id, p_session);
 
 -- Writers of a user share his row, an erase has it alone: who writes meanwhile is waited for, who comes later finds
--- nobody. To the end of the transaction. A row and no advisory lock, since any login could take one of those; volatile,
--- since a lock is taken.
+-- nobody. To the end of the transaction. No advisory lock, since any login could take one; volatile, since it locks.
 create or replace function _memoir.lock_user(p_user_id uuid, p_need text)
 returns void language plpgsql as $$
 begin
@@ -44,8 +42,7 @@ begin
   elsif p_need = 'erase' then perform from _memoir.users where user_id = p_user_id for update; end if;
 end $$;
 
--- For jobs, which wait for nobody: the locks of a writer, the session's before the user's, unless somebody has one
--- of them.
+-- For jobs, which wait for nobody: a writer's locks, the session's before the user's, unless somebody has one.
 create or replace function _memoir.try_lock(p_user_id uuid, p_session_id uuid default null)
 returns boolean language plpgsql as $$
 begin
@@ -67,8 +64,7 @@ begin
 exception when lock_not_available then return false;
 end $$;
 
--- Returns whether nobody has them now, or they are gone; it keeps none, since what it took ends with
--- its subtransaction.
+-- Returns whether nobody has them now, or they are gone; keeps none, since they end with its subtransaction.
 create or replace function _memoir.is_free(p_user_id uuid, p_session_id uuid)
 returns boolean language plpgsql as $$
 begin
@@ -80,8 +76,7 @@ exception
   when sqlstate 'PM000' then return true;
 end $$;
 
--- May the caller read / write / erase for this user? Answers with the user's id and what the caller is, or
--- raises PM001.
+-- May the caller read / write / erase for this user? Returns the user's id and what the caller is, or raises PM001.
 create or replace function _memoir.authorise(p_user text, p_need text)
 returns _memoir.caller language plpgsql stable as $$
 declare

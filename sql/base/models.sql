@@ -43,9 +43,8 @@ begin
   if p_images !~
     '^(tiles:[0-9]{1,4}(\.[0-9]{1,4})?|patches:[0-9]{1,4}(\.[0-9]{1,4})?|area:[0-9]{2,5}:[0-9]{1,6}|flat:[0-9]{1,6})$'
   then
-    perform _memoir.fail('PM014', format(
-      'images must be like tiles:1, patches:1.62, area:1568:1600 or flat:1120, not %s',
-      _memoir.shown(p_images)));
+    perform _memoir.fail('PM014', format('images must be like tiles:1, patches:1.62, area:1568:1600 or flat:1120, '
+      'not %s', _memoir.shown(p_images)));
   end if;
   perform _memoir.check_range('cache_read_rate', p_cache_read_rate, 0, 10),
     _memoir.check_range('cache_write_rate', p_cache_write_rate, 0, 10),
@@ -158,11 +157,10 @@ begin
   return v_id;
 end $$;
 comment on function memoir.register_embedding_model(text, text, integer, text, text, text, text[], bigint) is
-  'Registers an embedding model; its vectors are backfilled beside the active one until switch_embedding_model.
-Prefixes go before queries and documents. provider: embedder (the shared process), openai (endpoint of /v1/embeddings),
-in_process (jobs only), none (the client supplies vectors). languages: those that it reads, as two letters (''en'');
-null: any. microcents_per_1k: what 1,000 tokens cost (1e-8 of the currency''s unit). Admin only. Raises PM001, PM014,
-PM030.';
+  'Registers an embedding model; its vectors are backfilled beside the active one until switch_embedding_model. Prefixes
+go before queries and documents. provider: embedder (the shared process), openai (endpoint of /v1/embeddings),
+in_process (jobs only), none (the client supplies vectors). languages it reads, as two letters (''en''); null: any.
+microcents_per_1k: what 1,000 tokens cost (1e-8 of the currency''s unit). Admin only. Raises PM001, PM014, PM030.';
 
 create or replace function memoir.switch_embedding_model(p_name text)
 returns void language plpgsql security definer set search_path from current as $$
@@ -179,8 +177,7 @@ begin
 end $$;
 comment on function memoir.switch_embedding_model(text) is
   'Makes an embedding model the one that queries use, in this transaction; the former one is retired and its vectors are
-dropped by drop_retired_embeddings. Items it has not reached yet are found by words meanwhile. Admin only. Raises PM001,
-PM031.';
+dropped by drop_retired_embeddings. Items not reached yet are found by words. Admin only. Raises PM001, PM031.';
 
 -- The release's embedding models, on the first install.
 insert into _memoir.embedding_models (name, provider, dimension, languages, status)

@@ -86,8 +86,7 @@ begin
   return v_made;
 end $$;
 
--- Called by every write: a month that nobody has prepared must not make it fail, nor a table that an upgrade has
--- just added.
+-- Called by every write, which must not fail for a month that nobody prepared or a table that an upgrade just added.
 create or replace function _memoir.ensure_month(p_user_id uuid, p_at timestamptz)
 returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
@@ -167,9 +166,9 @@ begin
   end loop;
 end $$;
 comment on procedure memoir.ensure_partitions(integer) is
-  'Makes the missing partitions: every hash part, this month and the next ones (setting partition_months_ahead).
-Commits per part and month, never waits long for a lock, can be repeated and interrupted. Call outside a transaction.
-Raises PM014, 55P03.';
+  'Makes the missing partitions: every hash part, this month and the next ones (setting partition_months_ahead). Commits
+per part and month, never waits long for a lock, can be repeated and interrupted. Call outside a transaction. Raises
+PM014, 55P03.';
 
 create or replace function _memoir.has_column(p_table name, p_column name)
 returns boolean language sql stable as $$
@@ -177,8 +176,7 @@ returns boolean language sql stable as $$
     and attname = p_column and attnum > 0 and not attisdropped)
 $$;
 
--- Values of columns like these stand in no statistics: nothing plans by them, and pg_statistic is no place for what
--- people said.
+-- Columns like these have no statistics: no plan needs them, and pg_statistic must not hold what people said.
 create or replace function _memoir.without_statistics(p_table regclass)
 returns void language plpgsql as $$
 declare

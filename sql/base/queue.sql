@@ -3,8 +3,7 @@
 -- twice as long each time and ends as a dead letter with its error. One user's same work (dedup_key) waits once and
 -- runs once at a time. Payloads hold ids, never text.
 
--- Asks for work unless it waits already. The waiting row is locked, so that nobody claims it before what we write is
--- there to see.
+-- Asks for work unless it waits already. Locks the waiting row, so that nobody claims it before our writes are visible.
 create or replace function _memoir.enqueue(p_kind text, p_user_id uuid, p_dedup text, p_payload jsonb default '{}',
   p_priority integer default 0, p_run_after timestamptz default null)
 returns void language sql as $$
@@ -13,8 +12,7 @@ returns void language sql as $$
   on conflict (kind, user_id, dedup_key) where state = 'ready' do update set priority = work_items.priority where false
 $$;
 
--- The same without waiting for whoever is at the row that waits: for writers that hold locks which a worker may
--- want next.
+-- The same without waiting for whoever is at the waiting row: for writers whose locks a worker may want next.
 create or replace function _memoir.enqueue_unlocked(p_kind text, p_user_id uuid, p_dedup text, p_run_after timestamptz,
   p_payload jsonb default '{}')
 returns void language sql as $$
@@ -166,8 +164,7 @@ returns void language sql as $$
     from excluded.after_user
 $$;
 
--- The next users of a job that goes through all of them, at most p_limit; the cursor moves behind them. Fewer than that
--- are the last.
+-- The next users of a job that goes through all, at most p_limit; the cursor moves behind them. Fewer are the last.
 create or replace function _memoir.next_users(p_job text, p_limit integer)
 returns uuid[] language plpgsql as $$
 declare

@@ -178,8 +178,7 @@ begin
   return v_settings;
 end $$;
 comment on function memoir.set_user_settings(text, jsonb) is
-  'Overrides settings for one user ({"key": value}, null removes) and returns all overrides. Raises PM001, PM014,
-PM015.';
+  'Overrides settings of one user ({"key": value}, null removes). Returns all overrides. Raises PM001, PM014, PM015.';
 
 -- Defaults, install, user (weights of the ranking, then settings), session: later wins.
 create or replace function _memoir.config(p_user_id uuid, p_session_settings jsonb)

@@ -41,8 +41,7 @@ begin
   v.tokens := coalesce(v.recall_tokens, 0);
   v.system_tokens := 0;
   v_compile := _memoir.leave_traces(v);
-  -- What fits weakly is a few lines of a list made for one question. In one that is paid for with every step it
-  -- is none.
+  -- What fits weakly is a few lines of a list made for one question, and none of one that every step pays for.
   if (v.arms ->> 'weak')::boolean then
     v.recall := null;
     v.recalled := null;

@@ -1,5 +1,4 @@
--- Looking at what is known: lists page by page; hits on one line, what stands around one, whole rows; what a memory is
--- tied to.
+-- Looking at what is known: lists page by page; hits on one line, what stands around one, whole rows, relations.
 
 -- A text on one line of at most 120 characters.
 create or replace function _memoir.on_one_line(p_text text)
@@ -45,9 +44,8 @@ end $$;
 comment on function memoir.list_memories(text, text[], text[], text[], text, text, text, uuid, integer, jsonb) is
   'Lists what is known about a user, newest first, at most p_limit (1000) a page: p_after_memory is the last memory_id
 of the page before. Objects (tool results, files …), which say where a text stands in the turns, only where p_types
-names theirs. Filters: states (active; {} for all: superseded, invalidated, expired, forgotten, …), types, tags (any
-of them), category, project, the session it was said in, p_where as in recall. session: where it was said; scope
-local: known there only.
+names theirs. Filters: states (active; {} for all: superseded, invalidated, expired, forgotten, …), types, tags (any of
+them), category, project, session, p_where as in recall. session: where it was said; scope local: known there only.
 tokens as counted when stored; trust and confidence from 0 to 1. A forgotten text is not shown. Raises PM001, PM003,
 PM004, PM014.';
 
@@ -102,9 +100,8 @@ begin
   group by 1, 2 order by 4 desc, 1, 2;
 end $$;
 comment on function memoir.list_speakers(text, text) is
-  'Lists the speakers of a user''s sessions (or in one): the name of the messages, or the role where they have none,
-with how many sessions and turns that say anything, the first and the last. Those who said most come first. Raises
-PM001, PM003.';
+  'Lists the speakers of a user''s sessions (or in one), by the name of their messages, else their role: how many
+sessions and turns that say anything, the first and the last. Those who said most come first. Raises PM001, PM003.';
 
 create or replace function memoir.memory_index(p_user text, p_query text, p_session text default null,
   p_limit integer default 20, p_types text[] default null, p_tags text[] default null, p_category text default null,
@@ -122,9 +119,8 @@ begin
 end $$;
 comment on function memoir.memory_index(text, text, text, integer, text[], text[], text, text, text[], timestamptz,
   timestamptz, real[], jsonb) is
-  'Lists what recall finds, each hit on one line of at most 120 characters with its id: the cheap look first, then
-memory_timeline for what stands around a hit, memory_get for whole rows. Arguments as in recall. Raises PM001, PM003,
-PM014, PM030.';
+  'Lists what recall finds, each hit on one line of at most 120 characters with its id. memory_timeline lists what
+stands around a hit, memory_get whole rows. Arguments as in recall. Raises PM001, PM003, PM014, PM030.';
 
 -- Where an id lies: a turn of a session, or none. A memory lies where it was said.
 create or replace function _memoir.anchor(p_caller _memoir.caller, p_id uuid, out kind text, out session_id uuid,
@@ -247,32 +243,29 @@ begin
   v_anchor := _memoir.anchor(v_caller, p_id);
   if p_window is not null then
     return query select * from _memoir.items_around(v_caller, p_id, p_window::interval, p_lines_before, p_lines_after);
-    return;
-  end if;
-  if v_anchor.session_id is not null then
+  elsif v_anchor.session_id is not null then
     return query
     select t.*, t.id = p_id or v_anchor.kind = 'summary' and t.turn_index = v_anchor.turn_index and t.kind = 'turn'
     from _memoir.turns_around(v_caller, v_anchor.session_id, v_anchor.turn_index - p_lines_before,
       v_anchor.turn_index + p_lines_after) t
     order by t.turn_index, t.kind desc, t.id;
-    return;
+  else
+    v_memory := _memoir.memory(v_caller, p_id);
+    return query
+    with seen as (
+      select m.memory_id, _memoir.said(m) as said, m.content from _memoir.memory_store m
+      where m.user_id = v_caller.user_id and (m.state = 'active' and not m.is_object or m.memory_id = p_id)
+        and m.state not in ('forgotten', 'erased') and _memoir.may_see(v_caller, m)),
+    near as (
+      (select * from seen s where (s.said, s.memory_id) < (_memoir.said(v_memory), p_id)
+       order by s.said desc, s.memory_id desc limit p_lines_before)
+      union all
+      (select * from seen s where (s.said, s.memory_id) >= (_memoir.said(v_memory), p_id)
+       order by s.said, s.memory_id limit p_lines_after + 1))
+    select 'memory', n.memory_id, null::text, null::integer, null::text, null::text, n.said,
+      _memoir.on_one_line(n.content), n.memory_id = p_id
+    from near n order by n.said, n.memory_id;
   end if;
-  v_memory := _memoir.memory(v_caller, p_id);
-  return query
-  with seen as (
-    select m.memory_id, _memoir.said(m) as said, m.content from _memoir.memory_store m
-    where m.user_id = v_caller.user_id and (m.state = 'active' and not m.is_object or m.memory_id = p_id)
-      and m.state not in
-      ('forgotten', 'erased') and _memoir.may_see(v_caller, m)),
-  near as (
-    (select * from seen s where (s.said, s.memory_id) < (_memoir.said(v_memory), p_id)
-     order by s.said desc, s.memory_id desc limit p_lines_before)
-    union all
-    (select * from seen s where (s.said, s.memory_id) >= (_memoir.said(v_memory), p_id)
-     order by s.said, s.memory_id limit p_lines_after + 1))
-  select 'memory', n.memory_id, null::text, null::integer, null::text, null::text, n.said,
-    _memoir.on_one_line(n.content), n.memory_id = p_id
-  from near n order by n.said, n.memory_id;
 end $$;
 comment on function memoir.memory_timeline(text, uuid, integer, integer, text, text) is
   'Lists what stands around a hit (p_id, of a memory, a turn or a summary, else the best hit of p_query), in order:

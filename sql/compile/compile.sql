@@ -83,9 +83,8 @@ comment on function memoir.compile_context(text, text, text, integer, integer, t
 ''anthropic''. p_query null continues an open exchange. p_budget: tokens of the whole list (default: window less
 response). p_memory_budget: tokens of the recall block. p_query_embedding: vector of the active embedding model.
 p_query_parts: multimodal content. p_as_of: what was known then; p_valid_at: what was true then. p_after_turn: mark of
-persist_turn that this server must have reached. Never over the budget. Where budget_action is refuse, a session or
-user that has reached its cost limit gets none. Writes unlogged statistics only. Raises PM001, PM010, PM014, PM020 to
-PM023, PM030.';
+persist_turn that this server must have reached. Never over the budget. Where budget_action is refuse, a session or user
+at its cost limit gets none. Writes unlogged statistics only. Raises PM001, PM010, PM014, PM020 to PM023, PM030.';
 
 create or replace function memoir.context(p_user text, p_session text, p_query text default null,
   p_budget integer default null, p_memory_budget integer default null, p_task text default null,

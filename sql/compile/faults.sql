@@ -183,9 +183,8 @@ begin
   return cardinality(p_objects);
 end $$;
 comment on function memoir.memory_release(text, text, text[], text) is
-  'Objects of the session that need not be shown any more: stubs from the next moment on. memory_query still answers
-from them, memory_restore brings them back. Returns how many. Writes session_objects. Raises PM001, PM003, PM004,
-PM014.';
+  'Objects of the session that need not be shown: stubs from the next moment on. memory_query still answers from them,
+memory_restore brings them back. Returns how many. Writes session_objects. Raises PM001, PM003, PM004, PM014.';
 
 create or replace function memoir.list_faults(p_user text, p_session text default null, p_limit integer default 100)
 returns table (recorded_at timestamptz, session text, turn_index integer, fault text, object text, type text,

@@ -45,9 +45,8 @@ comment on function memoir.credit_recall(text, uuid, uuid[]) is
 them. Said again, it replaces what was said. Returns how many of them the compile had considered. Writes the ledger,
 for learn_weights; used objects that a window shows shorter are raised at its next moment. Raises PM001, PM004, PM014.';
 
--- Pairs of a used item and one that was shown and not used, by the difference of their signals; a compile's pairs
--- weigh 1 together. Used: credited, or a memory that was validated within a day. The newest fifth of the compiles
--- is held out.
+-- Pairs of a used item and one that was shown and not used, by the difference of their signals; a compile's pairs weigh
+-- 1 together. Used: credited, or a memory that was validated within a day. The newest fifth is held out.
 create or replace function _memoir.learning_pairs(p_user_id uuid, p_from timestamptz, p_compiles integer)
 returns _memoir.weight_pair[] language plpgsql stable as $$
 begin
@@ -107,8 +106,7 @@ begin
     (select count(distinct compile_id) from paired) as compiles from paired) p);
 end $$;
 
--- Logistic regression on pairs: what to add to the weights, kept near nothing (p_prior) by the spread of each signal.
--- Nesterov's gradient.
+-- Logistic regression on pairs (Nesterov): what to add to the weights, kept small (p_prior) by each signal's spread.
 create or replace function _memoir.fit_pairs(p_pairs _memoir.weight_pair[], p_prior float8)
 returns float8[] language plpgsql stable as $$
 declare

@@ -86,9 +86,8 @@ begin
   return v_frame;
 end $$;
 
--- {"exchange": its fenced lines} of the steps that a frame shows as lines, and in the first of them what left. What
--- is not for everybody, or was taken out of recall, is not said here. p_known: an earlier frame, whose lines stay as
--- they are.
+-- {"exchange": its fenced lines} of the steps that a frame shows as lines, and in the first of them what left. They
+-- omit restricted texts and those out of recall. p_known: an earlier frame, whose lines stay.
 create or replace function _memoir.step_lines(p_session _memoir.sessions, p_config jsonb,
   p_frame _memoir.session_windows, p_known _memoir.session_windows default null)
 returns jsonb language plpgsql stable as $$

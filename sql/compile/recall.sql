@@ -115,14 +115,12 @@ begin
     p_given) a;
 end $$;
 comment on function memoir.recall_arrays(text, text, jsonb) is
-  'What the kernel of a client reads to make a recall where the server has no PL/Python: rows of one of its statements
-(plpython/pg_memoir_kernel/queries.sql) by name, each as an object, of the user''s own items as far as the caller may
-see them. p_given: its parameters. For clients: call it in the transaction that uses the recall. Writes nothing. Raises
-PM001, PM014.';
+  'What a client''s kernel reads to make a recall where the server has no PL/Python: rows of one of its statements
+(plpython/pg_memoir_kernel/queries.sql) by name, as objects, of those items of the user that the caller may see.
+p_given: its parameters. Call it in the transaction that uses the recall. Writes nothing. Raises PM001, PM014.';
 
--- Returns a turn's text, or what of it begins at p_start, as it is known: without the spans that are forgotten,
--- corrected or retracted, and with a mark behind each clause that a later turn changed. p_as_of: changes since then are
--- no marks.
+-- Returns a turn's text, or what of it begins at p_start, as it is known: without forgotten, corrected or retracted
+-- spans, and with a mark behind each clause that a later turn changed. p_as_of: changes since then are no marks.
 create or replace function _memoir.as_known(p_user_id uuid, p_session_id uuid, p_turn integer, p_text text,
   p_start integer default 1, p_as_of timestamptz default null)
 returns text language plpgsql stable as $$
@@ -245,13 +243,13 @@ begin
 end $$;
 comment on function memoir.recall(text, text, text, integer, text[], text[], text, text[], timestamptz, timestamptz,
   real[], timestamptz, timestamptz, text, jsonb) is
-  'The best matches for a query among memories, turns and summaries of a user, ranked as compile ranks them. Filters:
+  'The best matches for a query among a user''s memories, turns and summaries, ranked as compile ranks them. Filters:
 session; tags (of memories and turns), types and category (of memories), project (with global); kinds (memory, turn,
-summary), said between p_after and p_before; p_where, on the metadata of memories and turns ({"source": "jira", "year":
+summary), said between p_after and p_before; p_where, on metadata of memories and turns ({"source": "jira", "year":
 {"gt": 2024}}; eq, in, gt, lt, exists); p_as_of and p_valid_at as in compile_context. Memories that types, tags,
-category, project or where name come whatever their rank, as do turns with such a tag, after those that match the query
-as well. matched_by: words, vector, neighbour (what stands beside a match), related (by edges to a match), filter. Writes
-nothing. Raises PM001, PM003, PM014, PM030.';
+category, project or where name, and turns with such a tag, come whatever their rank, after the query''s matches.
+matched_by: words, vector, neighbour (beside a match), related (by edges to a match), filter. Writes nothing. Raises
+PM001, PM003, PM014, PM030.';
 
 create or replace function memoir.match_memories(p_user text, p_embedding real[], p_threshold real default 0.7,
   p_limit integer default 10, p_project text default null)
@@ -278,5 +276,4 @@ begin
   order by s.similarity desc, m.memory_id limit p_limit;
 end $$;
 comment on function memoir.match_memories(text, real[], real, integer, text) is
-  'Active global memories whose cosine similarity to a vector reaches the threshold, closest first. Raises PM001, PM014,
-PM030.';
+  'Active global memories whose cosine similarity reaches the threshold, closest first. Raises PM001, PM014, PM030.';

@@ -111,8 +111,7 @@ begin
     + _memoir.sum_tokens(_memoir.token_texts(v_newest.text, v_newest.parts, null, null, null), v.tokenizer);
 end $$;
 
--- The system message: prompt, then fenced profile and summary, frozen parts first. What it and the tools leave is
--- the room.
+-- The system message: prompt, then fenced profile and summary, frozen parts first. The room is what it and tools leave.
 create or replace function _memoir.with_system_message(inout v _memoir.compile_state) language plpgsql stable as $$
 declare
   v_session _memoir.sessions := v.session; v_overhead integer := (v.model).message_overhead;
@@ -283,8 +282,7 @@ begin
   perform _memoir.check_room(v.total, v.budget, v.system_tokens, v.tools_tokens);
 end $$;
 
--- The newest message, after those that nobody answered: one message. These are dropped, oldest first, rather than
--- the query.
+-- The newest message, after those that nobody answered: one message. Those are dropped first, oldest first.
 create or replace function _memoir.with_unanswered(inout v _memoir.compile_state) language plpgsql stable as $$
 declare
   v_rendered jsonb[] := _memoir.openai_messages(v.unanswered);
@@ -314,8 +312,7 @@ begin
   v.costs := v.costs || v_cost;
 end $$;
 
--- Recall: kept since the exchange began, or searched. Its share follows the query's own task; it may use what
--- history leaves.
+-- Recall: kept since the exchange began, or searched. Its share follows the query's task; it may use what is left.
 create or replace function _memoir.with_recall(inout v _memoir.compile_state, p_task text, p_memory_budget integer,
   p_query_embedding real[]) language plpgsql stable as $$
 declare

@@ -41,8 +41,7 @@ begin
   return v_counters;
 end $$;
 
--- Returns what a tool result that is too long looks like: its head and tail, and a line that says what is missing and
--- where it is.
+-- Returns what a tool result that is too long looks like: head, tail, and a line that says what is missing and where.
 create or replace function _memoir.excerpt(p_turn _memoir.shown_turn, p_tokens integer, p_tokenizer text,
   p_overhead integer)
 returns _memoir.shown_turn language plpgsql stable as $$
@@ -144,8 +143,7 @@ begin
 end $$;
 
 -- The turns from a running total of tokens on, oldest first, and the last exchange whatever its length: of one that
--- began before it, the opening words are kept and the middle is not. Read newest first, and only as far back as the
--- window reaches.
+-- began before it, the opening words are kept without the middle. Read newest first, back to the window's start.
 create or replace function _memoir.turns_since(v _memoir.compile_state, p_first integer, p_threshold bigint,
   p_cap integer)
 returns _memoir.shown_turn[] language plpgsql stable as $$
@@ -276,8 +274,7 @@ begin
     array_to_string(p_open_calls, ', '));
 end $$;
 
--- Returns what the user asks in the exchange that began at a turn: all up to the first answer, without the lines
--- behind it.
+-- Returns what the user asks in the exchange that began at a turn: all up to the first answer, without lines behind it.
 create or replace function _memoir.asked_in(p_turns _memoir.shown_turn[], p_from integer)
 returns text language plpgsql immutable as $$
 begin

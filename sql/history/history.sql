@@ -116,8 +116,7 @@ begin
   return v_tokens;
 end $$;
 
--- The marks of a session's turns, {"turn": "sensitivity", "retracted": [turns]}; null where there are none, which is
--- the rule.
+-- The marks of a session's turns, {"turn": "sensitivity", "retracted": [turns]}; mostly there are none: null.
 create or replace function _memoir.marks(p_user_id uuid, p_session_id uuid)
 returns jsonb language plpgsql stable as $$
 begin
@@ -128,8 +127,7 @@ begin
     where m.user_id = p_user_id and m.session_id = p_session_id and m.mark not in ('erased', 'annotated'));
 end $$;
 
--- Returns what was said about a session's turns after they were written, {"turn": {key: value}}; null where
--- nothing was.
+-- Returns what was said about a session's turns after they were written, {"turn": {key: value}}, or null.
 create or replace function _memoir.annotations(p_user_id uuid, p_session_id uuid)
 returns jsonb language plpgsql stable as $$
 begin
@@ -188,13 +186,6 @@ begin
   join _memoir.turn_pins p on p.user_id = p_user_id and p.session_id = l.session_id
   where (p.until_turn is null or p.until_turn > v_turns) and p.from_turn <= l.to_turn
   order by 1, 2;
-end $$;
-
--- Returns the offset that a turn's time came with, else the time zone of its user.
-create or replace function _memoir.sender_zone(p_turn _memoir.conversation_history)
-returns text language plpgsql stable as $$
-begin
-  return coalesce(p_turn.metadata #>> '{sent,utc_offset}', _memoir.config(p_turn.user_id, null) ->> 'time_zone');
 end $$;
 
 -- Returns the UTC offset of the newest message of a session that came with one.

@@ -156,9 +156,8 @@ declare
 begin
   return query
   select t.memory_id, array_agg(distinct t.kind order by t.kind), t.reason, t.actor::text, t.set_by, t.recorded_at,
-    t.lifted_at,
-    t.lifted_by,
-    m.type, m.project, m.slot, case when m.state not in ('forgotten', 'erased') then m.content end
+    t.lifted_at, t.lifted_by, m.type, m.project, m.slot,
+    case when m.state not in ('forgotten', 'erased') then m.content end
   from _memoir.tombstones t left join _memoir.memory_store m on m.user_id = v_caller.user_id
     and m.memory_id = t.memory_id
   where t.user_id = v_caller.user_id and (p_lifted or t.lifted_at is null)

@@ -1,8 +1,6 @@
--- Effects of changes (changes.sql finds them): spans marked or taken out, memories that give way, requests to forget;
--- undo_change, forget_about.
+-- Effects of changes (changes.sql finds them): spans marked or taken out, memories that give way, requests to forget.
 
--- Takes a request to forget out of recall, with the change that it asked for; p_start null: its whole turn. Under the
--- user's lock.
+-- Takes a request to forget out of recall, with its change; p_start null: its whole turn. Under the user's lock.
 create or replace function _memoir.exclude_request(p_turn _memoir.conversation_history, p_start integer,
   p_length integer, p_change uuid)
 returns void language plpgsql as $$
@@ -13,8 +11,7 @@ begin
     'asked to forget', memoir.now());
 end $$;
 
--- Applies the changes of a turn, under the user's lock: certain ones take effect, likely ones are noted.
--- Returns counts.
+-- Applies a turn's changes, under the user's lock: certain ones take effect, likely ones are noted. Returns counts.
 create or replace function _memoir.take_effect(p_session _memoir.sessions, p_turn _memoir.conversation_history,
   p_changes _memoir.found_change[], p_by text, p_config jsonb)
 returns jsonb language plpgsql as $$
@@ -136,22 +133,18 @@ end $$;
 -- A whole turn as a clause; null where the caller may not see it.
 create or replace function _memoir.turn_unit(p_caller _memoir.caller, p_id uuid)
 returns _memoir.said_unit language plpgsql stable as $$
-declare
-  v_unit _memoir.said_unit;
 begin
-  select h.message_id, h.session_id, h.turn_index, h.recorded_at, h.created_at, h.role, 1, length(h.content), h.content,
-    left(h.content, 1000), false into v_unit
+  return (select (h.message_id, h.session_id, h.turn_index, h.recorded_at, h.created_at, h.role, 1, length(h.content),
+    h.content, left(h.content, 1000), false)::_memoir.said_unit
   from _memoir.search_items i
   join _memoir.conversation_history h on h.user_id = i.user_id and h.session_id = i.session_id
     and h.recorded_at = i.recorded_at and h.message_id = i.ref_id
   where i.user_id = p_caller.user_id and i.ref_id = p_id and i.kind = 't' and not i.dead
     and i.sensitivity <= p_caller.clearance and (p_caller.projects is null or i.project = any (p_caller.projects))
-  limit 1;
-  return v_unit;
+  limit 1);
 end $$;
 
--- Marks parts of a turn as over where p_new stands instead of them, as a later turn says, else forgets them. Returns
--- the change.
+-- Marks parts of a turn as over where p_new stands instead, as a later turn says, or forgets them. Returns the change.
 create or replace function _memoir.change_turn(p_caller _memoir.caller, p_session _memoir.sessions, p_cited integer,
   p_units _memoir.said_unit[], p_new uuid)
 returns uuid language plpgsql as $$
@@ -287,10 +280,9 @@ begin
   group by x.change_id order by 3 desc, 1;
 end $$;
 comment on function memoir.list_changes(text, boolean) is
-  'Lists what turns changed of earlier turns (changed: shown with a mark), what they likely changed (likely: nothing
-gives way, both are recalled together) and what they asked to forget (forgotten), newest first: which turn said so, and
-which spans of which turns it concerns; with p_undone those that were taken back as well. undo_change takes one back.
-Raises PM001.';
+  'Lists what turns changed of earlier turns (changed: shown with a mark), likely changed (likely: nothing gives way,
+both are recalled together) and asked to forget (forgotten), newest first: which turn said so, and which spans of which
+turns it concerns; with p_undone those that were taken back, too. undo_change takes one back. Raises PM001.';
 
 create or replace function memoir.forget_about(p_user text, p_query text, p_preview boolean default false)
 returns jsonb language plpgsql security definer set search_path from current as $$

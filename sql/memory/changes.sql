@@ -48,8 +48,7 @@ begin
 end $$;
 
 -- Texts of items as the reader takes them, of the turn's own speaker and of assistants, with what finds their place
--- again (unit). p_near: messages near in meaning. p_with_changed: with what a later turn changed, else that is
--- blanked out.
+-- again (unit). p_near: messages near in meaning. p_with_changed: with what later turns changed, else blanked out.
 create or replace function _memoir.texts_as_read(p_turn _memoir.conversation_history,
   p_locators _memoir.item_locator[], p_near uuid[], p_most integer, p_with_changed boolean)
 returns jsonb language plpgsql stable as $$

@@ -2,8 +2,7 @@
 -- most similar ones when its vector arrives: conflicts first, then near duplicates. Nothing is deleted: the loser is
 -- superseded, or an edge says that both stand; a row says who judged, what, and why.
 --
--- The order of decision ([PG] 5.5): authority, then recency, then confidence. A lower authority never supersedes a
--- higher one.
+-- The order of decision ([PG] 5.5): authority, recency, confidence. A lower authority never supersedes a higher one.
 
 -- The authority of a word: a person's own is one, whatever its kind; else it's the trust. p_challenges: a correction
 -- that challenges a memory ranks with a person's statements, whoever carries it.
@@ -164,8 +163,7 @@ begin
     || jsonb_build_object('superseded', to_jsonb(v_state.superseded), 'contradicts', to_jsonb(v_state.contradicts));
 end $$;
 
--- Conflicts, by rules; open: what they can't tell and a model is to judge. A result ends it: the memory was rejected
--- or is outdated.
+-- Conflicts, by rules; open: what a model must judge. A result ends it: the memory was rejected or is outdated.
 create or replace function _memoir.judge_conflicts(inout p_state _memoir.judging_state, p_by text, p_config jsonb)
 language plpgsql as $$
 declare

@@ -150,8 +150,7 @@ begin
 end $$;
 comment on function memoir.undo_consolidation(text, uuid) is
   'Takes a consolidated memory back: it is invalidated, its members are active again and stay apart. Returns
-{"memory_id", "restored"}, an empty list where the memory is not a consolidated one that stands. Writes memory_store.
-Raises PM001, PM004.';
+{"memory_id", "restored"}, an empty list for any other memory. Writes memory_store. Raises PM001, PM004.';
 
 create or replace function _memoir.step_consolidation(p_limit integer)
 returns jsonb language plpgsql as $$
@@ -201,8 +200,7 @@ end $$;
 -- members as they were said. It answers which of them belong together, and one text for those: they become one memory
 -- in its words, the others stand by themselves again. dedup_key is the memory that rules made.
 
--- The members of a memory that rules made, in order; none where it does not stand any more or a part of it is not
--- for everybody.
+-- The members of a memory that rules made, in order; none where it stands no more or a part is not for everybody.
 create or replace function _memoir.members_to_merge(p_work _memoir.work_items)
 returns setof _memoir.memory_store language plpgsql stable as $$
 begin

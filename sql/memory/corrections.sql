@@ -7,9 +7,8 @@
 --   retraction              retract(user, memory)                       the old is invalidated, and may not come back
 --   bounded retraction      retract(…, p_valid_to => '2026-03-01')      it was true until then
 
--- All memories that say the same as one: merged with it as near duplicates, the same text, or the same value in its
--- slot. p_wide: in all projects that the caller may use and in all states; else what is active in its project, as a
--- part of a whole too.
+-- All memories that say the same as one: near duplicates merged with it, the same text, or the same value in its slot.
+-- p_wide: in all states and all projects of the caller; else what is active in its project, as a part of a whole too.
 create or replace function _memoir.same_value(p_caller _memoir.caller, p_memory _memoir.memory_store, p_wide boolean)
 returns uuid[] language plpgsql stable as $$
 declare
@@ -59,9 +58,8 @@ begin
   select * into v_done from _memoir.withdraw(v_user, v_ids, '{}', p_memory, v_caller.login, v_reason, v_now, true,
     array(select r from _memoir.restating_turns(v_user, v_ids) r));
   perform _memoir.audit('forget', jsonb_build_object('memory_ids', v_ids, 'reason', v_reason), v_user);
-  return jsonb_build_object('memory_id', p_memory, 'state', 'forgotten', 'merged',
-    to_jsonb(array_remove(v_ids, p_memory)),
-    'excluded_turns', v_done.excluded_turns, 'invalidated_summaries', v_done.invalidated_summaries);
+  return to_jsonb(v_done) || jsonb_build_object('memory_id', p_memory, 'state', 'forgotten', 'merged',
+    to_jsonb(array_remove(v_ids, p_memory)));
 end $$;
 comment on function memoir.forget(text, uuid, text) is
   'Takes a memory, and all that say the same (near duplicates merged with it, its text or its slot''s value elsewhere),
@@ -84,8 +82,7 @@ begin
   return v_memory;
 end $$;
 
--- Takes memories out of the wholes they went into, so that the other parts stand by themselves; returns p_memory as it
--- is then.
+-- Takes memories out of the wholes they went into, so that the other parts stand alone; returns p_memory as it is then.
 create or replace function _memoir.take_out(p_user_id uuid, p_ids uuid[], p_memory uuid, p_by text, p_at timestamptz,
   p_actor _memoir.actor)
 returns _memoir.memory_store language plpgsql as $$
@@ -179,9 +176,9 @@ declare
   v_old _memoir.memory_store := p_correction.old;
 begin
   return memoir.remember(p_correction.user_name, p_correction.content, p_correction.session_name, v_old.type,
-    v_old.category, v_old.importance,
-    v_old.project, p_correction.stated_actor, 'correction', p_valid_from => p_correction.valid_from,
-      p_valid_to => p_correction.valid_to, p_tags => p_replaced.tags, p_aliases => p_replaced.aliases,
+    v_old.category, v_old.importance, v_old.project, p_correction.stated_actor, 'correction',
+    p_valid_from => p_correction.valid_from, p_valid_to => p_correction.valid_to, p_tags => p_replaced.tags,
+    p_aliases => p_replaced.aliases,
     -- But for what extraction and remember() note there.
     p_metadata => p_replaced.metadata - '{extracted_by,rule,utility,standing,said_at,event_from,event_to,remainder_of,
       consolidated,by}'::text[],
@@ -237,9 +234,8 @@ begin
     select s.source_id from _memoir.memory_sources s
     where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = v_new and s.source_kind = 'turn'),
     v_old.memory_id, v_caller.login, v_reason, v_now);
-  return jsonb_build_object('memory_id', v_new, 'outcome', 'corrected', 'corrected', to_jsonb(v_ids), 'remainder',
-    v_rest, 'bounded', to_jsonb(v_kept), 'excluded_turns', v_done.excluded_turns, 'invalidated_summaries',
-      v_done.invalidated_summaries);
+  return to_jsonb(v_done) || jsonb_build_object('memory_id', v_new, 'outcome', 'corrected', 'corrected',
+    to_jsonb(v_ids), 'remainder', v_rest, 'bounded', to_jsonb(v_kept));
 end $$;
 
 -- Where the new value has bounds inside the time of the old one, that goes on outside them, as copies: which.
@@ -275,10 +271,7 @@ begin
     and m.memory_id = n.memory_id;
 end $$;
 
--- The turns a call names, or none.
-
--- What remains true of a corrected memory, as a memory like the old one: no more trusted than that, nor than who
--- says so.
+-- What remains true of a corrected memory, as a memory like the old one: no more trusted than that or its speaker.
 create or replace function _memoir.remain(p_caller _memoir.caller, p_old _memoir.memory_store, p_content text,
   p_slotted boolean, p_standing _memoir.standing, p_reason text, p_at timestamptz)
 returns uuid language plpgsql as $$
@@ -358,10 +351,8 @@ begin
   select * into v_done from _memoir.withdraw(v_user, v_ids, '{}', v_old.memory_id, v_caller.login, v_reason, v_now);
   perform _memoir.audit('retract', jsonb_build_object('memory_ids', v_ids, 'reason', v_reason, 'valid_to', p_valid_to),
     v_user);
-  return jsonb_build_object('memory_id', v_old.memory_id, 'state', case when v_kept = '{}' then 'invalidated'
-    else 'superseded' end, 'retracted', to_jsonb(v_ids),
-    'bounded', to_jsonb(v_kept), 'excluded_turns', v_done.excluded_turns, 'invalidated_summaries',
-      v_done.invalidated_summaries);
+  return to_jsonb(v_done) || jsonb_build_object('memory_id', v_old.memory_id, 'state', case when v_kept = '{}'
+    then 'invalidated' else 'superseded' end, 'retracted', to_jsonb(v_ids), 'bounded', to_jsonb(v_kept));
 end $$;
 comment on function memoir.retract(text, uuid, text, timestamptz, text, integer[], text) is
   'Takes back a memory without a replacement: it is invalidated, may not come back when a person says so, its source
@@ -380,6 +371,7 @@ declare
   v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person');
   v_memory _memoir.memory_store; v_stone _memoir.tombstones; v_reason text := coalesce(p_reason, 'lifted');
   v_of uuid := p_memory; v_keys bytea[]; v_lifted integer; v_turns integer := 0; v_back uuid[] := '{}';
+  v_refs uuid[];
 begin
   if v_actor <> 'person' then
     perform _memoir.fail('PM001', format('login %s acts as %s and may not lift a tombstone',
@@ -406,7 +398,17 @@ begin
     where user_id = v_user and lifted_at is null and (memory_id = v_of or key_hash = any (v_keys)) returning 1)
   select count(*) into v_lifted from lifted;
   if v_lifted > 0 then
-    v_turns := _memoir.reopen_turns(v_user, v_of, v_now);
+    -- The turns that it kept out of recall are found again, unless something else keeps them out.
+    with opened as (
+      update _memoir.recall_exclusions x set lifted_at = v_now where x.user_id = v_user and x.memory_id = v_of
+        and x.lifted_at is null
+      returning x.session_id, x.turn_index)
+    select count(distinct s.source_id), coalesce(array_agg(distinct s.source_id), '{}') into v_turns, v_refs
+    from opened o join _memoir.memory_sources s
+      on s.user_id = v_user and s.source_kind = 'turn' and s.session_id = o.session_id and s.turn_index = o.turn_index;
+    perform _memoir.revive_items(v_user, array(
+      select i.item_no from _memoir.search_items i
+      where i.user_id = v_user and i.ref_id = any (v_refs) and i.dead and not _memoir.is_excluded(i)));
     v_back := _memoir.bring_back(v_caller, v_memory, v_reason, v_now, v_actor);
     perform _memoir.audit('lift_tombstone', jsonb_build_object('memory_id', v_of, 'lifted', v_lifted, 'restored',
       v_back, 'reason', v_reason), v_user);
@@ -420,25 +422,6 @@ may be said again, its turns are recalled again, and what was forgotten or retra
 else has its place. The lift is recorded. Only a caller acting as a person. Returns {"memory_id", "lifted", "restored",
 "returned_turns"}; lifting twice changes nothing. Writes tombstones, recall_exclusions, memory_store, audit_log. Raises
 PM001, PM004, PM014.';
-
--- The turns that a memory kept out of recall are found again, unless something else keeps them out: how many.
-create or replace function _memoir.reopen_turns(p_user_id uuid, p_memory uuid, p_at timestamptz)
-returns integer language plpgsql as $$
-declare
-  v_turns integer; v_refs uuid[];
-begin
-  with opened as (
-    update _memoir.recall_exclusions x set lifted_at = p_at where x.user_id = p_user_id and x.memory_id = p_memory
-      and x.lifted_at is null
-    returning x.session_id, x.turn_index)
-  select count(distinct s.source_id), coalesce(array_agg(distinct s.source_id), '{}') into v_turns, v_refs
-  from opened o join _memoir.memory_sources s
-    on s.user_id = p_user_id and s.source_kind = 'turn' and s.session_id = o.session_id and s.turn_index = o.turn_index;
-  perform _memoir.revive_items(p_user_id, array(
-    select i.item_no from _memoir.search_items i
-    where i.user_id = p_user_id and i.ref_id = any (v_refs) and i.dead and not _memoir.is_excluded(i)));
-  return v_turns;
-end $$;
 
 -- What was forgotten or taken back, and says the same as a memory, returns to the state it was in, where its place is
 -- free: what is active again.

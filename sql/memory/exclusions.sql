@@ -129,8 +129,7 @@ begin
       and not m.is_object);
 end $$;
 
--- Returns what others said of a value that is over, in the exchange of the clause that named it and since: the
--- assistant's echo.
+-- Returns what others said of a value that is over, in the exchange that named it and since: the assistant's echo.
 create or replace function _memoir.echoes_of(p_unit _memoir.said_unit, p_olds text[],
   p_turn _memoir.conversation_history)
 returns _memoir.said_unit[] language plpgsql stable as $$

@@ -102,6 +102,8 @@ end $$;
 -- Returns turns as the package reads them: {"turns": [{"text", "role", "name", "said_at", "utc_offset", "tool"}, …]}.
 create or replace function _memoir.turns_as_read(p_turns _memoir.conversation_history[])
 returns jsonb language plpgsql stable as $$
+declare
+  v_zone text := _memoir.config((p_turns[1]).user_id, null) ->> 'time_zone';
 begin
   return jsonb_build_object('turns', (
     select coalesce(jsonb_agg(jsonb_build_object(
@@ -109,7 +111,8 @@ begin
       -- An agent or a tool may send in the person's place.
       'role', case when t.role = 'tool' then 'tool' when t.role = 'user' and t.actor = 'person' then 'user'
         else 'assistant' end,
-      'name', nullif(btrim(t.name), ''), 'said_at', t.created_at, 'utc_offset', _memoir.sender_zone(p_turns[t.ordinality]),
+      'name', nullif(btrim(t.name), ''), 'said_at', t.created_at,
+      'utc_offset', coalesce(t.metadata #>> '{sent,utc_offset}', v_zone),
       'tool', nullif(x.tool, '')) order by t.ordinality), '[]')
     from unnest(p_turns) with ordinality t
     left join lateral (select case when t.role = 'tool'

@@ -226,9 +226,8 @@ begin
   return _memoir.reading_context(v_claimed.turns, p_reading, v_claimed.config, v_claimed.has_model);
 end $$;
 comment on function memoir.turns_context(bigint, uuid, jsonb) is
-  'Returns what was said before claimed turns that has to do with them, as read_context of pg_memoir_server.reading
-takes it; p_reading: what read_turns said of them. Null where the lease had run out. Service, jobs and admin logins
-only. Raises PM001, PM014.';
+  'Returns what was said before claimed turns and concerns them, as read_context of pg_memoir_server.reading takes it;
+p_reading: what read_turns said. Null: the lease ran out. Service, jobs and admin logins only. Raises PM001, PM014.';
 
 create or replace function memoir.store_turns(p_work bigint, p_lease uuid, p_reading jsonb, p_results jsonb)
 returns jsonb language plpgsql security definer set search_path from current as $$

@@ -1,6 +1,5 @@
--- Conflicts that rules can't tell: similar memories, judged by a model where the setting judge names one. A work
--- item names a memory and those it may contradict; a judge works as claim → commit → call → store, and no model
--- call holds a transaction.
+-- Conflicts that rules can't tell, judged by a model where the setting judge names one. A work item names a memory and
+-- those it may contradict; a judge works as claim → commit → call → store, and no model call holds a transaction.
 
 -- Returns what of a work item is still to be judged: both active, of different values, the pair not judged before.
 create or replace function _memoir.open_pairs(p_work _memoir.work_items)
@@ -195,7 +194,6 @@ begin
   order by j.recorded_at desc, j.judgement_id limit p_limit;
 end $$;
 comment on function memoir.list_judgements(text, uuid, integer) is
-  'Lists the decisions about conflicts and near duplicates among a user''s memories (or of one), newest first: who
-judged (slot, polarity, value, rules, person, or a model), the verdict (contradiction, compatible, duplicate:
-undo_merge takes it back), the decision (superseded, contradicts, none), who prevails, and why. Raises PM001, PM004,
-PM014.';
+  'Lists the decisions about conflicts and near duplicates of a user''s memories (or one), newest first: who judged
+(slot, polarity, value, rules, person, or a model), the verdict (contradiction, compatible, duplicate: undo_merge takes
+it back), the decision (superseded, contradicts, none), who prevails, and why. Raises PM001, PM004, PM014.';

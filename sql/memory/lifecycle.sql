@@ -19,8 +19,7 @@ returns boolean language sql stable as $$
       < (p_config ->> ('demotion_floor_' || p_memory.tier))::float8
 $$;
 
--- Does something that stands contradict it? Edges either way, and another value of its slot where it would
--- come to stand.
+-- Does something that stands contradict it? Edges either way, and another value of its slot where it would stand.
 create or replace function _memoir.has_conflict(p_memory _memoir.memory_store)
 returns boolean language plpgsql stable as $$
 declare
@@ -49,8 +48,7 @@ begin
 end $$;
 
 -- Raises one memory by a tier and returns how it went: 2, 3, 4 (its new tier), waiting, merged, refused. Under the
--- user's lock. Promotion validates, except what no person said and what is contested: that waits for validate() or a
--- second session.
+-- user's lock. Promotion validates, but what no person said or is contested waits for validate() or a second session.
 create or replace function _memoir.promote(p_memory _memoir.memory_store, p_config jsonb, p_by text, p_at timestamptz)
 returns text language plpgsql as $$
 declare

@@ -17,8 +17,7 @@ returns real language sql immutable as $$
                case p_actor when 'person' then 1.0 when 'system' then 0.9 when 'tool' then 0.7 else 0.8 end)::real
 $$;
 
--- Whose word a write is: never what its text says of itself. Only the person's own turns back a statement that the
--- person said so.
+-- Whose word a write is, whatever its text says. Only the person's own turns back a statement that the person said so.
 create or replace function _memoir.standing(p_actor _memoir.actor, p_type text, p_provenance _memoir.provenance,
   p_sources _memoir.conversation_history[])
 returns _memoir.standing language plpgsql stable as $$
@@ -156,10 +155,9 @@ false keeps it from embedding models. A restated memory takes on the higher auth
 p_embedding: vector of the active embedding model. p_key: idempotency key.
 Writes memory_store and what belongs to it. Raises PM001, PM003, PM006, PM012, PM014, PM030.';
 
--- The door itself: everything that becomes a memory passes here, under the user's lock. p_memory: what is stated,
--- from content to metadata; where it enters, what it may count as and its trust are decided here. Source turns may
--- come with the span of each. p_from: it is known to be true from then on, so that another value of its slot keeps
--- its time before.
+-- The door itself: everything that becomes a memory passes here, under the user's lock. p_memory: what is stated, from
+-- content to metadata; where it enters, what it may count as and its trust are decided here. Source turns may come with
+-- the span of each. p_from: it is known to be true from then on, so another value of its slot keeps its time before.
 create or replace function _memoir.enter(p_memory _memoir.memory_store, p_session _memoir.sessions,
   p_sources _memoir.conversation_history[], p_span_starts integer[], p_span_lengths integer[], p_said_at timestamptz,
   p_config jsonb, p_from timestamptz default null)

@@ -86,8 +86,7 @@ begin
   return v_profile;
 end $$;
 
--- Keeps the profile as a new version where its text differs. Under the user's lock. Returns the version now in force,
--- 0: none.
+-- Keeps the profile as a new version where its text differs, under the user's lock. Returns the version, 0: none.
 create or replace function _memoir.build_profile(p_user_id uuid)
 returns integer language plpgsql as $$
 declare

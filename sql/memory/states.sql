@@ -20,8 +20,7 @@ begin
   return v_memory;
 end $$;
 
--- Returns what stands for a memory today: it, or the last of its successors, or the one that was succeeded for a
--- given reason.
+-- Returns what stands for a memory today: it, or its last successor, or the one that was succeeded for a given reason.
 create or replace function _memoir.current(p_memory _memoir.memory_store, p_unless text default null)
 returns _memoir.memory_store language plpgsql stable as $$
 declare
@@ -90,8 +89,7 @@ returns boolean language sql immutable as $$
     and tstzrange(p_one.valid_from, p_one.valid_to) && tstzrange(p_other.valid_from, p_other.valid_to)
 $$;
 
--- Makes a memory active again, and findable. False where that can't be: a tombstone, its end, or another memory in
--- its place.
+-- Makes a memory active again, and findable. False where it can't: a tombstone, its end, a memory in its place.
 create or replace function _memoir.restore(p_user_id uuid, p_id uuid, p_by text, p_reason text, p_at timestamptz,
   p_actor _memoir.actor)
 returns boolean language plpgsql as $$
@@ -277,8 +275,7 @@ begin
   return v_restored;
 end $$;
 
--- What was made of memories is not true any more either: invalidated, or forgotten as they are. Returns which
--- those are.
+-- Invalidates what was made of memories, or forgets it as they are forgotten. Returns which.
 create or replace function _memoir.withdraw_derived(p_user_id uuid, p_ids uuid[], p_by text, p_at timestamptz,
   p_forget boolean)
 returns uuid[] language plpgsql as $$

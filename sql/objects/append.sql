@@ -33,8 +33,7 @@ begin
     p_metadata, true);
 end $$;
 comment on function memoir.append_messages(text, text, jsonb, jsonb, text, text, jsonb) is
-  'Stores like persist_turn, but a part of an exchange: tool calls may stay open until their results are appended (agent
-loops).';
+  'Stores a part of an exchange like persist_turn (agent loops): tool calls may stay open until their results come.';
 
 -- The objects of the turns that were just appended.
 create or replace function _memoir.append_objects(inout p_state _memoir.append_state)

@@ -45,8 +45,7 @@ end $$;
 -- Faults: what a model needed and was not shown. Each is a row; what was needed again is pinned for a while, twice as
 -- long the second time, so that the ladder does not take it away at once.
 
--- An object of a session as a model names it: its id, or at least six characters of its beginning. PM004 where there is
--- none, or more than one.
+-- An object of a session as a model names it: its id, or its first six characters or more. PM004: none, or several.
 create or replace function _memoir.named_object(p_caller _memoir.caller, p_session _memoir.sessions, p_name text)
 returns _memoir.memory_store language plpgsql stable as $$
 declare

@@ -5,16 +5,13 @@
 -- The object as it is now; none that is not to be sent out, was rendered by a model already or has no text any more.
 create or replace function _memoir.rendered_object(p_work _memoir.work_items)
 returns _memoir.memory_store language plpgsql stable as $$
-declare
-  v_memory _memoir.memory_store;
 begin
-  select * into v_memory from _memoir.memory_store m where m.user_id = p_work.user_id
+  return (select m from _memoir.memory_store m where m.user_id = p_work.user_id
     and m.memory_id = p_work.dedup_key::uuid and m.is_object and m.sensitivity = 'normal' and m.state = 'active'
     and not exists (select from _memoir.object_places p join _memoir.memory_sources s on s.user_id = p_work.user_id
       and s.item_kind = 'memory' and s.item_id = m.memory_id and s.turn_index = p.turn_index
       where p.user_id = p_work.user_id and p.memory_id = m.memory_id
-        and _memoir.awaits_scan(p_work.user_id, s.source_id));
-  return v_memory;
+        and _memoir.awaits_scan(p_work.user_id, s.source_id)));
 end $$;
 
 -- How many tokens a form may have.

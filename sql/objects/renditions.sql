@@ -64,7 +64,15 @@ returns text language plpgsql stable as $$
 declare
   v_source text := case p_kind when 'json' then jsonb_pretty(_memoir.try_json(p_text)) else p_text end;
   v_size integer := (length(v_source)::bigint * p_target / greatest(1, p_tokens))::integer; v_body text; v_cost integer;
+  v_counts text;
 begin
+  if p_kind = 'log' then
+    -- The shapes of lines that make most of it.
+    select string_agg(format('×%s %s', n, left(example, 160)), E'\n' order by n desc, example) into v_counts from (
+      select count(*) as n, min(l.body) as example from _memoir.text_lines(p_text) l where l.body ~ '[[:alnum:]]'
+      group by _memoir.line_shape(l.body) having count(*) > 3 order by count(*) desc, 2
+      limit greatest(2, least(8, p_target / 60))) x;
+  end if;
   for v_try in 1 .. 3 loop
     if p_kind = 'search' then
       v_body := _memoir.files_found(v_source, v_size);
@@ -73,9 +81,7 @@ begin
     else
       v_body := _memoir.cut_text(v_source, p_kind, v_size, p_wanted);
     end if;
-    if p_kind = 'log' then
-      v_body := concat_ws(E'\n', v_body, _memoir.log_counts(p_text, greatest(2, least(8, p_target / 60))));
-    end if;
+    v_body := concat_ws(E'\n', v_body, v_counts);
     v_cost := _memoir.tokens_of(v_body, p_tokenizer);
     exit when v_cost <= p_target * 1.1 + 10;
     v_size := (v_size::bigint * p_target / v_cost * 9 / 10)::integer;
@@ -110,7 +116,11 @@ begin
   into v_kinds, v_all, v_lost
   from (select * from _memoir.entities(p_text) limit 4000) e
   left join (select distinct entity from _memoir.entities(v_known)) k using (entity);
-  v_said := _memoir.losses_said(v_kinds, v_lost);
+  -- How many of each kind it lacks: "codes (7 of 9), numbers (3 of 40)".
+  select string_agg(format('%s (%s of %s)', kind, lost, n), ', ' order by array_position(
+    '{codes,paths,identifiers,URLs,numbers,quoted strings}', kind)) into v_said
+  from (select kind, count(*) filter (where lost) as lost, count(*) as n
+    from unnest(v_kinds, v_lost) x(kind, lost) group by kind) y where lost > 0;
   if p_fidelity < 3 and _memoir.text_kind(p_text, p_memory.source_key) <> 'json' then
     v_lines := 'lines ' || nullif(_memoir.lines_missing(p_text, p_body, 4), '');
   end if;

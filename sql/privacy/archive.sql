@@ -23,8 +23,7 @@ returns table (leaf regclass, part integer, month date) language sql stable as $
   order by 3, 2
 $$;
 
--- Returns what a leaf holds of which sessions. Leaves are named, not searched for: reading the parent would open every
--- hash part.
+-- Returns what a leaf holds of which sessions. Leaves are named: reading the parent would open every hash part.
 create or replace function _memoir.leaf_sessions(p_leaf regclass)
 returns table (user_id uuid, session_id uuid, from_turn integer, to_turn integer, turns bigint, tokens bigint)
   language plpgsql stable as $$
@@ -121,8 +120,7 @@ begin
   return case when v_done > 0 then v_done else -cardinality(v_users) end;
 end $$;
 
--- Takes one leaf out, or finishes it where it is detached. False: somebody has locked its parent, the next run
--- tries again.
+-- Takes one leaf out, or finishes it where it is detached. False: its parent is locked, the next run tries again.
 create or replace function _memoir.archive_leaf(p_leaf regclass, p_part integer, p_month date, p_destination text)
 returns boolean language plpgsql set lock_timeout = '200ms' as $$
 declare
@@ -161,8 +159,7 @@ exception when lock_not_available or deadlock_detected then
   return false;
 end $$;
 
--- Memories that expired long ago, of the next p_limit users: their rows go, what they led to and what they came from
--- stays known.
+-- Memories that expired long ago, of the next p_limit users: their rows go, but what they led to and came from is kept.
 create or replace function _memoir.archive_memories(p_config jsonb, p_limit integer)
 returns jsonb language plpgsql as $$
 declare

@@ -175,7 +175,6 @@ begin
   end loop;
 end $$;
 comment on function memoir.list_calls(text, text, integer, uuid) is
-  'Captured calls of a user, or of one session, the newest first, p_limit at a time behind the call p_after: what
+  'Captured calls of a user, or of one session, newest first, p_limit at a time behind the call p_after: what
 capture_call was given with each, and how long its parts are, which read_call has byte for byte. Calls above the
-caller''s clearance are left out, and those of sessions that hold something above it. Raises PM001, PM003, PM004,
-PM014.';
+caller''s clearance, or of sessions that hold something above it, are left out. Raises PM001, PM003, PM004, PM014.';

@@ -1,7 +1,6 @@
 -- Erasure: a user, a session or a turn is gone, with everything that stems from it, when the call commits. What the
 -- files still hold of it (dead rows, their TOAST, index entries, statistics) goes when the job 'erase' has rewritten
--- the leaves that were touched. An audit row says that something was erased, how much and by which login, and nothing
--- of what or whose.
+-- the leaves that were touched. An audit row says how much was erased and by which login, not what or whose.
 
 -- Every table with rows of users, from the catalogue, so that none is forgotten.
 create or replace function _memoir.user_tables()
@@ -74,10 +73,9 @@ begin
   return _memoir.end_erase(v_begun.audit_id, 'user', v_rows);
 end $$;
 comment on function memoir.erase_user(text) is
-  'Erases a user: every row in every table, logins'' bindings to it and the key of its tombstones, so that nothing says
-it was there. Returns {"erased", "rows": {table: count}, "total"}; nothing to erase is no error. The job erase then
-takes the bytes out of the files. Not for logins of class agent or tool, nor for those bound to projects. Raises PM001,
-PM014.';
+  'Erases a user: every row in every table, logins'' bindings and the key of its tombstones: nothing says it was there.
+Returns {"erased", "rows": {table: count}, "total"}; nothing to erase is no error. The job erase then takes the bytes
+out of the files. Not for logins of class agent or tool, nor for those bound to projects. Raises PM001, PM014.';
 
 create or replace function memoir.erase_session(p_user text, p_session text)
 returns jsonb language plpgsql security definer set search_path from current as $$
@@ -224,8 +222,7 @@ begin
     when v_last.tool_calls is null and v_last.role is distinct from 'tool' then '{}' else open_calls end);
 end $$;
 
--- Erases turns of a session and all that stems from them, or from p_more (memories, summaries). p_from: when the first
--- was recorded.
+-- Erases turns of a session and all that stems from them, or from p_more (memories, summaries). p_from: since when.
 create or replace function _memoir.erase_derived(p_caller _memoir.caller, p_session_id uuid, p_turns integer[],
   p_ids uuid[], p_more uuid[], p_from timestamptz)
 returns jsonb language plpgsql as $$
@@ -306,8 +303,7 @@ begin
   return v_rows;
 end $$;
 
--- Keeps the ids of erased memories, in state erased, and nothing else: not their states, nor what other tables note
--- of them.
+-- Keeps the ids of erased memories, in state erased, but not their states, nor what other tables note of them.
 create or replace function _memoir.erase_memories(p_caller _memoir.caller, p_ids uuid[])
 returns jsonb language plpgsql as $$
 declare

@@ -81,8 +81,7 @@ comment on function memoir.claim_unread(integer) is
 pg_memoir_language, store_secrets. Only servers without PL/Python have any. Leases last 5 minutes; heartbeat(work_id,
 lease_id) keeps one. Service, jobs and admin logins only. Raises PM001, PM014.';
 
--- Ends a piece of this work: items up to p_through are read. What came in since is queued, and so are vectors. Under
--- the user's lock.
+-- Ends a piece of this work: items up to p_through are read. Queues later items and vectors. Under the user's lock.
 create or replace function _memoir.end_unread(p_work _memoir.work_items, p_through integer)
 returns void language plpgsql as $$
 declare

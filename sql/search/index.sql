@@ -1,7 +1,6 @@
 -- The index: what of a text is searched, numbered per user.
 
--- Numbers new items, puts them and their words where search finds them, asks for vectors. Returns the first
--- item's number.
+-- Numbers new items, puts them and their words where search finds them, asks for vectors. Returns the first number.
 create or replace function _memoir.add_items(p_user_id uuid, p_items _memoir.search_items[], p_texts text[],
   p_at timestamptz, p_config jsonb)
 returns integer language plpgsql as $$

@@ -28,8 +28,7 @@ begin
   return v_question;
 end $$;
 
--- Returns whether a message is greetings and thanks alone. Small talk recalls nothing, which is known before anything
--- is searched.
+-- Returns whether a message is greetings and thanks alone. Small talk recalls nothing, so nothing is searched.
 create or replace function _memoir.is_small_talk(p_config jsonb, p_facts jsonb)
 returns boolean language sql immutable as $$
   select (p_config ->> 'small_talk_words')::integer > 0 and coalesce((p_facts ->> 'small_talk')::boolean, false)

@@ -1,5 +1,4 @@
--- Compaction: old turns of a long session give way to a summary, as a range beside them. Turns are never touched, and
--- stay reachable as old turns.
+-- Compaction: old turns of a long session give way to a summary, as a range beside them. Turns stay as they are.
 --
 --   level 0   a summary of the whole session, to be searched; hides nothing
 --   level 1   whole exchanges, up to compaction_tokens of them, in one row

@@ -152,8 +152,7 @@ begin
   end loop;
 end $$;
 
--- The middle of a large output: its most distinctive parts become items behind those of its ends. p_config:
--- of the session.
+-- The middle of a large output: its most distinctive parts become items behind its ends'. p_config: the session's.
 create or replace function _memoir.index_middle(p_turn _memoir.conversation_history, p_sensitivity _memoir.sensitivity,
   p_config jsonb)
 returns integer language plpgsql as $$

@@ -1,5 +1,4 @@
--- Turns pinned in a session: its compaction must not cover them, for good or for a number of turns.
--- Memories: memory/relations.sql.
+-- Turns pinned in a session: no compaction covers them, for good or a number of turns. Memories: memory/relations.sql.
 
 create or replace function memoir.pin_turns(p_user text, p_session text, p_from_turn integer,
   p_to_turn integer default null, p_turns integer default null, p_reason text default null)
@@ -87,6 +86,5 @@ begin
     actor = excluded.actor, written_by = excluded.written_by;
 end $$;
 comment on function memoir.set_working_memory(text, text, text, text, integer) is
-  'Sets (or with null content removes) a working note of a session: short-lived state shown in its recall, for
-p_minutes or as long as the session is open. Writes memory_store_working, which is unlogged: a crash empties it. Raises
-PM001, PM003, PM012, PM014.';
+  'Sets (or with null content removes) a session''s working note: short-lived state shown in its recall, for p_minutes
+or while it is open. Writes memory_store_working, unlogged: a crash empties it. Raises PM001, PM003, PM012, PM014.';

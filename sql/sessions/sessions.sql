@@ -173,8 +173,7 @@ begin
   return true;
 end $$;
 
--- Replaces the values of a session by those given (not null); settings and metadata are merged. p_new_model: its window
--- and tokenizer count.
+-- Replaces session values by those given; merges settings and metadata. p_new_model: its window and tokenizer count.
 create or replace function _memoir.change_session(p_old _memoir.sessions, p_given _memoir.sessions,
   p_new_model boolean, p_system_prompt text)
 returns void language plpgsql as $$

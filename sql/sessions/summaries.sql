@@ -13,8 +13,7 @@ begin
 end $$;
 
 -- A summary of a whole session, level 0: for search and for people, it hides nothing. Made from the summaries that
--- count and the turns behind them. Null when somebody changed those meanwhile; the row there already where nothing was
--- said since.
+-- count and the turns behind them. Null when those changed meanwhile; the existing row where nothing was said since.
 create or replace function _memoir.summarise_session(p_session _memoir.sessions, p_config jsonb, p_by text)
 returns _memoir.compactions language plpgsql as $$
 declare

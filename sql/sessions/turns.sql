@@ -200,8 +200,7 @@ begin
   end if;
 end $$;
 
--- Placed: each message in its exchange and in the window's arithmetic; tool results answer open calls, and nothing
--- comes before them.
+-- Placed: each message in its exchange and in the window's arithmetic; tool results answer open calls first.
 create or replace function _memoir.append_placed(inout p_state _memoir.append_state)
 language plpgsql as $$
 declare
@@ -355,8 +354,7 @@ begin
   return v_receipt.result;
 end $$;
 
--- The same key may have come by another session, or through remember, at the same moment: there no common
--- lock was held.
+-- The same key may have come by another session, or remember, at the same moment, without a common lock.
 create or replace function _memoir.keep_receipt(p_user_id uuid, p_key text, p_hash bytea, p_result jsonb,
   p_at timestamptz)
 returns void language plpgsql as $$

@@ -180,8 +180,7 @@ begin
   if jsonb_typeof(p_documents) is distinct from 'array' then
     perform _memoir.fail('PM014', format('documents must be a list, not %s', _memoir.shown(p_documents::text)));
   end if;
-  -- One writer of a user at a time: appends and merges read what they change, and two writers of several documents
-  -- would wait for each other.
+  -- One writer of a user at a time: appends and merges read what they change, and two writers could deadlock.
   perform from _memoir.user_counters where user_id = p_caller.user_id for update;
   for v_entry in select d as document, o - 1 as place from jsonb_array_elements(p_documents) with ordinality x(d, o)
     order by o loop

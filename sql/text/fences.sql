@@ -59,8 +59,7 @@ begin
   return v_text;
 end $$;
 
--- A text with the character references and escapes of markup, URLs and code as the characters that they stand for. Each
--- that occurs is read once.
+-- A text with the character references and escapes of markup, URLs and code as what they stand for. Each is read once.
 create or replace function _memoir.decoded(p_text text)
 returns text language plpgsql immutable strict parallel safe as $$
 begin

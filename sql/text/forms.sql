@@ -96,15 +96,6 @@ returns text language sql immutable as $$
     E'\n' order by t.nth) from taken t
 $$;
 
--- Returns what a form says of the lines of a log: the shapes that make most of it, counted.
-create or replace function _memoir.log_counts(p_text text, p_most integer)
-returns text language sql immutable as $$
-  select string_agg(format('×%s %s', n, left(example, 160)), E'\n' order by n desc, example) from (
-    select count(*) as n, min(l.body) as example from _memoir.text_lines(p_text) l where l.body ~ '[[:alnum:]]'
-    group by _memoir.line_shape(l.body)
-    having count(*) > 3 order by count(*) desc, 2 limit p_most) x
-$$;
-
 -- The files that a search found, each with its hits, in about so many characters.
 create or replace function _memoir.files_found(p_text text, p_size integer)
 returns text language sql immutable as $$
@@ -125,15 +116,6 @@ begin
     then return null; end if;
   return replace(_memoir.files_found(left(p_text, 20000), p_size), E'\n', ', ');
 end $$;
-
--- How many of each kind a form lacks, in words: "codes (7 of 9), numbers (3 of 40)".
-create or replace function _memoir.losses_said(p_kinds text[], p_lost boolean[])
-returns text language sql immutable as $$
-  select string_agg(format('%s (%s of %s)', kind, lost, n), ', ' order by array_position(
-    '{codes,paths,identifiers,URLs,numbers,quoted strings}', kind))
-  from (select kind, count(*) filter (where lost) as lost, count(*) as n
-    from unnest(p_kinds, p_lost) x(kind, lost) group by kind) y where lost > 0
-$$;
 
 -- The lines of a text of which a form has nothing, as ranges: "12–40, 44–190".
 create or replace function _memoir.lines_missing(p_text text, p_form text, p_most integer)

@@ -1,6 +1,5 @@
 -- The language of a text, decided here alone: by its script, its frequent words, and letters that only one language
--- has. plpython/pg_memoir_language/languages.csv has them; search keeps an item's by its number there, and those of a
--- user as bits.
+-- has. plpython/pg_memoir_language/languages.csv has them; search keeps an item's number there, and a user's as bits.
 
 create or replace function _memoir.language_stems()
 returns text[] language sql immutable as $$
@@ -14,9 +13,8 @@ returns tsvector[] language sql immutable as $$
   from _memoir.data_languages() l left join _memoir.lists_common_words() w on w.language = l.name
 $$;
 
--- The number of a text's language, 0 where it says too little. What is long is judged by its beginning. Of two that
--- are as likely it is the one that stands first; a single word is too little for a long text, and for a Latin one that
--- no rules are written for.
+-- The number of a text's language, 0 where it says too little. A long text is judged by its beginning. Of two that are
+-- as likely it is the one that stands first; one word is too little for a long text, or a Latin one without rules.
 create or replace function _memoir.text_language(p_text text)
 returns smallint language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
@@ -27,8 +25,7 @@ declare
   v_common tsvector; v_nth integer := 0;
   v_found smallint := 0; v_most integer := 0;
 begin
-  -- What is left of a list without the text's words tells how many it has: no look at each. Much English is plain
-  -- at once.
+  -- The rest of a list without the text's words tells how many it has. Much English is plain at once.
   v_hits := length((_memoir.language_words())[1]) - length(ts_delete((_memoir.language_words())[1], v_words));
   if v_hits >= 5 and v_hits * 4 >= cardinality(v_words) then return 1; end if;
   if octet_length(v_text) > length(v_text) then

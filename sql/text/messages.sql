@@ -137,8 +137,7 @@ begin
   end if;
   v_message.embeddable := coalesce((p_json ->> 'embeddable')::boolean, true);
   perform _memoir.check_labels(p_where, p_json, v_message.text);
-  -- What the columns do not say: unknown keys, the role developer, an explicit null. Names that history() itself adds
-  -- are not kept.
+  -- What the columns do not say: unknown keys, the role developer, an explicit null. Not names that history() adds.
   v_rebuilt := _memoir.rebuilt(v_message.role, v_message.text, v_message.parts, v_message.name, v_message.tool_calls,
     v_message.tool_call_id);
   select jsonb_object_agg(key, value) into v_message.extra from jsonb_each(p_json)

@@ -1,31 +1,28 @@
 -- The words that search keeps of a text, and those that it looks for: by the text's own language.
 
--- The parts of identifiers, which a person says apart: parseInvoiceHeader, src/parser/header.py; and TOKEN_EXPIRED
--- whole. Null: there are none.
-create or replace function _memoir.identifiers(p_text text, out parts text, out wholes text)
+-- Returns how else identifiers and codes in a text are written. words: those in parseInvoiceHeader and
+-- src/parser/header.py. wholes: TOKEN_EXPIRED. codes: joined (E-2047, BA 2490, 555 0142), in a text also from a later
+-- part on, their numbers of three digits or more without a sign (2047 of E-2047 and E2047), and versions without
+-- letters (15.6 of PG15.6) and without their last part. Days, times, decimal numbers, ranges of small numbers and
+-- measures (12-week) are no codes.
+create or replace function _memoir.find_codes(p_text text, p_is_question boolean, out words text, out wholes text[],
+  out codes text[])
 language plpgsql immutable as $$
 begin
-  -- Most texts have none.
-  if p_text !~ '[[:lower:]][[:upper:]]|[[:alnum:]][_/\\.][[:alpha:]]' then return; end if;
-  select string_agg(regexp_replace(regexp_replace(m[1],
-    '([[:lower:]\d])([[:upper:]])|([[:upper:]])([[:upper:]][[:lower:]])',
-      '\1\3 \2\4', 'g'), '[^[:alnum:]]+', ' ', 'g'), ' ')
-      filter (where m[1] ~ '[[:lower:]][[:upper:]]|[/\\.]' and m[1] !~ '@'),
-    string_agg(m[1], ' ') filter (where m[1] ~ '^\w+$' and m[1] ~ '_')
-  into parts, wholes
-  from regexp_matches(p_text, '([[:alnum:]]*(?:[[:lower:]][[:upper:]]|[[:alnum:]][_/\\.][[:alpha:]])[\w/\\.@-]*)',
-    'g') m;
-end $$;
-
--- Returns other ways to write the codes of a text: joined (E-2047, BA 2490, 555 0142), in a text also from a later part
--- on, by their numbers of three digits or more without a sign (2047 of E-2047 and E2047), and versions without letters
--- (15.6 of PG15.6) and without their last part. Days, times, decimal
--- numbers, ranges of small numbers and measures (12-week) are no codes.
-create or replace function _memoir.code_words(p_text text, p_is_question boolean)
-returns text[] language plpgsql immutable as $$
-begin
-  if p_text !~ '\d' then return '{}'; end if;
-  return array(
+  -- Most texts have no identifiers.
+  if p_text ~ '[[:lower:]][[:upper:]]|[[:alnum:]][_/\\.][[:alpha:]]' then
+    select string_agg(regexp_replace(regexp_replace(m[1],
+      '([[:lower:]\d])([[:upper:]])|([[:upper:]])([[:upper:]][[:lower:]])', '\1\3 \2\4', 'g'), '[^[:alnum:]]+', ' ',
+      'g'), ' ') filter (where m[1] ~ '[[:lower:]][[:upper:]]|[/\\.]' and m[1] !~ '@'),
+      array_agg(left(lower(m[1]), 200)) filter (where m[1] ~ '^\w+$' and m[1] ~ '_')
+    into words, wholes
+    from regexp_matches(p_text,
+      '([[:alnum:]]*(?:[[:lower:]][[:upper:]]|[[:alnum:]][_/\\.][[:alpha:]])[\w/\\.@-]*)', 'g') m;
+  end if;
+  wholes := coalesce(wholes, '{}');
+  codes := '{}';
+  if p_text !~ '\d' then return; end if;
+  codes := array(
     with codes as (
       select lower(m[1]) as code from regexp_matches(p_text,
         '([-+]?(?:[[:alpha:]]+[-_/.:])*[[:alpha:]]*\d(?:[-_/.:]?[[:alnum:]])*)', 'g') m
@@ -67,16 +64,12 @@ end $$;
 create or replace function _memoir.item_words(p_text text, p_language smallint, p_config regconfig)
 returns tsvector language plpgsql stable as $$
 declare
-  v_config regconfig := _memoir.language_config(p_language, p_config); v_parts text; v_wholes text;
+  v_config regconfig := _memoir.language_config(p_language, p_config); v_found record;
   v_words tsvector := _memoir.words(v_config, _memoir.stemmed(p_text, p_language));
 begin
-  select i.parts, i.wholes into v_parts, v_wholes from _memoir.identifiers(p_text) i;
-  if num_nonnulls(v_parts, v_wholes) > 0 then
-    v_words := v_words || strip(to_tsvector(v_config, coalesce(v_parts, '')))
-      || array_to_tsvector(array(select distinct left(w, 200)
-        from unnest(string_to_array(lower(coalesce(v_wholes, '')), ' ')) w where w <> ''));
-  end if;
-  v_words := v_words || array_to_tsvector(_memoir.code_words(p_text, false));
+  v_found := _memoir.find_codes(p_text, false);
+  v_words := v_words || strip(to_tsvector(v_config, coalesce(v_found.words, '')))
+    || array_to_tsvector(v_found.wholes || v_found.codes);
   -- Without a stemmer they are plain already.
   if v_config <> p_config and (v_config <> 'pg_catalog.simple'::regconfig
     or (_memoir.language_stems())[p_language] is not null) then
@@ -93,16 +86,15 @@ language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   -- "Whats" asks no more than "what's" does.
   v_query text := regexp_replace(left(p_query, 20000), '\m(what|who|where|when|how|why)s\M', '\1 is', 'gi');
-  v_other smallint; v_own tsvector; v_forms tsvector; v_parts text; v_wholes text;
-  v_words text[]; v_default smallint := _memoir.item_language('', p_config);
+  v_other smallint; v_own tsvector; v_forms tsvector; v_found record; v_words text[];
+  v_default smallint := _memoir.item_language('', p_config);
 begin
   language := v_default;
   -- In a language that the user never wrote in nothing would be found.
   if p_languages <> 0 and p_languages <> 1::bigint << v_default then
     language := case when v_default = 0 then 0 else nullif(_memoir.text_language(v_query), 0) end;
     if language is null or p_languages >> language & 1 = 0 then
-      -- The one whose frequent words it has most of. A single one says more of a user's own languages than of all that
-      -- text_language knows.
+      -- The one whose frequent words it has most of. One says more of a user's own languages than of all.
       v_words := tsvector_to_array(to_tsvector('simple', left(v_query, 500)));
       language := coalesce((
           select n from (
@@ -116,14 +108,13 @@ begin
   end if;
   config := _memoir.language_config(language, p_config);
   v_own := _memoir.words(config, _memoir.stemmed(v_query, language));
-  select i.parts, i.wholes into v_parts, v_wholes from _memoir.identifiers(v_query) i;
-  if v_parts is not null then v_own := v_own || to_tsvector(config, v_parts); end if;
-  terms := coalesce(tsvector_to_array(v_own), '{}') || coalesce(string_to_array(lower(v_wholes), ' '), '{}');
-  v_words := _memoir.code_words(v_query, true);
+  v_found := _memoir.find_codes(v_query, true);
+  v_own := v_own || to_tsvector(config, coalesce(v_found.words, ''));
+  terms := coalesce(tsvector_to_array(v_own), '{}') || v_found.wholes;
   -- The parser takes a hyphen within a code for a sign.
-  if v_words <> '{}' then
+  if v_found.codes <> '{}' then
     terms := array(select t from unnest(terms) t where t !~ '^[-+]\d'
-      union all select w from unnest(v_words) w where w <> all (terms));
+      union all select w from unnest(v_found.codes) w where w <> all (terms));
   end if;
   common := '{}';
   forms := '{}';

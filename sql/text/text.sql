@@ -24,9 +24,8 @@ begin
   end if;
 end $$;
 
--- Cuts a text for search into pieces of about p_chunk_tokens (estimated), preferably after a sentence or line,
--- else at white space. Spans are 1-based characters and cover it all, without gap or overlap; tokens is the
--- estimate of each piece.
+-- Cuts a text for search into pieces of about p_chunk_tokens (estimated), preferably after a sentence or line, else at
+-- white space. Spans are 1-based characters and cover it all, without gap or overlap; tokens is estimated.
 create or replace function _memoir.chunks(p_text text, p_chunk_tokens integer)
 returns table (span_start integer, span_length integer, piece text, tokens integer) language plpgsql immutable as $$
 declare
@@ -61,8 +60,7 @@ begin
       piece := substr(v_block, v_pos, v_size);
       span_length := length(piece);
       if span_length = v_size then
-        -- Read backwards, all white space and all ends of sentences made alike; scripts without spaces end them without
-        -- one too.
+        -- Read backwards, all white space and all ends of sentences made alike; scripts without spaces need none.
         v_tail := translate(reverse(right(piece, v_size / 2)), E'\t\r\u00a0\u3000!?।؟۔！？．｡', '    .....。。。。');
         v_cut := coalesce(least(nullif(strpos(v_tail, ' .'), 0), nullif(strpos(v_tail, '。'),
           0), nullif(strpos(v_tail, E'\n'), 0)), nullif(strpos(v_tail, ' '), 0), 1) - 1;

@@ -15,8 +15,7 @@ that nobody registered. Raises PM014.';
 
 -- Weights in hundredths of a token, calibrated with bench/tokens.py. Every term is a count of characters or of (cut)
 -- runs of a class, for which count(a || b) <= count(a) + count(b), save the discounts, counts of letter groups that
--- can't overlap themselves, for which >= holds. So the sum over parts is never below the estimate of the whole,
--- whatever the weights.
+-- can't overlap themselves, for which >= holds. So parts never sum to less than the whole, whatever the weights.
 create or replace function _memoir.estimate_tokens(p_text text)
 returns integer language plpgsql immutable parallel safe as $$
 declare
@@ -94,8 +93,7 @@ comment on function memoir.max_tokens(text) is
   'An upper bound of the tokens of a text in any byte-level tokenizer: its bytes in UTF-8, since every token covers at
 least one. 0 for null.';
 
--- Which tokenizer count_tokens() really uses: the one asked for, or 'estimate' where PL/Python or its tables
--- are missing.
+-- Which tokenizer count_tokens() really uses: the one asked for, or 'estimate' without PL/Python or its tables.
 create or replace function _memoir.tokenizer_used(p_tokenizer text)
 returns text language plpgsql stable as $$
 declare
@@ -110,8 +108,7 @@ begin
   return case when v_available then p_tokenizer else 'estimate' end;
 end $$;
 
--- One count per text, in order; null counts 0. p_tokenizer: what tokenizer_used() answered, asked once per call of
--- the API.
+-- One count per text, in order; null counts 0. p_tokenizer: of tokenizer_used(), asked once per API call.
 create or replace function _memoir.count_tokens(p_texts text[], p_tokenizer text)
 returns integer[] language plpgsql stable as $$
 declare
@@ -172,8 +169,7 @@ begin
   return case when v_size[1] between 1 and 100000 and v_size[2] between 1 and 100000 then v_size end;
 end $$;
 
--- p_count bytes at offset p_at (from 0) as a number, the last of them first where it is little-endian. More than 31
--- bits give null.
+-- p_count bytes at offset p_at (from 0) as a number, last first where little-endian. More than 31 bits give null.
 create or replace function _memoir.number_at(p_data bytea, p_at integer, p_count integer, p_is_little boolean)
 returns integer language sql immutable parallel safe as $$
   select case when n < 2147483648 then n::integer end

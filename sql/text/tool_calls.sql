@@ -126,8 +126,7 @@ declare
   v_tool text := lower(p_name); v_arguments jsonb := _memoir.try_json(p_arguments); v_use _memoir.tool_use; v_own jsonb;
   v_key text; v_folder text;
 begin
-  -- The last name of a tool as its row has it: mcp__files__readFile is read_file. Most are so already, but for a
-  -- capital at the beginning.
+  -- The last name of a tool as its row has it: mcp__files__readFile is read_file. Most are, but for a first capital.
   if length(p_name) > 200 or translate(v_tool, 'abcdefghijklmnopqrstuvwxyz0123456789_', '') <> ''
     or substr(p_name, 2) <> substr(v_tool, 2) or strpos(p_name, '__') > 0 then
     v_tool := lower(regexp_replace(regexp_replace(regexp_replace(left(p_name, 200), '^.*(?:__|[.:/])', ''),

@@ -2,8 +2,7 @@
 -- call and answers with text for a model. Everything goes through the functions that applications use, as an agent's: a
 -- person's word outranks it, unless it cites what the user said in this session.
 
--- Tools that act in the session of the conversation. Outside of one they are not offered by MCP, and a call of one is
--- an error.
+-- Tools that act in the session of the conversation. Outside of one MCP does not offer them, and a call is an error.
 create or replace function _memoir.session_tools()
 returns text[] language sql immutable
 return '{memory_query,memory_pin,memory_objects,memory_restore,memory_release}'::text[];
@@ -21,7 +20,8 @@ language sql immutable as $$
   from (select jsonb '{"kind": {"type": "string", "enum": ["memory", "turn", "summary"]}, "type": {"type": "string"},
     "tags": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 20},
     "project": {"type": "string"}, "session": {"type": "string"}, "after": {"type": "string", "format": "date-time"},
-    "before": {"type": "string", "format": "date-time"}, "where": {"type": "object"}, "limit": {"type": "integer", "minimum": 1, "maximum": 50}}'
+    "before": {"type": "string", "format": "date-time"}, "where": {"type": "object"},
+    "limit": {"type": "integer", "minimum": 1, "maximum": 50}}'
     as filters) f cross join lateral (values
     (1, 'memory_search', 'Search what is known about the user and what was said before: ids and short lines.',
      '{"query": {"type": "string"}}'::jsonb, '{"kind": {"type": "string", "enum": ["memory", "turn", "summary"]},
@@ -124,8 +124,7 @@ returns jsonb language sql immutable security definer set search_path from curre
      '{memory_index,memory_recall,memory_get,memory_remember,memory_correct,memory_forget,memory_pin,memory_stats}'),
     (3, 'jobs/semantic_sync', null, 'From what was said to what is known',
      'What was said gets vectors, so that it is found by meaning. Keeps a cursor per model and a row per batch; what '
-       'is '
-     || 'expired, secret or marked as not to be embedded is left out. memory_sync with dry_run says how it stands.',
+     'is expired, secret or marked as not to be embedded is left out. memory_sync with dry_run says how it stands.',
      '{"model": "the embedding model", "cursor": "how far it has come, of items", "texts": "what has no vector yet",
        "tokens": "of those",
        "microcents": "what that costs", "secret": "left out", "expired": "left out", "not_embeddable": "left out",
@@ -252,8 +251,8 @@ begin
       t.said_at, case when t.kind = 'turn' then coalesce(t.name, t.role) || ': ' else '' end || coalesce(t.line, '')),
       E'\n' order by t.o) into v_out
     from memoir.memory_timeline(p_user, _memoir.tool_id('id', p_arguments ->> 'id'), p_query => p_arguments ->> 'query',
-      p_window => p_arguments ->> 'window') with ordinality t(kind, id,
-      session, turn_index, role, name, said_at, line, is_anchor, o)
+      p_window => p_arguments ->> 'window') with ordinality t(kind, id, session, turn_index, role, name, said_at, line,
+      is_anchor, o)
     where not _memoir.is_secret(v_user, t.id);
   when 'memory_get' then
     select string_agg(format('%s (%s%s)%s', g ->> 'id', g ->> 'kind', coalesce(', ' || nullif(g ->> 'state',
@@ -307,9 +306,9 @@ create or replace function _memoir.remember_with_tool(p_user text, p_session _me
   p_type text, p_turn integer, p_said text, p_actor text, out answer text, out memory_id uuid)
 language plpgsql as $$
 declare
-  v_done jsonb := memoir.remember(p_user, p_content, p_session => p_session.external_id, p_type => coalesce(p_type,
-    'fact'),
-    p_actor => p_actor, p_provenance => case when p_turn is not null then 'user_stated' end,
+  v_done jsonb := memoir.remember(p_user, p_content, p_session => p_session.external_id,
+    p_type => coalesce(p_type, 'fact'), p_actor => p_actor,
+    p_provenance => case when p_turn is not null then 'user_stated' end,
     p_source_turns => case when p_turn is not null then array[p_turn] end);
 begin
   memory_id := v_done ->> 'memory_id';

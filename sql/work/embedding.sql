@@ -43,8 +43,7 @@ begin
   v_models := array(select m.model_id::text from _memoir.embedding_models m
                     where case when p_model is null then m.provider <> 'none' or m.status = 'retired'
                       else m.name = p_model end);
-  -- Waits for nobody: writers and store_embeddings have locked what it would wait for, and they wait for the work items
-  -- it has.
+  -- Waits for nobody: writers and store_embeddings hold locks it would wait for, and wait for its work items.
   while v_left > 0 loop
     v_work := _memoir.take_work('embed', 300, v_models);
     exit when v_work.work_id is null;
@@ -54,9 +53,8 @@ begin
       delete from _memoir.work_items j where j.work_id = v_work.work_id;
       continue;
     end if;
-    select c.through_item into v_through from _memoir.embedding_cursors c where c.user_id = v_work.user_id
-      and c.model_id = v_model.model_id;
-    v_through := coalesce(v_through, 0);
+    v_through := coalesce((select c.through_item from _memoir.embedding_cursors c where c.user_id = v_work.user_id
+      and c.model_id = v_model.model_id), 0);
     v_unread := (select c.unread_from from _memoir.user_counters c where c.user_id = v_work.user_id);
     -- A long text keeps what is said after it waiting for the vectors of its first chunks only.
     foreach v_chunks in array array[64, 32767] loop
@@ -84,10 +82,9 @@ begin
   end loop;
 end $$;
 comment on function memoir.claim_embeddings(integer, text) is
-  'Leases items that lack a vector, for a worker: claim, commit, embed, store_embeddings. Returns the texts with the
-model''s document prefix. p_model null: any model but those of provider none, whose vectors only the client can make.
-Leases last 5 minutes; heartbeat(work_id, lease_id) keeps one. Service, jobs and admin logins only. Raises PM001,
-PM014, PM031.';
+  'Leases items that lack a vector, for a worker: claim, commit, embed, store_embeddings. Returns texts with the
+model''s document prefix. p_model null: any but those of provider none, whose vectors only the client makes. Leases last
+5 minutes; heartbeat(work_id, lease_id) keeps one. Service, jobs and admin logins only. Raises PM001, PM014, PM031.';
 
 -- Moves the cursor over everything that has its vector or needs none.
 create or replace function _memoir.advance_cursor(p_user_id uuid, p_model_id smallint)
@@ -287,13 +284,11 @@ language plpgsql stable security definer set search_path from current as $$
 begin
   perform _memoir.authorise_worker();
   return query
-  select m.name, m.status,
-    (select count(*) from _memoir.embedding_cursors c where c.model_id = m.model_id),
-    (select count(*) from _memoir.work_items j where j.kind = 'embed' and j.dedup_key = m.model_id::text
-      and j.state <> 'dead'),
-    (select count(*) from _memoir.work_items j where j.kind = 'embed' and j.dedup_key = m.model_id::text
-      and j.state = 'dead')
-  from _memoir.embedding_models m order by m.model_id;
+  select m.name, m.status, (select count(*) from _memoir.embedding_cursors c where c.model_id = m.model_id),
+    count(*) filter (where j.state <> 'dead'), count(*) filter (where j.state = 'dead')
+  from _memoir.embedding_models m
+  left join _memoir.work_items j on j.kind = 'embed' and j.dedup_key = m.model_id::text
+  group by m.model_id order by m.model_id;
 end $$;
 comment on function memoir.embedding_progress()
   is 'Per embedding model: users begun, users waiting for vectors, dead letters.';

@@ -8,10 +8,8 @@
 
 create or replace function _memoir.summarised_row(p_work _memoir.work_items)
 returns _memoir.compactions language plpgsql stable as $$
-declare
-  v_row _memoir.compactions;
 begin
-  select * into v_row from _memoir.compactions c
+  return (select c from _memoir.compactions c
   where c.user_id = p_work.user_id and c.session_id = (p_work.payload ->> 'session_id')::uuid
     and c.compaction_id = p_work.dedup_key::uuid
     and c.undone_at is null and c.made_by = 'extract'
@@ -19,8 +17,7 @@ begin
     and not exists (select from _memoir.compactions o where o.user_id = c.user_id and o.session_id = c.session_id
     and o.undone_at is null
       and o.from_turn <= c.from_turn and o.to_turn >= c.to_turn and (o.level = c.level and o.made_by <> 'extract'
-      or c.level > 0 and o.level > c.level));
-  return v_row;
+      or c.level > 0 and o.level > c.level)));
 end $$;
 
 create or replace function _memoir.summary_size(p_row _memoir.compactions, p_config jsonb)
@@ -101,9 +98,8 @@ begin
   return 1;
 end $$;
 
--- Work that a language model does, where one is configured: claim → commit → call → store. Texts without secrets
--- are handed out; what comes back is checked against the kind's schema before it is stored, and says which model and
--- prompt made it.
+-- Work that a language model does, where one is configured: claim → commit → call → store. Texts without secrets are
+-- handed out; what comes back is checked against the kind's schema, and stored with the model and prompt that made it.
 
 create or replace function memoir.llm_config()
 returns jsonb language plpgsql stable security definer set search_path from current as $$
@@ -168,8 +164,7 @@ comment on function memoir.claim_model_calls(integer) is
 configured (setting llm_provider). Commit, call, then store_model_result, fail_model_call or release_work. Service,
 jobs and admin logins only. Raises PM001, PM014.';
 
--- Tokens and costs of a call, on the user and, where the work is about one, the session. What helpers cost is a part of
--- all costs.
+-- Tokens and costs of a call, on the user and, where the work is about one, the session. All costs include helpers'.
 create or replace function _memoir.account_call(p_work _memoir.work_items, p_usage jsonb)
 returns jsonb language plpgsql as $$
 declare
@@ -226,10 +221,9 @@ begin
 end $$;
 comment on function memoir.store_model_result(bigint, uuid, jsonb, text, jsonb) is
   'Stores what a model answered for a claimed piece of work (of kind extract with the places of its quotes, as locate()
-of pg_memoir_server.llm.stretches gives them), with who made it (model and prompt) and its tokens
-({"prompt_tokens", "completion_tokens"}), and ends the work. Returns {"stored", "tokens", "cost"}, {"failed", "error"}
-when it could not be stored, {"lost"} when the lease had run out. Service, jobs and admin logins only. Raises PM001,
-PM014.';
+of pg_memoir_server.llm.stretches gives them), with who made it (model and prompt) and its tokens ({"prompt_tokens",
+"completion_tokens"}), and ends the work. Returns {"stored", "tokens", "cost"}, {"failed", "error"} when it could not be
+stored, {"lost"} when the lease ran out. Service, jobs and admin logins only. Raises PM001, PM014.';
 
 create or replace function memoir.fail_model_call(p_work bigint, p_lease uuid, p_error text,
   p_final boolean default false, p_retry_seconds numeric default null, p_usage jsonb default '{}')
@@ -241,13 +235,10 @@ begin
   v_work := _memoir.leased(p_work, p_lease);
   if v_work.work_id is null then return jsonb_build_object('lost', 1); end if;
   -- What a model can't answer in one piece it can in two: it was cut off, or one turn makes it refuse.
-  if coalesce(p_final, false) and v_work.kind = 'extract' and strpos(p_error, 'cut off') > 0
-     and _memoir.split_stretch(v_work) then
-    return jsonb_build_object('failed', 1, 'error', left(p_error, 1000), 'state', 'split')
-      || _memoir.account_call(v_work, p_usage);
-  end if;
-  return jsonb_build_object('failed', 1, 'error', left(p_error, 1000),
-      'state', _memoir.give_back(v_work, p_error, least(greatest(p_retry_seconds, 0), 86400), coalesce(p_final, false)))
+  return jsonb_build_object('failed', 1, 'error', left(p_error, 1000), 'state', case
+      when coalesce(p_final, false) and v_work.kind = 'extract' and strpos(p_error, 'cut off') > 0
+        and _memoir.split_stretch(v_work) then 'split'
+      else _memoir.give_back(v_work, p_error, least(greatest(p_retry_seconds, 0), 86400), coalesce(p_final, false)) end)
     || _memoir.account_call(v_work, p_usage);
 end $$;
 comment on function memoir.fail_model_call(bigint, uuid, text, boolean, numeric, jsonb) is

@@ -208,8 +208,7 @@ outside a transaction.';
 -- Deletes what ends by age or disuse: receipts, logs by whole months, vectors of retired models, prompts, old runs.
 -- And the count of what memories are worth keeping (hygiene), which goes through all users too.
 
--- Drops one leaf of a monthly log whose newest row is older than p_days. Null: none; false: somebody has locked
--- its parent.
+-- Drops one leaf of a monthly log whose newest row is older than p_days. Null: none; false: its parent is locked.
 create or replace function _memoir.drop_old_leaf(p_table name, p_days integer)
 returns boolean language plpgsql set lock_timeout = '1s' as $$
 declare

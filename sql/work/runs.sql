@@ -35,8 +35,7 @@ begin
   end;
 end $$;
 
--- How a job runs: in batches, each one short transaction and committed with its counts in job_runs, one run of a job at
--- a time.
+-- How a job runs: in batches, each a short transaction with its counts in job_runs, one run of a job at a time.
 --
 -- A job is a row of job_list() and a function step_<name>(p_limit) that does one bounded batch and
 -- returns counts and {"more": true} while there is work. Two keys of the answer are not added up: "more", and "error",
@@ -311,8 +310,7 @@ once with a notice. A standby skips it. Call outside a transaction, with stateme
 only. Raises PM001, PM014, PM051 (the job failed), PM052 (still running after the wait), 57014 (cancelled).';
 
 -- Returns what a function can't do: statements that only somebody who owns the tables (an owner of the database, a
--- superuser) can send, one by one. Nothing waits for them: they finish what was interrupted, and help where autovacuum
--- does not keep up.
+-- superuser) can send, one by one. They can wait: they finish what was interrupted, and help autovacuum.
 create or replace function memoir.bare_statements()
 returns table (statement text, reason text) language plpgsql stable security definer set search_path from current as $$
 begin

@@ -1,7 +1,6 @@
 -- Seen from outside: one view per question of whoever runs this, for memoir_admin (docs/guides/operations.md,
--- docs/guides/grafana.json). Numbers, ids and the applications' names of users and sessions; no text that anybody
--- said. A view reads as the owner, so one with rows of users asks who reads it: to others that it was granted, it
--- shows their users only.
+-- docs/guides/grafana.json). Numbers, ids and the applications' names of users and sessions; no text that anybody said.
+-- A view reads as the owner, so one with rows of users asks who reads it, and shows others their users only.
 
 -- Returns the routines that PUBLIC may execute. There are some only after a restore without privileges, until setup().
 create or replace function _memoir.open_routines()
