@@ -3,8 +3,7 @@
 -- shipped version they began with. The weights:
 --
 --   rank_weights       by signal, for all items; "memory.", "named.", "unnamed.", "long.", "unread.", "remark." before
---                      it: on top of that, for memories, turns of named and of unnamed speakers, long questions,
---                      questions in a language that the embedding model does not read, messages that ask nothing
+--                      it: on top of that, for classes of items and of questions (pg_memoir_kernel/ranking.py)
 --   strength_weights   log odds that the store answers, by constant, score and cosine (pg_memoir_kernel/candidates.py)
 --   fit_weights        log odds that a candidate fits the question at all; "memory." as above (the same)
 --   weight_access, weight_authority

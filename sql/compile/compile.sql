@@ -22,9 +22,7 @@ begin
   v := _memoir.with_session(v, p_session, p_after_turn);
   v := _memoir.with_budget(v, p_budget, p_tools);
   v := _memoir.with_newest_message(v, p_query, p_query_parts);
-  if not v.is_open then
-    perform _memoir.read_question(v.query, v.config, p_query_embedding, true);
-  end if;
+  perform _memoir.read_question(v.query, v.config, p_query_embedding, true) where not v.is_open;
   v := _memoir.with_system_message(v);
   v := _memoir.with_shown_turns(v);
   v := _memoir.with_messages(v);

@@ -39,7 +39,7 @@ begin
     v_window := _memoir.with_line_blocks(v_window, v_turns,
       _memoir.step_lines(v.session, v.config, v_frame, v.frame), v_recalls, v.tokenizer);
   end loop;
-  if v_window.tokens > p_limit and v_frame.lines_through < (v_turns[1]).exchange_start then
+  if v_window.tokens > p_limit and v_frame.lines_through <= (v_turns[1]).exchange_start then
     -- The newest exchange alone, too large for the lines of those before it.
     v_window := _memoir.with_line_blocks(v_window, v_turns, '{}', '{}', v.tokenizer);
     v_none := v_frame.lines_through >= 0;

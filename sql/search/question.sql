@@ -1,9 +1,7 @@
 -- A question, read once: what the package says of it, its words, other names of what it names, its vector.
 
--- Reads a question (QuestionFacts in pg_memoir_language/questions.py), in one request with its vector where the shared
--- embedder has one. Where PL/Python is missing, no more than the text without plain secrets: no question is small talk,
--- broad or about the asker then, and names no time. p_begins: sends the request and returns nothing, so that the same
--- call has its answer sooner.
+-- Reads a question (QuestionFacts in pg_memoir_language/questions.py) and its vector, in one request. Without PL/Python
+-- no more than its text without plain secrets. p_begins: sends the request, so that the same call answers sooner.
 create or replace function _memoir.read_question(p_query text, p_config jsonb, p_given real[], p_begins boolean)
 returns _memoir.question language plpgsql stable as $$
 declare

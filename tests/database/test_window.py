@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import ANSWER, Db, call, embed_waiting, messages, table
+from calls import ANSWER, Db, call, embed_waiting, messages, persist, table
 from loops import append, code, compiled, read, same_beginning, shown_calls, step, text_of
 from request_rules import unpaired
 
@@ -377,3 +377,26 @@ def test_log_probabilities_are_checked(db: Db, user: str, role: str, given: Any,
     else:
         append(db, user, [message])
         assert table(db, "history", user, "s")[0][0]["content"] == "Hi"
+
+
+def test_lines_of_earlier_steps_refuse_no_list(db: Db, user: str) -> None:
+    """An open exchange that fits is sent, whatever is to be said of the steps before it."""
+
+    def call_of(number: str) -> dict[str, Any]:
+        return {"id": number, "type": "function", "function": {"name": "look_up", "arguments": '{"q": "Invoice."}'}}
+
+    def exchange(number: str, result: str) -> list[dict[str, Any]]:
+        return [
+            {"role": "user", "content": "Invoice."},
+            {"role": "assistant", "content": None, "tool_calls": [call_of(number)]},
+            {"role": "tool", "tool_call_id": number, "content": result},
+        ]
+
+    call(db, "open_session", user, "s")
+    persist(db, user, "s", *exchange("c1", "Invoice, invoice. " * 400), {"role": "assistant", "content": "0"})
+    append(db, user, messages(*exchange("c2", "Invoice.")))
+    with pytest.raises(psycopg.Error) as refused:
+        call(db, "compile_context", user, "s", p_budget=1)
+    needed = json.loads(refused.value.diag.message_detail)["needed"]
+    made = call(db, "compile_context", user, "s", p_budget=needed + 10)
+    assert [message["role"] for message in made] == ["user", "assistant", "tool"]

@@ -26,11 +26,12 @@ MAY_CHANGE = {
     "kept_recalls",
     "setting_definitions",
     "settings_merged",
+    "ranking_profiles",  # the shipped one
 }
 # Columns that an upgrade drops: packed_signs is made anew from the vectors.
 DROPPED = {("embeddings", "signs")}
-# Settings with a new default: the kernel finds candidates by packed signs, so it compares fewer vectors.
-NEW_DEFAULTS = {"exact_vectors_max", "sign_candidates"}
+# Settings with a new default, and the weights of the shipped ranking.
+NEW_DEFAULTS = {"exact_vectors_max", "sign_candidates", "embed_chunks_max", "rank_weights"}
 READ = {"name": "Read", "arguments": '{"file_path": "kiln.md"}'}
 STEP = messages(
     "Read the notes on the kiln.",

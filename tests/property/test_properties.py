@@ -24,7 +24,7 @@ SOAK = int(os.environ.get("PG_MEMOIR_SOAK_CASES", "10000"))
 @pytest.mark.parametrize("share", [pytest.param(n, marks=pytest.mark.acceptance if n else ()) for n in range(SHARES)])
 def test_no_generated_case_breaks_a_promise(memoir_dsn: str, share: int) -> None:
     seen = check_worlds(memoir_dsn, 1000 * SEED + share, WORLDS, CASES)
-    assert seen["lists"] > seen["cases"] / 2, seen
+    assert seen["lists"] > 0.4 * seen["cases"], seen  # many budgets are tiny
 
 
 @pytest.mark.extended
