@@ -15,7 +15,6 @@ import re
 import sys
 from pathlib import Path
 
-import psycopg
 from pg_memoir import Memoir
 
 from .common import CachedEmbedder, CannotRun, fresh_database, report, run_alone, table
@@ -69,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     """Measures in a database of its own."""
     embed = CachedEmbedder()
-    with fresh_database("consolidation", options.keep) as dsn, Memoir(dsn) as memoir, psycopg.connect(dsn):
+    with fresh_database("consolidation", options.keep) as dsn, Memoir(dsn) as memoir:
         rows = measure(memoir, read_facts(options.data), embed)
     return [report("consolidation", table(["facts given with remember", "count", "of"], rows))]
 

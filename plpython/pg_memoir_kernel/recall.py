@@ -249,9 +249,8 @@ def _rank(
     if not len(found):
         return ranking.as_ranked(found, [], 0), False
     at = read_time(scope.as_of) if scope.as_of else now
-    given = found, words, vectors, config, question, asked["project"], at, limit, read_zone(
-        config.get("time_zone") or asked.get("zone")
-    )  # fmt: skip
+    zone = read_zone(config.get("time_zone") or asked.get("zone"))
+    given = (found, words, vectors, config, question, asked["project"], at, limit, zone)
     ranked = ranking.score(*given)
     if question["facts"].get("remark") and vectors is not None:
         # Where words and meaning already agree, a remark is found like a question.
