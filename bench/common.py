@@ -184,7 +184,9 @@ class CachedEmbedder:
         CACHE.mkdir(parents=True, exist_ok=True)
         self._model = model
         self._embed: Embed | None = None
-        self._kept = sqlite3.connect(CACHE / f"embeddings-{model}.sqlite")
+        # Other languages go through a learnt map, which may be learnt anew.
+        version = hashlib.sha256((ROOT / "plpython" / "pg_memoir_server" / "multilingual.safetensors").read_bytes())
+        self._kept = sqlite3.connect(CACHE / f"embeddings-{model}-{version.hexdigest()[:8]}.sqlite")
         self._kept.execute("create table if not exists vectors (hash blob primary key, vector blob) without rowid")
 
     def __call__(self, texts: list[str]) -> list[list[float]]:

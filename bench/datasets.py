@@ -5,6 +5,7 @@
     beam(path)      BEAM: one long chat with long assistant answers; evidence names messages
     proactive(path) ProactiveMemBench: a user tells an assistant of a life; remarks that ask nothing follow
     remarks(path)   research/ranker/remarks: what somebody said once, and a later remark without a word in common
+    languages(path) research/languages/pairs: the same statements and questions in 15 languages
     locomo_plus(path, locomo)   LoCoMo-Plus: what two friends said once, put into LoCoMo, and later remarks without a word in common
 
 `read(path)` tells which it is; LoCoMo-Plus is given as `cues.json+locomo.json`. What is asked may only be answered by what comes before it.
@@ -78,7 +79,8 @@ def read(path: Path) -> list[Corpus]:
     if path.is_file():
         return locomo(path)
     if list(path.glob("*.jsonl")):
-        return remarks(path)
+        first = next(iter(json.loads(next(path.glob("*.jsonl")).read_text("utf-8").splitlines()[0])))
+        return languages(path) if first == "id" else remarks(path)
     if list(path.rglob("step4_conversations.json")):
         return proactive(path)
     if list(path.glob("*_dialogues_*.json")):
@@ -278,6 +280,28 @@ def remarks(folder: Path) -> list[Corpus]:
                 corpus.events.append(Said(f"{number}:{place}", f"session {number}", message))
         corpus.events += [Asked(pair["remark"], (f"{n}:0",), pair["relation"]) for n, pair in enumerate(pairs)]
         found.append(corpus)
+    return found
+
+
+def languages(folder: Path) -> list[Corpus]:
+    """A corpus of each language, with all statements in it, a session a day. Asked are, in the language itself, in English and
+    in the next language, and of English in each: kinds "same language", "asked in another".
+    """
+    pairs = [json.loads(line)["texts"] for file in sorted(folder.glob("*.jsonl")) for line in file.read_text("utf-8").splitlines()]
+    every = list(pairs[0])
+    found = []
+    for said, following in zip(every, every[1:] + every[:1], strict=True):
+        events: list[Said | Remembered | Asked] = []
+        for number, pair in enumerate(pairs):
+            start = datetime(2026, 1, 1, 9, tzinfo=UTC) + timedelta(days=number)
+            message = {"role": "user", "content": pair[said]["said"], "created_at": start.isoformat()}
+            events.append(Said(str(number), f"session {number}", message))
+        others = every[1:] if said == "en" else list(dict.fromkeys(["en", following]))
+        for kind, asked in (("same language", [said]), ("asked in another", others)):
+            questions = [
+                Asked(pair[language]["asked"], (str(n),), language) for language in asked for n, pair in enumerate(pairs)
+            ]
+            found.append(Corpus(f"{kind}", said, [*events, *questions]))
     return found
 
 

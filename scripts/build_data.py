@@ -54,7 +54,7 @@ VALUES = {
     "languages.script": WORD,
     "languages.config": WORD,
     "look_alikes.letter": "[0-9a-z]",
-    "ranking.part": "all|named|unnamed|memory|long|unread|remark|strength|fit|memory_fit|bonus",
+    "ranking.part": "all|named|unnamed|memory|long|unread|other|remark|strength|fit|memory_fit|bonus",
     "ranking.signal": WORD,
     "tools.condition": "[a-zA-Z_]+=.+",
     "tools.does": "read|write|edit|patch|run|search|list|fetch|plan",

@@ -25,6 +25,7 @@ SIGNALS = (
 # A ranked item carries these, since nothing else in the ledger tells them: in thousandths.
 LEDGER_SIGNALS = ("words_before", "vector_after", "cover", "speaker", "date", "match_back", "last")
 USER = ROLES.index("user")
+ENGLISH = 1  # languages are numbered; 0: a configuration of no language
 F32 = np.float32
 DAY = 86400 * 1000000
 
@@ -84,20 +85,28 @@ def wanted_items(words: Scores | None, vectors: Scores | None, limit: int) -> np
     return np.unique(np.concatenate([best, by_words[:beside] + 1, vectors.items[:beside] - 1]))
 
 
-def weights_of(given: Mapping[str, float], words: int, unread: bool, is_remark: bool) -> np.ndarray:
+def classes_of(question: Mapping[str, Any]) -> list[str]:
+    """Return the classes of a question by language: `unread`, the embedding model does not read it; `other`: it, or what
+    is searched, is not English, so that words are compared with fewer forms and no list of common ones.
+    """
+    if question["unread"]:
+        return ["unread"]
+    written = question["facts"].get("language", "simple")
+    return ["other"] if question["language"] > ENGLISH or written not in ("english", "simple") else []
+
+
+def weights_of(given: Mapping[str, float], words: int, classes: Sequence[str]) -> np.ndarray:
     """Return the weights of the classes of items, 3 × 21: named speakers, others, memories and summaries. Each is
     that of all, plus that of the class, plus that of long questions by the logarithm of the question's `words` over
-    six, plus that of questions in a language that the embedding model does not read (`unread`), plus that of messages
-    that ask nothing.
+    six, plus those of the classes that the question belongs to.
     """
     long = math.log(max(words, 1) / 6)
 
     def weight(name: str) -> float:
         return given.get(name) or 0.0
 
-    kinds = [name for name, holds in (("unread", unread), ("remark", is_remark)) if holds]
     shared = [
-        weight(n) + weight(f"long.{n}") * long + sum(weight(f"{kind}.{n}") for kind in kinds) for n in SIGNALS
+        weight(n) + weight(f"long.{n}") * long + sum(weight(f"{kind}.{n}") for kind in classes) for n in SIGNALS
     ]
     return np.array(
         [
@@ -170,7 +179,8 @@ def score(
     age = (newest - created) / 1000000 / 86400
     span = max(1.0, (newest - oldest) / 1000000 / 86400)
     classes = np.where(is_turn, np.where(is_named, 0, 1), 2)
-    w = weights_of(config["rank_weights"], len(question["terms"]), question["unread"], is_remark)[classes].T
+    asked = [*classes_of(question), *(["remark"] if is_remark else [])]
+    w = weights_of(config["rank_weights"], len(question["terms"]), asked)[classes].T
     weight = dict(zip(SIGNALS, w, strict=True))
     around = weight["words_before"] * words_before + weight["vector_after"] * vector_after
     is_user = (items.role == USER) & ~is_named

@@ -9,7 +9,7 @@ from typing import Any
 from regex import Match
 
 from . import data
-from .languages import WITH_RULES, spoken_language, text_language
+from .languages import WITH_RULES, spoken_language, text_language, written_language
 from .patterns import compile_pattern
 from .secrets import redact
 
@@ -44,7 +44,8 @@ class QuestionFacts:
     `redacted`: its text without secrets; `asks`: it is a question, marked or not; `remark`: it tells something of the
     speaker and asks for nothing; `shape`: "order", "summary", "several" for answers that lie in many places;
     `of_speaker`: it asks for what the speaker said; `own`: it is after something of the asker's own; `back`: it goes on
-    with what was begun together; `only_time`: it names a time and nothing else, as in "what happened last week?".
+    with what was begun together; `only_time`: it names a time and nothing else, as in "what happened last week?";
+    `language`: what it is written in, "simple" where it says too little.
     """
 
     redacted: str
@@ -57,6 +58,7 @@ class QuestionFacts:
     back: bool
     times: Times
     only_time: bool
+    language: str
 
 
 def read_question(text: str) -> dict[str, Any]:
@@ -66,7 +68,7 @@ def read_question(text: str) -> dict[str, Any]:
     return asdict(
         QuestionFacts(
             redact(text), asks(text), is_phatic(text), is_remark(text), shape, of_speaker, asks_of_own(text),
-            refers_back(text), times, rest is not None and _says_nothing(rest),
+            refers_back(text), times, rest is not None and _says_nothing(rest), written_language(text),
         )
     )  # fmt: skip
 

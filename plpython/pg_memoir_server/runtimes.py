@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import weakref
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from . import bert_onnx
-from .models import model_folder
+from .models import DEFAULT_MODEL, model_folder
 
 # The first tokens are all a model reads; cutting before tokenization keeps a megabyte from costing a second.
 _CHARACTERS_PER_TOKEN = 128
@@ -145,8 +146,19 @@ class OpenAIRuntime:
         return np.array(self._http.embed(list(texts)), np.float32).reshape(len(texts), -1)
 
 
+def _multilingual(english: OnnxRuntime) -> Runtime:
+    """Return the runtime with other languages, without them where what they need is missing."""
+    from .multilingual import Multilingual
+
+    try:
+        return Multilingual(english)
+    except RuntimeUnavailable as error:
+        logging.getLogger("pg_memoir.embedder").warning("vectors are those of English: %s", error)
+        return english
+
+
 # Models that threads may share, while anybody holds them.
-_loaded: weakref.WeakValueDictionary[str, OnnxRuntime] = weakref.WeakValueDictionary()
+_loaded: weakref.WeakValueDictionary[str, Runtime] = weakref.WeakValueDictionary()
 
 
 def load_shared(source: str) -> Runtime:
@@ -173,8 +185,9 @@ def load(source: str, runtime: str = "auto", cache: Path | None = None, threads:
         raise RuntimeUnavailable(f"model {source!r} is not on this machine")
     if folder is not None:
         try:
-            _loaded[source] = made = OnnxRuntime(folder, cache, threads)
-            return made
+            made = OnnxRuntime(folder, cache, threads)
+            _loaded[source] = found = _multilingual(made) if source == DEFAULT_MODEL else made
+            return found
         except (bert_onnx.UnsupportedModel, RuntimeUnavailable):
             if runtime == "onnx":
                 raise

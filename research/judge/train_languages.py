@@ -84,7 +84,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=TARGET)
     options = parser.parse_args()
     from pg_memoir_language.languages import languages, text_language
-    from pg_memoir_server.judge_languages import encoder, pair_features
+    from pg_memoir_server.judge_languages import pair_features
+    from pg_memoir_server.multilingual import encoder
 
     torch.set_num_threads(1)
     torch.manual_seed(options.seed)

@@ -42,8 +42,7 @@ declare
   v_query constant text := p_read.query; v_question _memoir.question := p_read;
   v_sent text := p_read.facts ->> 'redacted'; v_names text[]; v_reads text[];
 begin
-  select q.* into v_question.language, v_question.text_config, v_question.terms, v_question.common,
-    v_question.forms, v_question.of
+  select q.* into v_question.language, v_question.text_config, v_question.terms, v_question.forms, v_question.of
   from _memoir.question_words(v_query, (p_config ->> 'text_search_config')::regconfig,
     coalesce(p_counters.languages, 0)) q;
   select k.kindred, k.kindred_of into v_question.kindred, v_question.kindred_of

@@ -81,7 +81,7 @@ end $$;
 -- A question's words, and the forms that each (of) has in the other languages of its user: their bits, the last one
 -- being 0, the setting's. A user of one language has none.
 create or replace function _memoir.question_words(p_query text, p_config regconfig, p_languages bigint,
-  out language smallint, out config regconfig, out terms text[], out common text[], out forms text[], out of text[])
+  out language smallint, out config regconfig, out terms text[], out forms text[], out of text[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   -- "Whats" asks no more than "what's" does.
@@ -116,18 +116,10 @@ begin
     terms := array(select t from unnest(terms) t where t !~ '^[-+]\d'
       union all select w from unnest(v_found.codes) w where w <> all (terms));
   end if;
-  common := '{}';
   forms := '{}';
   of := '{}';
   if p_languages & ~(1::bigint << language) = 0 and language = v_default then return; end if;
   v_own := to_tsvector(config, _memoir.stemmed(_memoir.readable(v_query), language));
-  if language <> v_default then
-    -- Of another language stop words count, too.
-    select coalesce(array_agg(f.lexeme), '{}') into common
-    from unnest(to_tsvector('simple', _memoir.readable(v_query))) f
-    where not exists (select from unnest(v_own) o where o.positions && f.positions) and f.lexeme <> all (terms);
-    terms := terms || common;
-  end if;
   for v_other in select n from generate_series(-1, 62) n where n = -1 or n <> language and p_languages >> n & 1 = 1 loop
     v_forms := to_tsvector(case v_other when -1 then 'simple' else _memoir.language_config(v_other, p_config) end,
       _memoir.stemmed(_memoir.readable(v_query), greatest(v_other, 0::smallint)));

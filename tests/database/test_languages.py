@@ -94,12 +94,13 @@ def test_model_says_what_it_reads(db: Db) -> None:
         "english": "How are you?",
         "german": "Wie geht es dir?",
         "spanish": "¿Cómo estás?",
+        "swedish": "Hur mår du i dag?",
         "simple": "Hm?",
     }.items()
-    assert [is_unread(db, *q) for q in asked] == [False, True, True, False]
+    assert [is_unread(db, *q) for q in asked] == [False, False, False, True, False]
     call(db, "register_embedding_model", "both", "none", 4, p_languages=["en", "de"])
     call(db, "switch_embedding_model", "both")
-    assert [is_unread(db, *q) for q in asked] == [False, False, True, False]
+    assert [is_unread(db, *q) for q in asked] == [False, False, True, True, False]
     call(db, "register_embedding_model", "all of them", "none", 4)
     call(db, "switch_embedding_model", "all of them")
     assert not any(is_unread(db, *q) for q in asked)

@@ -267,7 +267,7 @@ SETTINGS = CONFIG | {
 QUESTION: dict[str, Any] = {
     "query": "Where is the kayak?", "terms": ["kayak"], "terms_widened": ["kayak"], "common": [], "forms": [],
     "form_of": [], "kindred": [], "kindred_of": [], "config": "english", "model": None, "facts": {}, "unread": False,
-    "is_small_talk": False, "is_question": True, "goes_on": False,
+    "language": 1, "is_small_talk": False, "is_question": True, "goes_on": False,
 }  # fmt: skip
 SCOPE = dict.fromkeys(("kinds", "projects", "as_of", "valid_at", "said_after", "said_before")) | {
     "hidden_sessions": [], "hidden_from": 0, "reduced": [], "local_sessions": [], "clearance": "secret",
