@@ -98,9 +98,8 @@ class Life:
         try:
             done = self.call("correct", memory, new[0], slot_value=new[2])
         except psycopg.Error as error:
-            assert error.sqlstate == ("PM004" if state == "forgotten" else "PM040" if self.is_refused(new) else None), (
-                error
-            )
+            refused = "PM004" if state == "forgotten" else "PM040" if self.is_refused(new) else None
+            assert error.sqlstate == refused, error
             return
         assert state != "forgotten" and not self.is_refused(new)
         self.active.discard(old)
@@ -134,11 +133,8 @@ class Life:
         self.refused = {key: of for key, of in self.refused.items() if of != memory}
         for back in done["restored"]:
             value = dict(self.ids)[back]
-            assert (
-                not self.is_refused(value)
-                and value not in self.active
-                and not any(v[1] and v[1] == value[1] for v in self.active)
-            )
+            is_new = value not in self.active and not any(v[1] and v[1] == value[1] for v in self.active)
+            assert is_new and not self.is_refused(value)
             self.active.add(value)
 
     def check_history(self) -> None:

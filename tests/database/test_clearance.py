@@ -93,9 +93,8 @@ def test_hidden_rows_move_no_score(db: Db, user: str, logins: Logins) -> None:
         before = ranking(name)
         for n in range(5):
             hidden = {"role": "user", "content": "The brass brass lamp from Lisbon, zanzibarite", "sensitivity": level}
-            persist(
-                db, user, f"h{name}{n}", hidden, {"role": "assistant", "content": "zanzibarite", "sensitivity": level}
-            )
+            said = {"role": "assistant", "content": "zanzibarite", "sensitivity": level}
+            persist(db, user, f"h{name}{n}", hidden, said)
         db.execute("call memoir.merge_search()")
         assert len(before) > 5 and ranking(name) == before and ranking("secret") != before
 
@@ -120,9 +119,8 @@ def test_open_exchange_with_a_secret_question(db: Db, user: str, logins: Logins)
     assert compile_list(logins["private"], user, "s", None)[-1]["content"] == WITHHELD
     assert CARD in compile_list(logins["secret"], user, "s", None)[-1]["content"]
     # Asked with the same words, it is not said twice.
-    assert [m["content"] for m in compile_list(logins["private"], user, "s", f"Pay with {CARD}")] == [
-        f"Pay with {CARD}"
-    ]
+    shown = compile_list(logins["private"], user, "s", f"Pay with {CARD}")
+    assert [m["content"] for m in shown] == [f"Pay with {CARD}"]
 
 
 def test_kept_recall_is_for_those_it_was_made_for(db: Db, user: str, logins: Logins) -> None:

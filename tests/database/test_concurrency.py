@@ -48,11 +48,9 @@ def test_parallel_retries_have_one_effect(memoir_dsn: str, db: psycopg.Connectio
 
     def call(own: psycopg.Connection, key: str) -> dict:
         together.wait(30)  # of a turn, the session is new as well
-        return (
-            persist(own, user, key, *pair(key), key=key)
-            if what == "turn"
-            else remember(own, user, f"The key was {key}.", key=key)
-        )
+        if what == "turn":
+            return persist(own, user, key, *pair(key), key=key)
+        return remember(own, user, f"The key was {key}.", key=key)
 
     def client(own: psycopg.Connection) -> list[dict]:
         return [call(own, key) for key in keys]

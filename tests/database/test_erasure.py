@@ -72,10 +72,8 @@ def test_a_user_is_erased_from_every_table(db: Db, user: str) -> None:
     assert call(db, "erase_user", user) == {"erased": "user", "rows": before, "total": len(tables)}
     assert tables_of(db, ids[0]) == [] and tables_of(db, ids[1]) == tables
     assert find_tables_with(db, str(ids[0])) == []
-    kept = db.execute(
-        "select user_id, detail from _memoir.audit_log where action = 'erase' order by audit_id desc limit 1"
-    )
-    assert kept.fetchone() == (None, {"what": "user", "rows": before})
+    kept = "select user_id, detail from _memoir.audit_log where action = 'erase' order by audit_id desc limit 1"
+    assert db.execute(kept).fetchone() == (None, {"what": "user", "rows": before})
     assert call(db, "erase_user", user) == {"erased": "user", "rows": {}, "total": 0}
     call(db, "erase_user", other)
     call(db, "unbind_login", "t_erased")
@@ -317,9 +315,8 @@ def test_erasure_waits_for_earlier_writers(db: Db, memoir_dsn: str, user: str, w
         thread.join()
         assert waits or not isinstance(out[0], Exception)
         assert (second != erase and waits) or tables_of(db, mine) == []
-    assert "Hello" not in str(
-        db.execute("select content from _memoir.conversation_history where user_id = %s", [mine]).fetchall()
-    )
+    left = db.execute("select content from _memoir.conversation_history where user_id = %s", [mine]).fetchall()
+    assert "Hello" not in str(left)
 
 
 def test_workers_bring_nothing_back(db: Db, memoir_dsn: str, user: str) -> None:

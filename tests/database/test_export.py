@@ -184,9 +184,8 @@ def test_a_session_goes_on_where_it_was(db: Db, other: Db, user: str) -> None:
 
 def test_the_forgotten_stays_forgotten(db: Db, other: Db, user: str) -> None:
     persist(db, user, "s", "I live in Ulm", "Noted")
-    memory = remembered(
-        db, user, "Lives in Ulm", session="s", source_turns=[0], provenance="user_stated", tags=["home"]
-    )
+    said = {"session": "s", "source_turns": [0], "provenance": "user_stated"}
+    memory = remembered(db, user, "Lives in Ulm", tags=["home"], **said)
     before = export(db, user)
     call(db, "forget", user, memory)
     # Into the same database, from before.

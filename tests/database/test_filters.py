@@ -48,18 +48,12 @@ def test_metadata_filters_memories(db: Db, user: str, where: Any, pages: str) ->
 
 def test_metadata_filters_turns(db: Db, user: str) -> None:
     for page, source in (("one", "jira"), ("two", "wiki")):
-        store(
-            db,
-            user,
-            page,
-            [{"role": "user", "content": f"The oven guide is on page {page}."}],
-            metadata={"source": source},
-        )
+        guide = {"role": "user", "content": f"The oven guide is on page {page}."}
+        store(db, user, page, [guide], metadata={"source": source})
     found = table(db, "recall", user, "oven guide", where={"source": "wiki"}, columns="content")
     assert found == [("The oven guide is on page two.",)]
-    by_tool = call(
-        db, "call_memory_tool", user, "one", "memory_index", {"query": "oven guide", "where": {"source": "jira"}}
-    )
+    by_jira = {"query": "oven guide", "where": {"source": "jira"}}
+    by_tool = call(db, "call_memory_tool", user, "one", "memory_index", by_jira)
     assert "page one" in by_tool and "page two" not in by_tool
 
 
@@ -95,11 +89,8 @@ def test_timeline_by_id_within_a_window(db: Db, days: str) -> None:
     memory = remembered(db, days, "The log was lost.", created_at="2026-06-20T13:00:00Z")
     remember(db, days, "The log is of another project.", created_at="2026-06-20T13:00:00Z", project="other")
     shown = table(db, "memory_timeline", days, memory, window="24h", columns="kind, line, is_anchor")
-    assert shown == [
-        ("turn", "Log of day 20.", False),
-        ("memory", "The log was lost.", True),
-        ("turn", "Log of day 21.", False),
-    ]
+    logs = [("turn", f"Log of day {day}.", False) for day in (20, 21)]
+    assert shown == [logs[0], ("memory", "The log was lost.", True), logs[1]]
     by_tool = call(db, "call_memory_tool", days, "s20", "memory_timeline", {"query": "day 20", "window": "1h"})
     assert "> " in by_tool and "day 20" in by_tool and "lost" in by_tool and "day 21" not in by_tool
 

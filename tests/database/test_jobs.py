@@ -220,11 +220,7 @@ def test_a_user_who_cant_be_merged_holds_up_no_other(db: Db, user: str) -> None:
     try:
         db.execute("call memoir.run_job('merge')")
         outcome, counts, error = last_run(db, "merge")
-        assert (outcome, counts["failed"], counts["users"]) == (
-            "errors",
-            1,
-            3,
-        ) and error == f"user {poisoned}: poisoned"
+        assert (outcome, counts["failed"], counts["users"], error) == ("errors", 1, 3, f"user {poisoned}: poisoned")
         left = "select user_id from _memoir.user_counters where tail_items = 1000 and user_id = any(%s)"
         assert db.execute(left, [ids]).fetchall() == [(poisoned,)]
     finally:
@@ -291,9 +287,8 @@ def test_upgrade_keeps_schedules(db: Db, memoir_dsn: str) -> None:
     db.execute("select memoir.set_schedule('merge', 'off'), memoir.set_schedule('archive', '5 5 * * *')")
     # As an earlier release had it.
     db.execute("update _memoir.schedules set default_schedule = '0 0 1 1 *' where job in ('archive', 'expiry')")
-    db.execute(
-        "insert into _memoir.schedules (job, default_schedule, schedule) values ('gone', '0 0 * * *', '1 * * * *')"
-    )
+    gone = "('gone', '0 0 * * *', '1 * * * *')"
+    db.execute(f"insert into _memoir.schedules (job, default_schedule, schedule) values {gone}")
     install(memoir_dsn)
     kept = {job: given for job, *given in table(db, "list_jobs", columns="job, schedule, default_schedule")}
     assert kept["archive"] == ["5 5 * * *", "11 1 * * *"] and kept["expiry"] == ["37 * * * *"] * 2

@@ -90,12 +90,8 @@ def test_another_configuration_finds_what_was_said_before(db: Db, user: str) -> 
 
 
 def test_model_says_what_it_reads(db: Db) -> None:
-    asked = {
-        "english": "How are you?",
-        "german": "Wie geht es dir?",
-        "spanish": "¿Cómo estás?",
-        "simple": "Hm?",
-    }.items()
+    said = ("How are you?", "Wie geht es dir?", "¿Cómo estás?", "Hm?")
+    asked = list(zip(("english", "german", "spanish", "simple"), said))
     assert [is_unread(db, *q) for q in asked] == [False, True, True, False]
     call(db, "register_embedding_model", "both", "none", 4, p_languages=["en", "de"])
     call(db, "switch_embedding_model", "both")

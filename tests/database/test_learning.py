@@ -44,9 +44,8 @@ def learn(db: Db, user: str, **named: Any) -> dict[str, Any]:
 def _shipped(db: Db) -> Iterator[None]:
     yield
     call(db, "reset_ranking_profile", None)
-    db.execute(
-        "select memoir.reset_ranking_profile(user_name) from memoir.list_ranking_profiles(null) where profile = 'user'"
-    )
+    learnt = "memoir.list_ranking_profiles(null) where profile = 'user'"
+    db.execute(f"select memoir.reset_ranking_profile(user_name) from {learnt}")
 
 
 def profiles(db: Db, user: str | None = None) -> list[dict[str, Any]]:
@@ -191,9 +190,8 @@ def test_own_weights_survive_an_upgrade(db: Db, user: str, memoir_dsn: str) -> N
     db.execute("update _memoir.users set ranking = ranking || '{\"started_from\": 0}' where external_id = %s", [user])
     db.execute("update _memoir.ranking_profiles set version = 0, started_from = 0 where profile = 'shipped'")
     install(memoir_dsn)
-    assert (
-        profiles(db, user) == [shipped, own | {"started_from": 0, "is_outdated": True}] and scores(db, user) == before
-    )
+    own |= {"started_from": 0, "is_outdated": True}
+    assert profiles(db, user) == [shipped, own] and scores(db, user) == before
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,7 @@ def use(db: Db, stub: ChatCompletionsStub, **changed: Any) -> None:
 def compact_long_session(db: Db, user: str) -> int:
     """A session that is compacted by rules asks for better words; how many pieces of work wait."""
     for n in range(30):
-        said = (
-            f"In week {n} we sailed the boat Brisa to harbour number {n}, and it took {n + 3} hours against the wind. "
-            * 4
-        )
+        said = f"In week {n} we sailed the boat Brisa to harbour {n}, and it took {n + 3} hours against the wind. " * 4
         persist(db, user, "s", said, f"Week {n} is noted, harbour {n} as well. " * 4)
     call(db, "compact_session", user, "s", 400)
     return len(work(db, "summarise"))
@@ -125,9 +122,8 @@ def test_summary_of_what_was_forgotten_meanwhile(db: Db, memoir_dsn: str, user: 
         use(db, stub)
         assert compact_long_session(db, user)
         run_model(db)
-    assert work(db, "summarise") == [] and not any(
-        first == 0 and "gpt" in name for first, _, name in list_makers(db, user)
-    )
+    assert work(db, "summarise") == []
+    assert not any(first == 0 and "gpt" in name for first, _, name in list_makers(db, user))
 
 
 def test_cost_cap_ends_a_run(db: Db, user: str) -> None:
@@ -144,9 +140,8 @@ def test_cancel_gives_everything_back(db: Db, memoir_dsn: str, user: str) -> Non
         use(db, stub, timeout=60)
         asked = compact_long_session(db, user)
         result: list[Any] = []
-        run = threading.Thread(
-            target=lambda: result.append(code(lambda: other.execute("call memoir.run_job('model')")))
-        )
+        model = "call memoir.run_job('model')"
+        run = threading.Thread(target=lambda: result.append(code(lambda: other.execute(model))))
         run.start()
         until(lambda: stub.requests)
         db.execute("select pg_cancel_backend(%s)", [other.info.backend_pid])

@@ -33,9 +33,8 @@ def world(server_dsn: str) -> Iterator[World]:
         complete(dsn, 2)
         add_python(dsn)
         tenant = "login in role memoir_tenant"
-        with roles(
-            dsn, ann=tenant, bob=tenant, app="login in role memoir_app", jobs="login in role memoir_jobs"
-        ) as logins:
+        app, jobs = "login in role memoir_app", "login in role memoir_jobs"
+        with roles(dsn, ann=tenant, bob=tenant, app=app, jobs=jobs) as logins:
             with connect(dsn) as db:
                 for login in ("ann", "bob"):
                     db.execute("select memoir.bind_login(%s, %s, 'person')", [logins[login], [login]])
@@ -85,10 +84,8 @@ def hold_all_that_can_be(world: World, ann: psycopg.Connection) -> int:
     ] + [str(user_id(world.db, user)) for user in ("ann", "bob")]
     for key in (1835888489, 1835888490):
         ann.execute("select pg_advisory_lock(%s, hashtext(n)) from unnest(%s::text[]) n", [key, names])
-    ann.execute(
-        "select pg_advisory_lock(hashtext(n)), pg_advisory_lock(hashtextextended(n, 7306)) from unnest(%s::text[]) n",
-        [names],
-    )
+    locks = "pg_advisory_lock(hashtext(n)), pg_advisory_lock(hashtextextended(n, 7306))"
+    ann.execute(f"select {locks} from unnest(%s::text[]) n", [names])
     return done
 
 
@@ -113,14 +110,12 @@ def test_another_tenant_and_all_jobs_go_on(world: World) -> None:
         assert hold_all_that_can_be(world, ann) > 40
         bob.execute("select memoir.open_session('bob', 'shop', p_system_prompt => %s)", [PROMPT])
         bob.execute("select memoir.persist_turn('bob', 'shop', %s)", [Jsonb(MESSAGES)])
-        assert "Ximena" in str(
-            bob.execute("select memoir.compile_context('bob', 'new', 'What is my cat called?')").fetchone()
-        )
+        asked = "select memoir.compile_context('bob', 'new', 'What is my cat called?')"
+        assert "Ximena" in str(bob.execute(asked).fetchone())
         for routine, values in theirs:
             assert code(lambda: routine.call(bob, values)) != "55P03", routine.signature
-        for (job,) in world.db.execute(
-            "select job from memoir.list_jobs() where job not in ('embed', 'model')"
-        ).fetchall():
+        jobs_here = "select job from memoir.list_jobs() where job not in ('embed', 'model')"
+        for (job,) in world.db.execute(jobs_here).fetchall():
             jobs.execute("call memoir.run_job(%s)", [job])
             outcome, _, error = last_run(world.db, job)
             # Leaves that somebody has rows locked in are written anew with the next run.

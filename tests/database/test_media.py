@@ -24,11 +24,8 @@ def wav(seconds: int, rate: int = 8000) -> bytes:
 PDF = b"%PDF-1.4\n1 0 obj <</Type /Pages /Count 2>>\n2 0 obj <</Type /Page /X 1>>\n3 0 obj <</Type/Page\n>>\n%%EOF"
 AUDIO = {"type": "input_audio", "input_audio": {"data": b64(wav(3)), "format": "wav"}}
 FILE = {"type": "file", "file": {"filename": "lease.pdf", "file_data": "data:application/pdf;base64," + b64(PDF)}}
-DOCUMENT = {
-    "type": "document",
-    "title": "House rules",
-    "source": {"type": "text", "media_type": "text/plain", "data": "Quiet after ten."},
-}
+RULES = {"type": "text", "media_type": "text/plain", "data": "Quiet after ten."}
+DOCUMENT = {"type": "document", "title": "House rules", "source": RULES}
 SCAN = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": b64(PDF)}}
 THOUGHT = {"type": "thinking", "thinking": "They ask about the walrus clause.", "signature": "c2lnbmVk"}
 UNSIGNED = {"type": "thinking", "thinking": "A hunch about the otter clause."}

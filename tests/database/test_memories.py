@@ -18,9 +18,8 @@ def state(db: Db, user: str, memory: str, columns: str = "state") -> Any:
 
 def relations(db: Db, user: str, memory: str) -> set[tuple[str, str]]:
     columns = "relation, target_id::text, source_id::text"
-    return {
-        (kind, to) for kind, to, of in table(db, "memory_graph", user, memory, hops=1, columns=columns) if of == memory
-    }
+    found = table(db, "memory_graph", user, memory, hops=1, columns=columns)
+    return {(kind, to) for kind, to, of in found if of == memory}
 
 
 def sources(db: Db, user: str, memory: str) -> list[int]:

@@ -53,10 +53,8 @@ def fill(db: psycopg.Connection, turns: int, memories: int) -> None:
     for month in range(1, 7):
         db.execute("select memoir.set_clock(%s)", [f"2026-{month:02}-10T00:00:00Z"])
         for session in (f"s{month}", "long"):
-            messages = [
-                {"role": "user" if n % 2 == 0 else "assistant", "content": sentence(n + month * 1000)}
-                for n in range(turns // 12 // 2 * 2)
-            ]
+            texts = [sentence(n + month * 1000) for n in range(turns // 12 // 2 * 2)]
+            messages = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]
             db.execute("select memoir.persist_turn('alice', %s, %s)", [session, Jsonb(messages)])
         if month == 5:
             db.execute("select _memoir.merge_tail(user_id) from _memoir.users")
@@ -278,8 +276,7 @@ def test_the_modulus_costs_a_compile_nothing(server_dsn: str) -> None:
                 fill(db, 48, 10)
                 db.execute("analyze")
             costs[modulus] = {name: cost(dsn, CALLS[name]) for name in MEASURED}
-    assert {name: locked for name, (locked, _) in costs[2].items()} == {
-        name: locked for name, (locked, _) in costs[8].items()
-    }
+    two, eight = ({name: locked for name, (locked, _) in costs[modulus].items()} for modulus in (2, 8))
+    assert two == eight
     for name, (_, pages) in costs[2].items():
         assert abs(pages - costs[8][name][1]) <= pages * 0.05, (name, costs)

@@ -82,9 +82,8 @@ def test_searches_keep_the_files_that_they_found(db: Db, user: str) -> None:
     agent.calls("Grep", {"pattern": "order", "path": "src"}, found)
     assert all(f"src/part_{n}/handler_{n}.py ×10" in body(db, user, 2) for n in range(9))
     stub = body(db, user, 3)
-    assert (
-        "src/part_0/handler_0.py ×10, src/part_1/handler_1.py ×10" in stub and "Left out: all but these files." in stub
-    )
+    files = "src/part_0/handler_0.py ×10, src/part_1/handler_1.py ×10"
+    assert files in stub and "Left out: all but these files." in stub
     paths = "\n".join(f"./src/area_{n // 9}/module_{n}.py" for n in range(400))
     agent.calls("Glob", {"pattern": "**/*.py"}, f"Found 400 files\n{paths}")
     assert body(db, user, 2).count("./src/area_") > 8 and "./src/area_0/module_0.py, " in body(db, user, 3)

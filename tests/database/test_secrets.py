@@ -73,10 +73,8 @@ def test_guard_without_python(db: Db, kind: str) -> None:
 
 
 def test_guard_redacts_without_the_package(db: Db) -> None:
-    texts = {
-        f"I pay with {CARD}, my dog is Rex.": "I pay with (withheld), my dog is Rex.",
-        "４１１１ １１１１ １１１１ １１１１": "",
-    }
+    said, left = (f"I pay with {way}, my dog is Rex." for way in (CARD, "(withheld)"))
+    texts = {said: left, "４１１１ １１１１ １１１１ １１１１": ""}
     with changed_function(db, "reads_language", lambda old: re.sub("return .*;", "return false;", old)):
         assert {text: run_internal(db, "redacted", text, "{}") for text in texts} == texts
 

@@ -59,9 +59,8 @@ def test_hostile_texts_are_not_grossly_under_estimated(db):
     ratios = sorted((estimate / count, text[:40]) for estimate, count, text in zip(estimates(db, texts), counts, texts))
     assert ratios[0][0] >= 0.4, ratios[:5]
     assert ratios[len(ratios) // 20][0] >= 0.7
-    bounds = db.execute(
-        "select array(select memoir.max_tokens(t) from unnest(%s::text[]) with ordinality x(t, n) order by n)", [texts]
-    ).fetchone()[0]
+    counted = "array(select memoir.max_tokens(t) from unnest(%s::text[]) with ordinality x(t, n) order by n)"
+    bounds = db.execute(f"select {counted}", [texts]).fetchone()[0]
     assert all(bound >= count for bound, count in zip(bounds, counts))
 
 
@@ -69,9 +68,8 @@ def test_sum_over_parts_is_never_below_the_whole(db):
     dice = random.Random(13)
     wholes, cuts = [], []
     for _ in range(3000):
-        text = dice.choice(
-            [lambda: dice.choice(SAMPLES)[1], lambda: noise(dice), lambda: noise(dice) + dice.choice(SAMPLES)[1][:50]]
-        )()
+        sample = dice.choice(SAMPLES)[1]
+        text = dice.choice([lambda: sample, lambda: noise(dice), lambda: noise(dice) + sample[:50]])()
         wholes.append(text)
         cuts.append(dice.randint(0, len(text)))
     whole = estimates(db, wholes)

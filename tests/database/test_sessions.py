@@ -167,13 +167,9 @@ def test_branches_share_turns_by_reference(db: Db, user: str) -> None:
     store(db, user, "a", messages("a4", "a5"))
     assert count_all_rows(db)["conversation_history"] == turns + 4
     # From a branch, behind its own start, before it, at it, and at nothing.
-    for name, at, want in (
-        ("c", 4, ["a0", "a1", "b2", "b3"]),
-        ("d", 1, ["a0"]),
-        ("e", 2, ["a0", "a1"]),
-        ("f", 0, []),
-        ("g", 3, ["a0", "a1", "b2"]),
-    ):
+    branches = {"c": ["a0", "a1", "b2", "b3"], "d": ["a0"], "e": ["a0", "a1"], "f": [], "g": ["a0", "a1", "b2"]}
+    for name, want in branches.items():
+        at = len(want)
         call(db, "branch_session", user, "b", name, at)
         own = [ANSWER | {"content": f"{name}x"}] if at in (1, 3) else messages(f"{name}x", f"{name}y")
         assert store(db, user, name, own)["from_turn"] == at

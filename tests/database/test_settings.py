@@ -19,9 +19,8 @@ def read_settings(db: Db, column: str = "value", where: str = "true") -> dict[st
 @pytest.fixture(autouse=True)
 def _defaults(db: Db) -> Iterator[None]:
     yield
-    db.execute(
-        "select memoir.reset_setting(key) from memoir.list_settings() where value is distinct from default_value"
-    )
+    changed = "memoir.list_settings() where value is distinct from default_value"
+    db.execute(f"select memoir.reset_setting(key) from {changed}")
 
 
 REFUSED: dict[str, list[Any]] = {
@@ -101,9 +100,8 @@ def test_session_over_user_over_install_over_default(db: Db, user: str) -> None:
     def count_recall(session: str, who: str = user, **settings: int | None) -> int:
         # A knowledge task: others get more or less than the setting, by their share of the budget.
         call(db, "open_session", who, session, settings=Jsonb(settings))
-        return int(
-            call(db, "context", who, session, "Which boats lie in the harbour?", task="knowledge")["recall_tokens"]
-        )
+        asked = "Which boats lie in the harbour?"
+        return int(call(db, "context", who, session, asked, task="knowledge")["recall_tokens"])
 
     plain = count_recall("plain")
     assert plain > 300
@@ -168,10 +166,8 @@ def answers(dsn: str, user: str, settings: str) -> str:
         at = "2025-03-04T05:06:07Z"
         told = "I moved to Bergen on 3 March 2021, my budget is 1.5 kg. My folder is C:\\temp\\new."
         stored = persist(db, user, "s", {"role": "user", "content": told, "created_at": at}, "Noted.")
-        outcomes = [
-            remember(db, user, f"My locker number is {number} and it was opened on 02/03/2024.")["outcome"]
-            for number in (4711, 4711, 4712)
-        ]
+        said = "My locker number is {} and it was opened on 02/03/2024."
+        outcomes = [remember(db, user, said.format(number))["outcome"] for number in (4711, 4711, 4712)]
         run_job(db, "extract")
         found = [recalled(db, user, asked) for asked in ("Where did I move in March 2021?", "locker number", "Ordner")]
         told_at = table(db, "recall", user, "my folder", columns=f"content, said_at = '{at}'::timestamptz")

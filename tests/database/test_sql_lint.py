@@ -13,9 +13,7 @@ from servers import ARTIFACT, BUILD, complete, connect, database, has_plpython
 
 PATH = "set search_path = pg_catalog, memoir_extensions, pg_temp"  # what "from current" means in an install; test_access.py compares
 SCHEMAS = "create schema memoir;\ncreate schema _memoir;\ncreate schema memoir_extensions;\n"
-HEADER = re.compile(
-    r"create or replace (function|procedure) _?memoir\.(\w+)\((?:[^$;]|';')*?as (\$\w*\$)", re.IGNORECASE
-)
+HEADER = re.compile(r"create or replace (function|procedure) _?memoir\.(\w+)\((?:[^$;]|';')*?as (\$\w*\$)", re.I)
 # What pgspot would have to know, and how it is known instead.
 EXCEPTIONS = {
     # A procedure that commits can't pin a path. It is looked at name by name: nothing else of it may be found.
@@ -123,9 +121,8 @@ def test_pgspot_would_find_it(internal: set[str], good: str, bad: str, code: str
 
 # Dead code -----------------------------------------------------------------------------------------------------------
 
-TELLING = re.compile(
-    r"^(unused variable|unused parameter|never read variable|unreachable code|too many attributes|too few attributes|.* shadows )"
-)
+UNUSED = "unused variable|unused parameter|never read variable|unreachable code"
+TELLING = re.compile(rf"^({UNUSED}|too many attributes|too few attributes|.* shadows)")
 # Made by somebody else or at run time, hence not there to be checked: the tables of pg_cron, temporary tables.
 ABSENT = re.compile(r"\bcron\b|\bpg_temp\.")
 NOT_CHECKED = {"enable_jobs", "disable_jobs"}  # nothing but calls of pg_cron
@@ -155,12 +152,8 @@ def checked(server_dsn: str, template: str) -> Iterator[Db]:
 def findings(db: Db) -> list[str]:
     found = []
     for name, line, level, message in db.execute(CHECK):
-        if (
-            name in NOT_CHECKED
-            or ABSENT.search(message)
-            or message.startswith("unused parameter")
-            and INTERFACES.match(name)
-        ):
+        is_known = name in NOT_CHECKED or ABSENT.search(message)
+        if is_known or message.startswith("unused parameter") and INTERFACES.match(name):
             continue
         if level == "error" or TELLING.match(message):
             found.append(f"{name}, line {line or 1}: {message}")

@@ -66,12 +66,8 @@ def test_wishes_for_a_project_are_in_its_sessions(db: Db, user: str) -> None:
 
 
 def test_learnt_wish_is_in_the_profile(db: Db, user: str) -> None:
-    talk(
-        db,
-        user,
-        "Whenever I ask for a recipe, scale it for three people",
-        "When I visit my aunt, she always bakes a plum cake",
-    )
+    wish = "Whenever I ask for a recipe, scale it for three people"
+    talk(db, user, wish, "When I visit my aunt, she always bakes a plum cake")
     db.execute("call memoir.run_job('profiles')")
     profile = call(db, "profile", user)["content"]
     assert "three people" in profile and "plum cake" not in profile.split("Facts")[0]

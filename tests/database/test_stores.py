@@ -126,9 +126,8 @@ def test_secret_documents_are_not_found(memoir: Memoir, user: str) -> None:
 def test_wrong_documents_are_refused(memoir: Memoir, user: str, entry: dict[str, Any], problem: str) -> None:
     put(memoir, user, value={"a": 1})
     with pytest.raises(errors.InvalidArgumentError, match=problem):
-        memoir.put_documents(
-            user, [{k: v for k, v in ({"namespace": ["notes"], "key": "k"} | entry).items() if v is not None}]
-        )
+        whole = {"namespace": ["notes"], "key": "k"} | entry
+        memoir.put_documents(user, [{k: v for k, v in whole.items() if v is not None}])
     with pytest.raises(errors.InvalidArgumentError, match="unknown operator"):
         find_keys(memoir, user, filter={"text": {"$near": 1}})
     assert value_of(memoir, user) == {"a": 1}
@@ -159,12 +158,8 @@ def test_documents_change_only_as_they_were_read(memoir: Memoir, user: str) -> N
     """No update is lost, and nothing of a refused call is written."""
     put(memoir, user, value={"n": 1}, exists=False)
     here = {"namespace": ["notes"], "key": "k"}
-    for stale in (
-        {"exists": False, "value": 0},
-        {"was": {"n": 2}, "value": 0},
-        {"was": {"n": 2}},
-        {"exists": False, "merge": {}},
-    ):
+    was = {"was": {"n": 2}}
+    for stale in ({"exists": False, "value": 0}, was | {"value": 0}, was, {"exists": False, "merge": {}}):
         with pytest.raises(errors.ChangedElsewhereError, match='document "k"'):
             memoir.put_documents(user, [here | {"key": "first", "value": 1}, here | stale])
     with pytest.raises(errors.ChangedElsewhereError):

@@ -172,9 +172,8 @@ def test_nothing_of_one_user_names_another(world: World) -> None:
         owner |= dict(world.db.execute(f"select {column}::text, user_id::text from _memoir.{name}").fetchall())
     mixed, read = set(), 0
     for name in set(tables_with_users(world.db)) - {"login_users"}:
-        query = (
-            f"select user_id::text, (to_jsonb(t) - 'external_id')::text from _memoir.{name} t where user_id is not null"
-        )
+        row = "select user_id::text, (to_jsonb(t) - 'external_id')::text"
+        query = f"{row} from _memoir.{name} t where user_id is not null"
         for user, row in world.db.execute(query):
             read += len(uuids := UUID.findall(row))
             mixed |= {(name, uuid) for uuid in uuids if owner.get(uuid, user) != user}
@@ -203,9 +202,8 @@ def test_errors_name_nothing_of_others(world: World) -> None:
         told = error.value.diag
         return f"{told.message_primary} {told.message_detail} {told.context}".replace(user, "?")
 
-    assert (
-        describe_refusal("bob", "known") == describe_refusal("bob", "unknown") == describe_refusal("nobody", "unknown")
-    )
+    unknown = describe_refusal("bob", "unknown")
+    assert describe_refusal("bob", "known") == unknown == describe_refusal("nobody", "unknown")
 
 
 # Whose word -----------------------------------------------------------------------------------------------------------
@@ -236,11 +234,8 @@ def test_an_agent_is_nobodys_voice(world: World) -> None:
 
 
 def test_a_tenant_does_not_move_its_cost_limit(world: World) -> None:
-    for key, value in (
-        ("budget_microcents_session", 0),
-        ("budget_action", "warn"),
-        ("budget_microcents_session", None),
-    ):
+    limit = "budget_microcents_session"
+    for key, value in ((limit, 0), ("budget_action", "warn"), (limit, None)):
         for login, state in (("ann", "PM001"), ("app", None)):
             db = world.connection(login)
             assert refusal(db, "open_session", "ann", unique("s"), settings={key: value}) == state
@@ -378,15 +373,13 @@ def test_clearance_bounds_what_is_shown(world: World) -> None:
         ("explain_context", "fresh", "Where is the clinic safe?"),
         ("compile_context", "fresh", "Where is the clinic safe?"),
     ):
-        told = {
-            key: str(table(world.connection(key), function, "ann", *arguments)) for key in ("normal", "ann", "cleared")
-        }
+        logins = {key: world.connection(key) for key in ("normal", "ann", "cleared")}
+        told = {key: str(table(login, function, "ann", *arguments)) for key, login in logins.items()}
         assert "Uppsala" not in told["normal"] and "Uppsala" in told["ann"], function
         assert "90125" not in told["normal"] + told["ann"], function
         assert ("90125" in told["cleared"]) == (function == "recall"), function
-    assert "Uppsala" not in str(
-        table(world.connection("normal"), "match_memories", "ann", embedding=[0.1] * 384, threshold=-1)
-    )
+    near = table(world.connection("normal"), "match_memories", "ann", embedding=[0.1] * 384, threshold=-1)
+    assert "Uppsala" not in str(near)
     assert "90125" not in str(world.db.execute("select * from memoir.claim_embeddings(1000)").fetchall())
 
 
@@ -488,14 +481,8 @@ INJECTIONS = [
 def shapes_of(kind: str, payload: str) -> list[Any]:
     """An argument of that type in every shape that has the payload somewhere."""
     said = {"role": "user", "content": payload, payload: payload, "name": payload}
-    values = [
-        payload,
-        [payload],
-        {payload: payload},
-        [said],
-        [said | {"role": payload}],
-        {"recall_tokens_max": payload},
-    ]
+    lists = [[payload], [said], [said | {"role": payload}]]
+    values = [payload, {payload: payload}, {"recall_tokens_max": payload}, *lists]
     return {"jsonb": [Jsonb(v) for v in values], "text[]": [[payload, "b"]]}.get(kind, [payload])
 
 
@@ -508,15 +495,13 @@ def test_arguments_are_never_sql(world: World) -> None:
     before = describe(world.db)
     with world.login("admin") as admin:
         for routine in world.of_role("admin"):
-            kinds = {
-                name: kind for name, kind in routine.arguments.items() if kind in ("text", "name", "text[]", "jsonb")
-            }
+            texts = ("text", "name", "text[]", "jsonb")
+            kinds = {name: kind for name, kind in routine.arguments.items() if kind in texts}
             if not kinds or routine.name in {"fail", "ensure_embedder"}:
                 continue
             values = world.values(routine, admin, "mallory")
-            for name, value in (
-                (n, v) for n, k in kinds.items() for payload in INJECTIONS for v in shapes_of(k, payload)
-            ):
+            wrong = ((n, v) for n, k in kinds.items() for payload in INJECTIONS for v in shapes_of(k, payload))
+            for name, value in wrong:
                 calls += 1
                 try:
                     routine.call(admin, {**values, name: value})

@@ -24,13 +24,8 @@ def weeks(db: Db, user: str, clock: Callable[[str], None]) -> str:
     """A user who spoke of one matter each day of June, and asks on the 17th."""
     clock(NOW)
     for day, matter in enumerate(MATTERS, 1):
-        say(
-            db,
-            user,
-            f"2026-06-{day:02}T09:00:00+00:00",
-            f"The {matter} took me all morning.",
-            f"Good that the {matter} is done.",
-        )
+        said = (f"The {matter} took me all morning.", f"Good that the {matter} is done.")
+        say(db, user, f"2026-06-{day:02}T09:00:00+00:00", *said)
     return user
 
 

@@ -29,9 +29,8 @@ def find_alike(letter: str) -> list[str]:
     """Single characters that look like it by Unicode's table, which are no digits of other scripts."""
     near = [other["c"] for other in confusables_data.get(letter, ()) if len(other["c"]) == 1]
     folded = [(c, unicodedata.normalize("NFKC", c).lower()) for c in near if not c.isascii()]
-    return [
-        c for c, f in folded if unicodedata.category(f[0]) in ("Ll", "Lo") and unicodedata.bidirectional(f[0]) == "L"
-    ]
+    letters = [(c, f[0]) for c, f in folded]
+    return [c for c, f in letters if unicodedata.category(f) in ("Ll", "Lo") and unicodedata.bidirectional(f) == "L"]
 
 
 def test_disguises_are_refused_at_the_door(db: Db, user: str) -> None:

@@ -18,9 +18,8 @@ from pg_memoir_cli.commands import look
 from stubs import fake_vector
 
 Run = Callable[..., tuple[int, str, str]]
-COMMANDS = (
-    "up down import export namespaces users list search explain graph tail status forget sync worker embedding-model"
-)
+OTHERS = "up down import export namespaces users list search explain graph tail status"
+COMMANDS = f"{OTHERS} forget sync worker embedding-model"
 
 
 @pytest.fixture(scope="module")

@@ -96,9 +96,8 @@ def test_async_with_both_kinds_of_embedder(memoir_dsn, user):
         async with AsyncMemoir(memoir_dsn) as client:
             counts = []
             for function in (slow, embed):
-                await client.persist_turn(
-                    f"{user}-{function.__name__}", "s1", [{"role": "user", "content": "one text"}]
-                )
+                said = {"role": "user", "content": "one text"}
+                await client.persist_turn(f"{user}-{function.__name__}", "s1", [said])
                 counts.append(await client.embed_backlog(function))
             return counts
 
@@ -108,9 +107,8 @@ def test_async_with_both_kinds_of_embedder(memoir_dsn, user):
 def outlive_lease(db, kind):
     """Stands for a slow model: its lease is about to end, and is renewed before this returns."""
     leased = f"from _memoir.work_items where kind = '{kind}' and state = 'leased'"
-    db.execute(
-        f"update _memoir.work_items set leased_until = clock_timestamp() + interval '30 s' where work_id = (select work_id {leased})"
-    )
+    until = "leased_until = clock_timestamp() + interval '30 s'"
+    db.execute(f"update _memoir.work_items set {until} where work_id = (select work_id {leased})")
     until(lambda: one(db, f"select leased_until >= clock_timestamp() + interval '290 s' {leased}"))
 
 
@@ -192,10 +190,8 @@ def test_worker_process_with_an_endpoint(memoir, memoir_dsn, user):
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=30)
         assert process.returncode == 0 and "stopped after 6" in said
-    assert all(
-        hit.vector_score > 0
-        for hit in memoir.recall(user, "bicycle 2", query_embedding=fake_vector("bicycle 2"), limit=3)
-    )
+    hits = memoir.recall(user, "bicycle 2", query_embedding=fake_vector("bicycle 2"), limit=3)
+    assert all(hit.vector_score > 0 for hit in hits)
 
 
 # Jobs from outside ----------------------------------------------------------------------------------------------------
@@ -220,9 +216,8 @@ def schedule(db):
 def step_flush(db):
     """step_flush(body): what a batch of job flush does instead."""
     old = one(db, "select pg_get_functiondef('_memoir.step_flush(integer)'::regprocedure)")
-    yield lambda body: db.execute(
-        f"create or replace function _memoir.step_flush(p_limit integer) returns jsonb language plpgsql as $$ {body} $$"
-    )
+    head = "create or replace function _memoir.step_flush(p_limit integer) returns jsonb language plpgsql"
+    yield lambda body: db.execute(f"{head} as $$ {body} $$")
     db.execute(old)
 
 

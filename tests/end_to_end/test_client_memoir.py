@@ -113,10 +113,8 @@ async def _async_embedders(dsn):
 
 
 def test_no_server_is_said_with_the_reason(tmp_path):
-    with (
-        Memoir(f"host={tmp_path} dbname=x", timeout=0.5) as memoir,
-        pytest.raises(psycopg.OperationalError, match="No such file"),
-    ):
+    missing = pytest.raises(psycopg.OperationalError, match="No such file")
+    with Memoir(f"host={tmp_path} dbname=x", timeout=0.5) as memoir, missing:
         memoir.count_tokens("x")
 
 
@@ -166,10 +164,8 @@ def test_calls_fit_the_database(memoir_dsn):
                "timestamptz[]": "timestamp with time zone[]", "text[]::jsonb[]": "jsonb[]"}  # fmt: skip
     for name, method in METHODS.items():
         theirs, required = known[method.function]
-        sent = {
-            argument: spelled.get(kind, kind)
-            for argument, kind in types_sent(getattr(calls, name)(**arguments(name))).items()
-        }
+        built = types_sent(getattr(calls, name)(**arguments(name)))
+        sent = {argument: spelled.get(kind, kind) for argument, kind in built.items()}
         assert sent.items() <= theirs.items(), name
         if not getattr(calls, name)(**arguments(name)).sql.startswith(
             "call"
@@ -225,7 +221,6 @@ else:
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_what_is_not_closed_closes_at_exit(memoir_dsn, kind):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FORGETFUL, kind, memoir_dsn], capture_output=True, text=True, timeout=60
-    )
+    command = [sys.executable, "-W", "error", "-c", FORGETFUL, kind, memoir_dsn]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "closed\n", "")

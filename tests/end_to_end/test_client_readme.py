@@ -36,9 +36,8 @@ def test_openai(memoir_dsn, monkeypatch):
         assert stub.requests[0]["messages"][-1]["content"].endswith("Why was my March invoice wrong?")
     with Memoir(memoir_dsn) as memoir:
         history = memoir.history("alice", "support-42")
-        assert [m["role"] for m in history] == ["user", "assistant"] and history[1][
-            "content"
-        ] == "Two issues were billed twice."
+        assert [m["role"] for m in history] == ["user", "assistant"]
+        assert history[1]["content"] == "Two issues were billed twice."
 
 
 def test_anthropic(memoir_dsn, monkeypatch):
@@ -50,11 +49,8 @@ def test_anthropic(memoir_dsn, monkeypatch):
 
 
 def test_tools(memoir_dsn, monkeypatch):
-    answers = (
-        Answer(tool_calls=CALLS),
-        Answer(text="One more.", tool_calls=[("c3", "get_invoice", {"month": "May"})]),
-        Answer(text="21 €."),
-    )
+    more = [("c3", "get_invoice", {"month": "May"})]
+    answers = (Answer(tool_calls=CALLS), Answer(text="One more.", tool_calls=more), Answer(text="21 €."))
     with ChatCompletionsStub(*answers) as stub:
         assert run_example("tools", memoir_dsn, stub, monkeypatch) == "21 €.\n"
         sent = [request["messages"] for request in stub.requests]

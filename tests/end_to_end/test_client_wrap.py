@@ -54,9 +54,8 @@ class Door:
             return answer.choices[0].message.content or "", [c.id for c in answer.choices[0].message.tool_calls or []]
         if self.form == "responses":
             return answer.output_text, [item.call_id for item in answer.output if item.type == "function_call"]
-        return "".join(b.text for b in answer.content if b.type == "text"), [
-            b.id for b in answer.content if b.type == "tool_use"
-        ]
+        blocks = answer.content
+        return "".join(b.text for b in blocks if b.type == "text"), [b.id for b in blocks if b.type == "tool_use"]
 
     def listed(self, create: Any, request: dict[str, Any]) -> Any:
         if not self.runner:
@@ -230,9 +229,8 @@ def test_a_stream_that_is_left_is_stored_as_far_as_it_came(door, user):
 def test_the_streaming_helper_of_anthropic(memoir_dsn, user):
     with Memoir(memoir_dsn) as memoir, MessagesStub(Answer(text="Hello there.")) as stub:
         client = memoir.wrap(anthropic.Anthropic(api_key="k", base_url=stub.url), user=user, session="s")
-        with client.messages.stream(
-            model="claude-sonnet-4-6", max_tokens=9, messages=[said("Hello, it is me.")]
-        ) as stream:
+        messages = [said("Hello, it is me.")]
+        with client.messages.stream(model="claude-sonnet-4-6", max_tokens=9, messages=messages) as stream:
             assert "".join(stream.text_stream) == "Hello there."
             assert stream.get_final_message().content[0].text == "Hello there."
         assert [turn["role"] for turn in memoir.history(user, "s")] == ["user", "assistant"]

@@ -39,16 +39,14 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def outside() -> dict[str, str]:
     """The environment of somebody who has no checkout."""
-    kept = {
-        name: value for name, value in os.environ.items() if not name.startswith(("PG_MEMOIR", "PYTHON", "VIRTUAL"))
-    }
+    ours = ("PG_MEMOIR", "PYTHON", "VIRTUAL")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return kept | {"COLUMNS": "100"}
 
 
 def run(command: list[str | Path], folder: Path, **environment: str) -> str:
-    done = subprocess.run(
-        command, cwd=folder, env=outside() | environment, capture_output=True, text=True, timeout=1200, check=False
-    )
+    given = {"cwd": folder, "env": outside() | environment, "timeout": 1200}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **given)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -113,9 +111,8 @@ def test_what_goes_beside_it(extra: str, dist: Path, tmp_path: Path) -> None:
 def test_an_sdist_builds_by_itself(dist: Path, tmp_path: Path) -> None:
     [client], [cli] = dist.glob("pg_memoir-*.tar.gz"), dist.glob("pg_memoir_cli-*.tar.gz")
     commands = installed("3.11", tmp_path, dist, str(client), str(cli))
-    assert run([commands / "pg-memoir", "--version"], tmp_path).strip() == client.name.split("-")[1].removesuffix(
-        ".tar.gz"
-    )
+    version = client.name.split("-")[1].removesuffix(".tar.gz")
+    assert run([commands / "pg-memoir", "--version"], tmp_path).strip() == version
 
 
 @pytest.fixture

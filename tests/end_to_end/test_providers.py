@@ -122,9 +122,8 @@ def test_jobs_run_from_outside(installed: str) -> None:
     with connect(login(installed, "writer", "memoir_app")) as db:
         persist(db, "bob", "s", "My daughter Ida plays chess.", "Nice.")
     with connect(installed) as db:
-        db.execute(
-            "select memoir.set_schedule(job, '* * * * *') from memoir.list_jobs() where job in ('extract', 'merge', 'flush', 'expiry')"
-        )
+        often = "memoir.list_jobs() where job in ('extract', 'merge', 'flush', 'expiry')"
+        db.execute(f"select memoir.set_schedule(job, '* * * * *') from {often}")
     worker = login(installed, "worker", "memoir_jobs")
     with Memoir(worker) as memoir:  # these servers have no PL/Python, so the worker reads the turns
         assert run_reader(memoir, once=True) >= 1
@@ -139,15 +138,12 @@ def test_nobody_else_gets_in(installed: str) -> None:
     """Not by a provider's default privileges, nor as a login without a role of ours."""
     with connect(installed) as db:
         db.execute("create role stranger login")
-        db.execute(
-            "do $$ begin if to_regrole('anon') is not null then grant anon, authenticated to stranger; end if; end $$"
-        )
+        grant = "grant anon, authenticated to stranger"
+        db.execute(f"do $$ begin if to_regrole('anon') is not null then {grant}; end if; end $$")
     with connect(user_of(installed, "stranger")) as db:
         assert not one(db, "select has_schema_privilege('_memoir', 'usage')")
-        for query in (
-            "select memoir.compile_context('alice', 'today', 'Where do I live?')",
-            "select memoir.set_setting('recall_tokens_max', '1')",
-        ):
+        calls = ("compile_context('alice', 'today', 'Where do I live?')", "set_setting('recall_tokens_max', '1')")
+        for query in (f"select memoir.{call}" for call in calls):
             assert code(lambda: db.execute(query)) == "42501", query
 
 

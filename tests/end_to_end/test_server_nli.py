@@ -31,10 +31,8 @@ class Model:
     def predict(self, pairs: list[tuple[str, str]], apply_softmax: bool, show_progress_bar: bool) -> list[list[float]]:
         assert apply_softmax
         contradicted, unsure, compatible = [0.02, 0.03, 0.95], [0.1, 0.2, 0.7], [0.8, 0.1, 0.1]
-        return [
-            contradicted if ("not" in a) != ("not" in b) else unsure if len(a) < len(b) else compatible
-            for a, b in pairs
-        ]
+        of_length = [unsure if len(a) < len(b) else compatible for a, b in pairs]
+        return [contradicted if ("not" in a) != ("not" in b) else other for (a, b), other in zip(pairs, of_length)]
 
 
 def test_scores_are_of_contradiction_both_ways() -> None:
@@ -137,13 +135,8 @@ def test_the_command_judges(db: psycopg.Connection, memoir_dsn: str, user: str, 
     assert wrong.returncode == 1 and "there is no folder" in wrong.stderr
     assert work(db, "nli", "state, attempts") == [("ready", 0)]  # no fault of the work
     tiny_model(tmp_path)
-    done = subprocess.run(
-        [*command, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+    given: Any = {"env": os.environ | {"OMP_NUM_THREADS": "1"}, "check": False}
+    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, **given)
     assert done.returncode == 0, done.stderr
     assert [row[:3] for row in verdicts(db, user)] == [(second, first, f"nli {tmp_path.name}")]
     assert work(db, "nli") == []

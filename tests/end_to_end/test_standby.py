@@ -29,9 +29,8 @@ from servers import (
 )
 
 pytestmark = pytest.mark.acceptance
-ROOM = (
-    "max_connections max_locks_per_transaction max_worker_processes max_wal_senders max_prepared_transactions".split()
-)
+ROOM = """max_connections max_locks_per_transaction max_worker_processes max_wal_senders
+    max_prepared_transactions""".split()
 CLOCK = "2026-06-15T12:00:00Z"
 VECTOR = [0.05 * (n % 7) for n in range(384)]
 CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
@@ -139,10 +138,8 @@ def test_it_writes_nothing(pair: Pair, where: str) -> None:
         db.rollback()
         assert contents(primary) == before
         if where == "standby":
-            for function, *arguments in (
-                ("persist_turn", "alice", "chat", messages("hi")),
-                ("remember", "alice", "no"),
-            ):
+            refused = [("persist_turn", "alice", "chat", messages("hi")), ("remember", "alice", "no")]
+            for function, *arguments in refused:
                 with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
                     call(db, function, *arguments)
                 db.rollback()
@@ -159,9 +156,8 @@ def test_it_says_what_it_has_not_got_yet(pair: Pair) -> None:
                 ask.replace("compile_context", "context"),
                 ask.replace("select memoir.compile_context", "select * from memoir.explain_context"),
             ):
-                with pytest.raises(
-                    psycopg.Error, match='this server has 24 turns of session "chat", not yet 26'
-                ) as behind:
+                says = 'this server has 24 turns of session "chat", not yet 26'
+                with pytest.raises(psycopg.Error, match=says) as behind:
                     standby.execute(query, [done["mark"]])
                 assert behind.value.sqlstate == "PM021"
             assert "Bello" not in str(standby.execute(ask, [None]).fetchone())
@@ -175,9 +171,8 @@ def test_it_says_what_it_has_not_got_yet(pair: Pair) -> None:
         try:
             fresh = persist(primary, "bob", "first", "hi")
             with pytest.raises(psycopg.Error) as behind:
-                standby.execute(
-                    "select memoir.compile_context('bob', 'first', 'hi?', p_after_turn => %s)", [fresh["mark"]]
-                )
+                marked = "select memoir.compile_context('bob', 'first', 'hi?', p_after_turn => %s)"
+                standby.execute(marked, [fresh["mark"]])
             assert behind.value.sqlstate == "PM021"
         finally:
             control.execute("select pg_wal_replay_resume()")

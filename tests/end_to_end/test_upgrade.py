@@ -57,10 +57,8 @@ ASKED = (
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built file of the earlier version."""
     sources, out = tmp_path_factory.mktemp("earlier"), tmp_path_factory.mktemp("built")
-    archive = subprocess.run(
-        ["git", "-C", str(ROOT), "archive", BASE, "sql", "migrations", "scripts", "plpython", "client"],
-        capture_output=True,
-    )
+    command = ["git", "-C", str(ROOT), "archive", BASE, "sql", "migrations", "scripts", "plpython", "client"]
+    archive = subprocess.run(command, capture_output=True)
     if archive.returncode:
         pytest.skip(f"this checkout has no commit {BASE}: {archive.stderr.decode()[-200:]}")
     subprocess.run(["tar", "-x", "-C", str(sources)], input=archive.stdout, check=True)
@@ -110,7 +108,9 @@ def lasting(db: psycopg.Connection) -> dict[str, list[str]]:
 
 def explained(db: psycopg.Connection) -> list[tuple[Any, ...]]:
     """Returns explanations of the compiles of a session, with scores in hundredths, since the buffer rounds them."""
-    told = "l.compile_id, e.position, e.kind, e.id, e.session, e.tokens, e.fidelity, e.reason, round(e.score::numeric, 2)"
+    told = (
+        "l.compile_id, e.position, e.kind, e.id, e.session, e.tokens, e.fidelity, e.reason, round(e.score::numeric, 2)"
+    )
     compiles = "memoir.list_compiles('ada', 'chat') l, memoir.explain_compile('ada', l.compile_id) e"
     return db.execute(f"select {told} from {compiles} order by 1, 2, 3, 4, 5, 6").fetchall()
 

@@ -21,11 +21,6 @@ class Agent:
         self.count += 1
         name = f"call_{self.count}"
         function = {"name": tool, "arguments": json.dumps(arguments, ensure_ascii=False)}
-        self.append(
-            {
-                "role": "assistant",
-                "content": says,
-                "tool_calls": [{"id": name, "type": "function", "function": function}],
-            }
-        )
+        call = {"id": name, "type": "function", "function": function}
+        self.append({"role": "assistant", "content": says, "tool_calls": [call]})
         return self.append({"role": "tool", "tool_call_id": name, "content": result})

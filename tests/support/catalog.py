@@ -142,11 +142,8 @@ def describe(connection: psycopg.Connection) -> dict[str, Any]:
     # Names as they are written elsewhere depend on the search_path.
     with connection.transaction():
         connection.execute("set local search_path = pg_catalog")
-        return {
-            f"{kind} {key}": tuple(values)
-            for kind, query in _QUERIES.items()
-            for key, *values in connection.execute(query)
-        }
+        queries = _QUERIES.items()
+        return {f"{kind} {key}": tuple(v) for kind, query in queries for key, *v in connection.execute(query)}
 
 
 def columns(connection: psycopg.Connection) -> dict[str, list[str]]:

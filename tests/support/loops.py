@@ -21,10 +21,8 @@ def code(seed: int, size: int) -> str:
 def step(number: int, tool: str, arguments: dict[str, Any], result: str, text: str | None = None) -> list[Message]:
     function = {"name": tool, "arguments": json.dumps(arguments)}
     calling = {"id": f"call_{number}", "type": "function", "function": function}
-    return [
-        {"role": "assistant", "content": text, "tool_calls": [calling]},
-        {"role": "tool", "tool_call_id": f"call_{number}", "content": result},
-    ]
+    asked = {"role": "assistant", "content": text, "tool_calls": [calling]}
+    return [asked, {"role": "tool", "tool_call_id": calling["id"], "content": result}]
 
 
 def read(number: int, path: str, text: str) -> list[Message]:

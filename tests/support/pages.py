@@ -40,9 +40,8 @@ def settled(text: str) -> str:
 
 
 def run_sql(code: str, dsn: str) -> str:
-    done = subprocess.run(
-        ["psql", "-X", "-v", "ON_ERROR_STOP=1", "-f", "-", dsn], input=code, capture_output=True, text=True
-    )
+    command = ["psql", "-X", "-v", "ON_ERROR_STOP=1", "-f", "-", dsn]
+    done = subprocess.run(command, input=code, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -62,9 +61,8 @@ def outputs(page: str, dsn: str, scope: dict[str, Any]) -> Iterator[tuple[Exampl
 
 def write_output(page: str, example: Example, printed: str) -> None:
     """Puts what an example printed into its page, for whoever changes what is printed."""
-    shown = re.sub(r"[ \t]+$", "", printed.rpartition("Output format is unaligned.\n")[2], flags=re.MULTILINE).strip(
-        "\n"
-    )
+    shown = printed.rpartition("Output format is unaligned.\n")[2]
+    shown = re.sub(r"[ \t]+$", "", shown, flags=re.MULTILINE).strip("\n")
     before = f"```{example.kind}\n{example.code}```\n```\n"
     text = (ROOT / page).read_text()
     (ROOT / page).write_text(text.replace(f"{before}{example.output}```\n", f"{before}{shown}\n```\n"))

@@ -113,10 +113,8 @@ def _message(message: dict[str, Any]) -> Iterator[str]:
     parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
     role = " ".join(filter(None, [message["role"], message.get("name"), message.get("tool_call_id")]))
     shown = [_part(part) for part in parts]
-    shown += [
-        f"[call {call['id']} {call['function']['name']} {call['function']['arguments']}]"
-        for call in message.get("tool_calls") or []
-    ]
+    called = [call["function"] | call for call in message.get("tool_calls") or []]
+    shown += [f"[call {call['id']} {call['name']} {call['arguments']}]" for call in called]
     yield f"{role}: " + "\n".join(shown).replace("\n", "\n  ")
 
 

@@ -226,9 +226,8 @@ def secrets(story: Story) -> None:
     story.write("mark_turn", session="bank", turn=4, sensitivity="private", reason="not for all")
     login = story.db.info.user
     for clearance, projects in {"normal": None, "secret": None, "private": ["kiln"]}.items():
-        story.db.execute(
-            "select memoir.bind_login(%s, p_clearance => %s, p_projects => %s)", [login, clearance, projects]
-        )
+        bind = "select memoir.bind_login(%s, p_clearance => %s, p_projects => %s)"
+        story.db.execute(bind, [login, clearance, projects])
         try:
             story.ask(f"marked, clearance {clearance}{', a project' if projects else ''}", session="later", query=query)
         finally:

@@ -67,10 +67,8 @@ class Story:
         self.answers: dict[str, Any] = {}
         self._names: dict[str, str] = {}  # of ids
         self._sessions: set[str] = set()  # written to
-        self._functions = {
-            name: (returns_set, dict(zip(names or [], types)))
-            for name, returns_set, names, types in db.execute(SIGNATURES)
-        }
+        found = db.execute(SIGNATURES).fetchall()
+        self._functions = {name: (is_set, dict(zip(names or [], types))) for name, is_set, names, types in found}
         self.later(minutes=0)
 
     # Time and jobs

@@ -119,11 +119,8 @@ def _user_from_blocks(blocks: list[Message]) -> Iterable[dict[str, Any]]:
     rest = []
     for block in blocks:
         if block["type"] == "tool_result":
-            yield {
-                "role": "tool",
-                "tool_call_id": block["tool_use_id"],
-                "content": _result_content(block.get("content")),
-            }
+            content = _result_content(block.get("content"))
+            yield {"role": "tool", "tool_call_id": block["tool_use_id"], "content": content}
         else:
             rest.append(_part_from_block(block))
     if rest:

@@ -113,10 +113,8 @@ def nested(depth):
 
 def test_other_arguments_than_those_of_calls():
     for make in (Memoir, AsyncMemoir):
-        with pytest.raises(
-            errors.InvalidArgumentError,
-            match="dsn is None, a connection string or an? (Async)?ConnectionPool is needed",
-        ):
+        needed = "dsn is None, a connection string or an? (Async)?ConnectionPool is needed"
+        with pytest.raises(errors.InvalidArgumentError, match=needed):
             make(None)
     memoir = Memoir(Recorder())
     for run, message in (
@@ -157,26 +155,15 @@ def test_values_of_other_libraries():
         {"role": "assistant", "content": "Hi"},
     ]
     assert calls.append("a", "s", Message()).params["messages"].obj == [{"role": "assistant", "content": "Hi"}]
-    sent = calls.remember(
-        "a",
-        "x",
-        type=Kind.FACT,
-        confidence=Decimal("0.5"),
-        created_at="2024-01-01T00:00:00Z",
-        embedding=iter([1, 1e-60]),
-    ).params
-    assert type(sent["type"]) is str and (sent["type"], sent["confidence"], sent["created_at"], sent["embedding"]) == (
-        "fact",
-        0.5,
-        at,
-        [1.0, 0.0],
-    )
+    given = {"type": Kind.FACT, "confidence": Decimal("0.5"), "created_at": "2024-01-01T00:00:00Z"}
+    sent = calls.remember("a", "x", embedding=iter([1, 1e-60]), **given).params
+    assert type(sent["type"]) is str
+    assert [sent[key] for key in ("type", "confidence", "created_at", "embedding")] == ["fact", 0.5, at, [1.0, 0.0]]
 
 
 def test_one_exception_per_sqlstate():
     """The contract is the header of sql/base/errors.sql."""
-    contract = set(
-        re.findall(r"\bPM\d{3}\b", (ROOT / "sql" / "base" / "errors.sql").read_text().split("create or replace")[0])
-    )
+    header = (ROOT / "sql" / "base" / "errors.sql").read_text().split("create or replace")[0]
+    contract = set(re.findall(r"\bPM\d{3}\b", header))
     assert contract == set(errors.BY_SQLSTATE)
     assert len({kind.__name__ for kind in errors.BY_SQLSTATE.values()}) == len(contract)

@@ -42,9 +42,8 @@ def test_openai(answer, how):
             response = client.chat.completions.create(model="some-model", messages=ASK)
             response = response.model_dump() if how == "dict" else response
         else:
-            response = client.chat.completions.create(
-                model="some-model", messages=ASK, stream=True, stream_options={"include_usage": True}
-            )
+            asked = {"model": "some-model", "messages": ASK, "stream_options": {"include_usage": True}}
+            response = client.chat.completions.create(stream=True, **asked)
             response = list(response) if how == "list" else response
         check(from_openai(response, latency_ms=120), answer)
 
@@ -107,11 +106,8 @@ def test_replies_continue_a_conversation():
         results = [tool_result(call, {"answer": call.name}) for call in reply.tool_calls]
         response = client.chat.completions.create(model="some-model", messages=[*ASK, reply.message, *results])
         assert from_openai(response).text == "Done."
-        assert stub.requests[1]["messages"][2] == {
-            "role": "tool",
-            "tool_call_id": "call_1",
-            "content": '{"answer": "get_invoice"}',
-        }
+        result = {"role": "tool", "tool_call_id": "call_1", "content": '{"answer": "get_invoice"}'}
+        assert stub.requests[1]["messages"][2] == result
 
 
 def test_odd_answers():
@@ -158,12 +154,8 @@ def test_the_answers_of_responses():
     for given in (response, [{"type": "response.created"}, {"type": "response.completed", "response": response}]):
         reply = pg_memoir.from_responses(given)
         assert reply.message == {"role": "assistant", "content": "Let me see.", "tool_calls": [call]}
-        assert reply.usage == {
-            "model": "gpt-4o",
-            "prompt_tokens": 5,
-            "completion_tokens": 3,
-            "finish_reason": "tool_calls",
-        }
+        told = {"prompt_tokens": 5, "completion_tokens": 3, "finish_reason": "tool_calls"}
+        assert reply.usage == {"model": "gpt-4o"} | told
     cut = response | {"output": output[1:2], "incomplete_details": {"reason": "max_output_tokens"}}
     assert pg_memoir.from_responses(cut).usage["finish_reason"] == "length"
     with pytest.raises(ValueError, match="no whole response"):

@@ -141,9 +141,8 @@ def test_what_a_free_request_means() -> None:
 def test_a_message_goes_as_a_whole() -> None:
     said = "The scan is back. Grade 2, says the club doctor."
     like = {"The scan is back.": 0.6, "Grade 2, says the club doctor.": 0.1, said: 0.5}
-    found = find_meant(
-        "Please erase the scan.", [(said, True)], Agreeing("erase"), lambda _, t: [like[x] for x in t], "english"
-    )
+    earlier, judge = [(said, True)], Agreeing("erase")
+    found = find_meant("Please erase the scan.", earlier, judge, lambda _, t: [like[x] for x in t], "english")
     assert [said[start - 1 : start - 1 + length] for _, start, length in found.spans] == list(like)[:2]
 
 
@@ -153,9 +152,8 @@ def test_what_may_stay_of_a_message_stays() -> None:
     def like(query: str, texts: Sequence[str]) -> list[float]:
         return [0.9 if ("locker" in query) == ("locker" in one) else 0.3 for one in texts]
 
-    found = find_meant(
-        "Please erase the gate. The locker you can keep.", [(said, True)], Agreeing("erase"), like, "english"
-    )
+    asked = "Please erase the gate. The locker you can keep."
+    found = find_meant(asked, [(said, True)], Agreeing("erase"), like, "english")
     assert [said[start - 1 : start - 1 + length] for _, start, length in found.spans] == ["The gate opens with 7390."]
 
 

@@ -14,10 +14,8 @@ def test_tools_and_several_statements_of_a_turn() -> None:
     assert found.content == "Tool shop returned order id A-4711"
     found = extract("Please remember that I live in Ulm and have two sons.")
     assert [one.content for one in found] == ["User lives in Ulm.", "User has two sons."]
-    known = " ".join(
-        one.content
-        for one in extract("Don't assume I'm a beginner. I work as a nurse in Bergen and I'm allergic to latex.")
-    )
+    said = "Don't assume I'm a beginner. I work as a nurse in Bergen and I'm allergic to latex."
+    known = " ".join(one.content for one in extract(said))
     assert "nurse in Bergen" in known and "latex" in known
     denied = [one for text in ("No vivo en Madrid", "No como carne") for one in extract(text)]
     assert not any(one.slot or one.content.lower().startswith(("user: vivo", "user: como")) for one in denied)
