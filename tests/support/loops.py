@@ -19,7 +19,7 @@ def code(seed: int, size: int) -> str:
 
 
 def step(number: int, tool: str, arguments: dict[str, Any], result: str, text: str | None = None) -> list[Message]:
-    function = {"name": tool, "arguments": json.dumps(arguments)}
+    function = {"name": tool, "arguments": json.dumps(arguments, ensure_ascii=False)}
     calling = {"id": f"call_{number}", "type": "function", "function": function}
     asked = {"role": "assistant", "content": text, "tool_calls": [calling]}
     return [asked, {"role": "tool", "tool_call_id": calling["id"], "content": result}]
