@@ -27,9 +27,8 @@ def test_requests_to_forget_are_no_memories() -> None:
     assert reading.found == [] and (request.names, request.span_start, request.span_length) == ("I live in Ulm", 1, 33)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_pasted_text_is_not_the_users() -> None:
+    for text in (
         "```\nI live in Ulm\n```",
         "<div>I live in Ulm</div>",
         "> I live in Ulm",
@@ -43,25 +42,17 @@ def test_requests_to_forget_are_no_memories() -> None:
         "I live in Ulm and I love this litter.\nCan you shorten this testimonial?",
         "Dear Rosa,\nI live in Ulm now.\nKind regards\nPia",
         "Kannst du diese Nachricht zusammenfassen?\nHallo Pia, I live in Ulm.",
-    ],
-)
-def test_pasted_text_is_not_the_users(text: str) -> None:
-    assert "live in Ulm" not in own_words(text) and len(own_words(text)) == len(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+    ):
+        assert "live in Ulm" not in own_words(text) and len(own_words(text)) == len(text), text
+    for text in (
         "Hi!\nI live in Ulm and I am a nurse.\nThanks",
         "About me:\nI live in Ulm",
         "Remember: I live in Ulm",
         "I live in Ulm. Can you translate this sentence?",
         "I live in Ulm.\n\nPlease write a reply to the restaurant.",
         "I read your message and I am happy.\nI live in Ulm now.",
-    ],
-)
-def test_other_text_stays_the_users(text: str) -> None:
-    assert "live in Ulm" in own_words(text)
+    ):
+        assert "live in Ulm" in own_words(text), text
 
 
 UNITS = [

@@ -1,12 +1,10 @@
 """Relations with one value, by the package alone."""
 
-import pytest
 from pg_memoir_language.relations import Relation, read_relation
 
 
-@pytest.mark.parametrize(
-    ("text", "slot", "value"),
-    [
+def test_relations() -> None:
+    for text, slot, value in (
         ("The chairperson of Fatah is Mahmoud Abbas.", "chairperson of fatah", "Mahmoud Abbas"),
         ("Amy Winehouse died in the city of Camden Town.", "amy winehouse died in the city of", "Camden Town"),
         ("The author of Sketches by Boz is T. S. Eliot.", "author of sketches by boz", "T. S. Eliot"),
@@ -14,15 +12,9 @@ from pg_memoir_language.relations import Relation, read_relation
         ("Anna's birthday is 4 May.", "anna's birthday", "4 May"),
         ("Apple was founded in 1976.", "apple was founded in (time)", "1976"),
         ("The retro takes place every Friday", "the retro takes place every", "Friday"),
-    ],
-)
-def test_relations(text: str, slot: str, value: str) -> None:
-    assert read_relation(text) == Relation(slot, value)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+    ):
+        assert read_relation(text) == Relation(slot, value), text
+    for text in (
         "Walter's child is Otto.",
         "The members of the band are Anna and Ben.",
         "The capital of Italy is beautiful.",
@@ -35,7 +27,5 @@ def test_relations(text: str, slot: str, value: str) -> None:
         "Is the head of the club Ada?",
         "I like the food in Rome.",
         "The head of the club is " + "Ada " * 60,
-    ],
-)
-def test_no_relations(text: str) -> None:
-    assert read_relation(text) is None
+    ):
+        assert read_relation(text) is None, text
