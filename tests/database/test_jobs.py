@@ -232,9 +232,8 @@ def test_a_user_who_cant_be_merged_holds_up_no_other(db: Db, user: str) -> None:
 # Cron expressions -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("expression", "at", "last"),
-    [
+def test_cron_expression_names_its_last_time(db: Db) -> None:
+    for expression, at, last in (
         ("*/15 * * * *", "2024-05-01T10:29:59Z", "2024-05-01T10:15:00Z"),
         ("5,50 3 * * *", "2024-05-01T03:04:00Z", "2024-04-30T03:50:00Z"),
         ("0 9-17/4 * * *", "2024-05-01T16:00:00Z", "2024-05-01T13:00:00Z"),
@@ -243,10 +242,8 @@ def test_a_user_who_cant_be_merged_holds_up_no_other(db: Db, user: str) -> None:
         ("0 12 1 * 1", "2024-05-08T00:00:00Z", "2024-05-06T12:00:00Z"),
         ("0 12 */2 * 1", "2024-05-08T00:00:00Z", "2024-04-29T12:00:00Z"),
         ("59 23 31 12 *", "2024-06-01T00:00:00Z", "2023-12-31T23:59:00Z"),
-    ],
-)
-def test_cron_expression_names_its_last_time(db: Db, expression: str, at: str, last: str) -> None:
-    assert one(db, "select _memoir.cron_last(%s, %s)", expression, at) == datetime.fromisoformat(last)
+    ):
+        assert one(db, "select _memoir.cron_last(%s, %s)", expression, at) == datetime.fromisoformat(last)
 
 
 BAD_SCHEDULES = (
@@ -297,17 +294,14 @@ def test_upgrade_keeps_schedules(db: Db, memoir_dsn: str) -> None:
     db.execute("select memoir.set_schedule('merge', 'default'), memoir.set_schedule('archive', 'default')")
 
 
-@pytest.mark.parametrize(
-    ("schedule", "version", "given"),
-    [
+def test_schedules_in_seconds_need_pg_cron_1_5(db: Db) -> None:
+    for schedule, version, given in (
         ("5 seconds", "1.4-1", "* * * * *"),
         ("5 seconds", "1.5", "5 seconds"),
         ("5 seconds", "1.10", "5 seconds"),
         ("*/5 * * * *", "1.4", "*/5 * * * *"),
-    ],
-)
-def test_schedules_in_seconds_need_pg_cron_1_5(db: Db, schedule: str, version: str, given: str) -> None:
-    assert db.execute("select _memoir.cron_schedule(%s, %s)", [schedule, version]).fetchone() == (given,)
+    ):
+        assert db.execute("select _memoir.cron_schedule(%s, %s)", [schedule, version]).fetchone() == (given,)
 
 
 def test_sweep_removes_what_is_past_its_time(db: Db, user: str, clock: Callable[[str], None]) -> None:

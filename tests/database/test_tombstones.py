@@ -49,9 +49,8 @@ def test_disguises_are_refused_at_the_door(db: Db, user: str) -> None:
     assert remember(db, user, "It opens with that bird.", **slotted)["outcome"] == "refused_tombstone"
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
+def test_different_values_stay_different(db: Db) -> None:
+    for one, other in (
         ("Pays 5.50 euros", "Pays 5.60 euros"),
         ("Pays 5.50", "Pays 550"),
         ("It was -5 degrees", "It was 5 degrees"),
@@ -65,10 +64,8 @@ def test_disguises_are_refused_at_the_door(db: Db, user: str) -> None:
         ("١٢", "١٣"),
         ("喜欢茶", "不喜欢茶"),
         ("🙂", "🙁"),
-    ],
-)
-def test_different_values_stay_different(db: Db, one: str, other: str) -> None:
-    assert key(db, one) and key(db, other) and key(db, one) != key(db, other)
+    ):
+        assert key(db, one) and key(db, other) and key(db, one) != key(db, other)
 
 
 @pytest.mark.parametrize("text", ["Νίκος Παπάς", "Мария из Киева", "Straße in İzmir", "Åland Été"])

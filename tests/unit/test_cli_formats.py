@@ -162,23 +162,20 @@ def test_chatgpt_export(tmp_path):
     assert conversation.messages[0]["created_at"] == "2023-11-14T22:13:20+00:00"
 
 
-@pytest.mark.parametrize(
-    ("start", "times", "stamped"),
-    [
+def test_messages_without_a_time(tmp_path):
+    """They follow the message before, or the conversation's start, and are never later than the next with a time."""
+    for start, times, stamped in (
         (1000.0, [None, None], [1000, 1010]),
         (1000.0, [None, None, 1005.0, None], [1000, 1005, 1005, 1015]),
         (None, [None, 2000.0], [2000, 2000]),
         (None, [None, None], [None, None]),
-    ],
-)
-def test_messages_without_a_time(tmp_path, start, times, stamped):
-    """They follow the message before, or the conversation's start, and are never later than the next with a time."""
-    parents = ["root", *(f"n{place}" for place in range(len(times)))]
-    nodes = {f"n{n}": node(parents[n], "user", f"message {n}", time) for n, time in enumerate(times)}
-    nodes["last"] = {"parent": parents[-1], "message": {"author": {"role": "system"}, "content": None}}
-    _, [conversation] = read(tmp_path, [chatgpt(**nodes) | {"create_time": start}])
-    said_at = [m.get("created_at") for m in conversation.messages]
-    assert [time and datetime.fromisoformat(time).timestamp() for time in said_at] == stamped
+    ):
+        parents = ["root", *(f"n{place}" for place in range(len(times)))]
+        nodes = {f"n{n}": node(parents[n], "user", f"message {n}", time) for n, time in enumerate(times)}
+        nodes["last"] = {"parent": parents[-1], "message": {"author": {"role": "system"}, "content": None}}
+        _, [conversation] = read(tmp_path, [chatgpt(**nodes) | {"create_time": start}])
+        said_at = [m.get("created_at") for m in conversation.messages]
+        assert [time and datetime.fromisoformat(time).timestamp() for time in said_at] == stamped
 
 
 def test_claude_export(tmp_path):

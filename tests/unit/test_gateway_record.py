@@ -60,19 +60,16 @@ CALL = {"type": "function_call", "call_id": "c", "name": "read", "arguments": "{
 RESULT = {"type": "tool_result", "tool_use_id": "t", "content": "x"}
 
 
-@pytest.mark.parametrize(
-    ("item", "has"),
-    [
+def test_lists_without_results_have_nothing_to_lower() -> None:
+    for item, has in (
         ({"role": "user", "content": "Hello"}, False),
         ({"role": "user", "content": [{"type": "text", "text": "Hello"}]}, False),
         (CALL, False),
         ({"role": "user", "content": [RESULT]}, True),
         ({"role": "tool", "tool_call_id": "t", "content": "x"}, True),
         ({"type": "function_call_output", "call_id": "c", "output": "x"}, True),
-    ],
-)
-def test_lists_without_results_have_nothing_to_lower(item: dict[str, Any], has: bool) -> None:
-    assert has_results(cast(Any, SimpleNamespace(items=[{"role": "user", "content": "Go"}, item]))) is has
+    ):
+        assert has_results(cast(Any, SimpleNamespace(items=[{"role": "user", "content": "Go"}, item]))) is has
 
 
 async def end_left(gateway: Gateway) -> None:

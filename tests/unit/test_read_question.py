@@ -1,8 +1,5 @@
 """Questions, by the package alone: cases/questions.jsonl has what each of them is after, or is not."""
 
-from typing import Any
-
-import pytest
 from cases import read_cases
 from pg_memoir_language.languages import script, text_language
 from pg_memoir_language.questions import read_question
@@ -17,9 +14,8 @@ def test_cases() -> None:
     assert len(read_cases("questions")) > 50 and wrong == []
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_times() -> None:
+    for text, expected in (
         ("What did we do in May 2026?", {"dates": [(2026, 5, None)], "years": [2026]}),
         ("Where were we on 3rd of June?", {"dates": [(None, 6, 3)]}),
         ("And on June 3, 2025?", {"dates": [(2025, 6, 3)], "years": [2025]}),
@@ -40,11 +36,9 @@ def test_cases() -> None:
         ("What did I read in the last three days, or the past week?", {"within": [(3, "day"), (1, "week")]}),
         ("What did we do last weekend?", {"periods": [("last", "weekend")]}),
         ("The best films of 1999", {"years": [1999]}),
-    ],
-)
-def test_times(text: str, expected: dict[str, Any]) -> None:
-    times = read_question(text)["times"]
-    assert {key: value for key, value in times.items() if value} == expected
+    ):
+        times = read_question(text)["times"]
+        assert {key: value for key, value in times.items() if value} == expected
 
 
 def test_question_is_redacted() -> None:

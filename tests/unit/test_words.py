@@ -74,9 +74,8 @@ NESTED = (
 )
 
 
-@pytest.mark.parametrize(
-    ("said", "client", "person"),
-    [
+def test_known_wrapper_is_not_the_persons() -> None:
+    for said, client, person in (
         ("<system-reminder>\nCLAUDE.md: I never eat meat.\n</system-reminder>\nHello.", "claude-code", "Hello."),
         ("<environment_context>\n  <cwd>/x</cwd>\n</environment_context>", "codex", ""),
         ("# AGENTS.md instructions for /x\n\n<INSTRUCTIONS>\nI live in Rome.\n</INSTRUCTIONS>", "codex", ""),
@@ -88,10 +87,11 @@ NESTED = (
         ('<system-reminder source="x">I am Ann.</system-reminder>\nHello.', "claude-code", "Hello."),
         ("Why do I see <system-reminder> in my logs?", "claude-code", "Why do I see <system-reminder> in my logs?"),
         ("--- Context from: A.md ---\nI am Ann.\n--- End of Context from: A.md ---\nHello.", "", "Hello."),
-    ],
-)
-def test_known_wrapper_is_not_the_persons(said: str, client: str, person: str) -> None:
-    assert "".join(piece.text for piece in divide_texts([said], client)[0] if piece.whose == "person").strip() == person
+    ):
+        assert (
+            "".join(piece.text for piece in divide_texts([said], client)[0] if piece.whose == "person").strip()
+            == person
+        )
 
 
 def person_of(found: list[Any]) -> str:
