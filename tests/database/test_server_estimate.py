@@ -142,7 +142,7 @@ def test_sizes_are_read_from_the_header(db, size):
 
 # Figures of the providers' own examples where they give any: docs/explain/tokens.md. Size None: an image by its address.
 def test_image_tokens_follow_the_providers_rule(db):
-    for rule, size, tokens in (
+    for rule, size, counted in (
         ("openai", (512, 512), 255),
         ("openai", (513, 513), 765),
         ("openai", (2048, 4096), 1105),
@@ -160,7 +160,7 @@ def test_image_tokens_follow_the_providers_rule(db):
         ("flat:1120", (1000, 1000), 1120),
     ):
         part = as_part(png(*size)) if size else {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
-        assert image_tokens(db, part, rule) == tokens
+        assert image_tokens(db, part, rule) == counted
 
 
 BROKEN = {
