@@ -107,8 +107,8 @@ def test_async_with_both_kinds_of_embedder(memoir_dsn, user):
 def outlive_lease(db, kind):
     """Stands for a slow model: its lease is about to end, and is renewed before this returns."""
     leased = f"from _memoir.work_items where kind = '{kind}' and state = 'leased'"
-    until = "leased_until = clock_timestamp() + interval '30 s'"
-    db.execute(f"update _memoir.work_items set {until} where work_id = (select work_id {leased})")
+    soon = "leased_until = clock_timestamp() + interval '30 s'"
+    db.execute(f"update _memoir.work_items set {soon} where work_id = (select work_id {leased})")
     until(lambda: one(db, f"select leased_until >= clock_timestamp() + interval '290 s' {leased}"))
 
 
