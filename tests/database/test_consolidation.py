@@ -76,9 +76,7 @@ def test_cluster_becomes_one_and_back(db: Db, user: str) -> None:
     ],
     ids=["matter", "uncle", "aunt"],
 )
-def test_only_what_gets_shorter_is_put_together(
-    db: Db, user: str, texts: tuple[str, ...], parts: tuple[str, ...]
-) -> None:
+def test_only_what_gets_shorter_is_put_together(db: Db, user: str, texts, parts: tuple[str, ...]) -> None:
     for n, text in enumerate(texts):
         remember(db, user, text, embedding=(1, 0.1 * n, 0, 0))
     assert consolidate(db) == bool(parts)

@@ -410,9 +410,7 @@ def test_the_bytes_leave_the_files(db: Db, user: str, files_with: Callable[[str]
     assert files_with("Tomatoes are red") == set()
 
 
-def test_the_job_waits_for_older_snapshots(
-    db: Db, memoir_dsn: str, user: str, files_with: Callable[[str], set[str]]
-) -> None:
+def test_the_job_waits_for_older_snapshots(db: Db, memoir_dsn: str, user: str, files_with) -> None:
     token = unique("tok").replace("_", "q")
     persist(db, user, "s", f"I keep {token} in the cellar", "Noted")
     run_job(db, "erase", 600)

@@ -263,9 +263,7 @@ def test_import_overwrites_no_turn_and_keeps_dates(db: Db, other: Db, user: str)
 # By the client --------------------------------------------------------------------------------------------------------
 
 
-def test_the_client_streams_both_ways(
-    memoir_dsn: str, other_dsn: str, ines: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_client_streams_both_ways(memoir_dsn: str, other_dsn: str, ines: str, tmp_path: Path, capsys) -> None:
     with Memoir(memoir_dsn, max_size=2) as source, Memoir(other_dsn, max_size=2) as target:
         lines = list(source.export_lines(ines, embeddings=True))
         assert lines == source.export_user(ines, embeddings=True) and json.loads(lines[0])["kind"] == "header"

@@ -62,9 +62,7 @@ def test_job_makes_the_month_that_it_writes_in(db: Db, user: str, clock: Callabl
     assert len(waiting(db, user)) == 1
 
 
-def test_hanging_session_becomes_a_dead_letter(
-    db: Db, memoir_dsn: str, user: str, clock: Callable[[str], None]
-) -> None:
+def test_hanging_session_becomes_a_dead_letter(db: Db, memoir_dsn: str, user: str, clock) -> None:
     """Sessions beside it are extracted meanwhile."""
     for session in ("a", "hangs", "z"):
         say(db, user, "I love Hang Drums." if session == "hangs" else f"I love town {session}1.", session=session)

@@ -35,9 +35,7 @@ def in_thread(run: Callable[[], object]) -> tuple[threading.Thread, list[str | N
 
 
 @contextmanager
-def blocked_run(
-    db: Db, dsn: str, step: Step
-) -> Iterator[tuple[psycopg.Connection, threading.Thread, list[str | None]]]:
+def blocked_run(db: Db, dsn: str, step) -> Iterator[tuple[psycopg.Connection, threading.Thread, list[str | None]]]:
     """A run in another session that has committed one batch and waits in the second for an advisory lock that we hold."""
     step("""begin insert into public.did default values;
         if (select count(*) > 1 from public.did) then perform pg_advisory_xact_lock(4711); end if;

@@ -84,9 +84,7 @@ def test_use_raises_a_memory_through_the_tiers(db: Db, user: str, clock: Clock) 
         ("Deploys on Fridays", {"category": "workflow"}, 4),
     ],
 )
-def test_how_to_act_becomes_procedural(
-    db: Db, user: str, clock: Clock, content: str, named: dict[str, Any], expected: int
-) -> None:
+def test_how_to_act_becomes_procedural(db: Db, user: str, clock: Clock, content: str, named, expected: int) -> None:
     key = report(db, user, content, content, **named)
     assert tier(db, key) == 2
     use(db, key, 10)

@@ -226,9 +226,7 @@ def test_turns_are_corrected_and_forgotten_by_id(db: Db, user: str) -> None:
         ("memory_remember", {"content": "x", "type": "dream"}, "dream"),
     ],
 )
-def test_an_error_tells_the_model_what_to_do(
-    db: Db, user: str, name: str, arguments: dict[str, Any], says: str
-) -> None:
+def test_an_error_tells_the_model_what_to_do(db: Db, user: str, name: str, arguments, says: str) -> None:
     """An application's mistake is raised instead."""
     with raises("PM003"):
         run(db, user, name, **arguments)

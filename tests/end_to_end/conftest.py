@@ -24,9 +24,7 @@ def priced_model(memoir_dsn: str) -> None:
 
 
 @pytest.fixture(params=WAYS[:1], ids="-".join)
-def way(
-    request: pytest.FixtureRequest, db: Db, memoir_dsn: str, priced_model: None, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Way]:
+def way(request: pytest.FixtureRequest, db: Db, memoir_dsn: str, priced_model: None, monkeypatch) -> Iterator[Way]:
     """Job `model` in the server, whose environment has no key, or the worker's loop."""
     provider, place = request.param
     if place == "inside" and not has_python(db):

@@ -96,9 +96,7 @@ def prompt(memoir: Memoir, user: str, question: str) -> str:
 
 
 @pytest.mark.parametrize(("before", "said", "now"), CORRECTIONS)
-def test_a_correction_has_effect(
-    memoir_dsn: str, user: str, provider: tuple[type, Callable[[Any], Ask]], before: str, said: str, now: str
-) -> None:
+def test_a_correction_has_effect(memoir_dsn: str, user: str, provider, before: str, said: str, now: str) -> None:
     stub_of, asker = provider
     script = model(before, lambda hit: ("memory_correct", {"id": hit, "content": now, "said": said}))
     with Memoir(memoir_dsn) as memoir, stub_of(script) as stub:
@@ -111,9 +109,7 @@ def test_a_correction_has_effect(
 
 
 @pytest.mark.parametrize(("before", "said", "secret"), FORGOTTEN)
-def test_a_request_to_forget_has_effect(
-    memoir_dsn: str, user: str, provider: tuple[type, Callable[[Any], Ask]], before: str, said: str, secret: str
-) -> None:
+def test_a_request_to_forget_has_effect(memoir_dsn, user: str, provider, before: str, said: str, secret: str) -> None:
     stub_of, asker = provider
     script = model(before, lambda hit: ("memory_forget", {"id": hit, "said": said}))
     with Memoir(memoir_dsn) as memoir, stub_of(script) as stub:

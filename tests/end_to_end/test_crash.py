@@ -299,9 +299,7 @@ class Compatible:
 
 
 @pytest.mark.parametrize("kind", ["embed", "nli", "summarise"])
-def test_a_killed_worker(
-    memoir_dsn: str, db: psycopg.Connection, user: str, setting: Any, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_a_killed_worker(memoir_dsn: str, db, user: str, setting: Any, monkeypatch, kind: str) -> None:
     """It dies at its model; once its lease is over, another does the work, once."""
     monkeypatch.setenv("PG_MEMOIR_LLM_API_KEY", "sk-x")
     summary = Answer(text='{"summary": "- user: rode a bicycle"}', prompt_tokens=500, completion_tokens=20)

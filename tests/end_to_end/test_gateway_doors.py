@@ -41,9 +41,7 @@ def body(said: str, **more: Any) -> bytes:
 
 
 @pytest.mark.parametrize("headers", [PAGE, {"host": "evil.example"}, {"content-type": "text/plain"}])
-def test_pages_write_and_read_nothing(
-    running: Running, model: Upstream, memoir: Memoir, user: str, headers: dict[str, str]
-) -> None:
+def test_pages_write_and_read_nothing(running: Running, model: Upstream, memoir: Memoir, user: str, headers) -> None:
     answer = running.post("/v1/messages", body("I live in Evilville."), **headers)
     assert answer.status_code in (403, 415) and answer.json()["error"]["message"]
     assert running.post("/mcp", b"{}", **headers).status_code in (403, 415)
@@ -214,9 +212,7 @@ def wait_for(holds: Callable[[], bool], seconds: float = 60) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_killed_gateway_loses_no_answer(
-    memoir_dsn: str, model: Upstream, user: str, tmp_path: Path, stream: bool
-) -> None:
+def test_killed_gateway_loses_no_answer(memoir_dsn: str, model: Upstream, user: str, tmp_path, stream: bool) -> None:
     """The database hangs while the exchange goes on, so the first process can't store it."""
     headers = {"x-api-key": "SECRETKEY", "x-session-id": "s", "content-type": "application/json"}
     with process(memoir_dsn, model.url, user, tmp_path) as (first, url), connect(memoir_dsn) as blocker:

@@ -97,9 +97,7 @@ def test_a_worker_judges(db: psycopg.Connection, memoir_dsn: str, user: str, jud
     seen: list[tuple[str, str]] = []
 
     class Watched(Model):
-        def predict(
-            self, pairs: list[tuple[str, str]], apply_softmax: bool, show_progress_bar: bool
-        ) -> list[list[float]]:
+        def predict(self, pairs, apply_softmax: bool, show_progress_bar: bool) -> list[list[float]]:
             if any("poison" in text for pair in pairs for text in pair):
                 raise ValueError("the model can't read it")
             seen.extend(pairs)
