@@ -67,17 +67,18 @@ def test_a_batch_a_commit(db: Db, step: Step) -> None:
     db.execute("call memoir.run_job('flush')")
     assert last_run(db, "flush") == ("done", {"rows": 6}, None)
     assert db.execute("select count(distinct xmin::text) from public.did").fetchone() == (3,)
+    # No batch begins after its time.
+    step("""begin update _memoir.job_runs set until = clock_timestamp() where finished_at is null;
+        return '{"more": true, "rows": 1}'; end""")
+    db.execute("call memoir.run_job('flush')")
+    assert last_run(db, "flush") == ("time over", {"rows": 1}, None)
 
 
-@pytest.mark.parametrize(
-    ("batch", "least", "most", "milliseconds", "following"),
-    [(10, 1, 50, 5, 20), (10, 1, 50, 100, 10), (10, 1, 50, 400, 2), (40, 1, 50, 1, 50), (20, 16, 64, 9000, 16)],
-)
-def test_batches_grow_and_shrink_with_their_time(
-    db: Db, batch: int, least: int, most: int, milliseconds: float, following: int
-) -> None:
+def test_batches_grow_and_shrink_with_their_time(db: Db) -> None:
     """Toward setting job_batch_ms, 100 by default."""
-    assert one(db, "select _memoir.next_batch(%s, %s, %s, %s)", batch, least, most, milliseconds) == following
+    batches = ((10, 1, 50, 5), (10, 1, 50, 100), (10, 1, 50, 400), (40, 1, 50, 1), (20, 16, 64, 9000))
+    following = [one(db, "select _memoir.next_batch(%s, %s, %s, %s)", *given) for given in batches]
+    assert following == [20, 10, 2, 50, 16]
 
 
 def test_a_run_ends_with_its_batch_size(db: Db, step: Step, setting: Callable[..., None]) -> None:
@@ -103,13 +104,6 @@ def test_a_failing_batch_is_recorded_and_undone(db: Db, step: Step) -> None:
     step("begin return '{}'; end")
     db.execute("call memoir.run_job('flush')")
     assert last_run(db, "flush") == ("done", {}, None)
-
-
-def test_no_batch_after_its_time(db: Db, step: Step) -> None:
-    step("""begin update _memoir.job_runs set until = clock_timestamp() where finished_at is null;
-        return '{"more": true, "rows": 1}'; end""")
-    db.execute("call memoir.run_job('flush')")
-    assert last_run(db, "flush") == ("time over", {"rows": 1}, None)
 
 
 def test_one_run_at_a_time(db: Db, memoir_dsn: str, step: Step) -> None:
@@ -155,16 +149,6 @@ def test_run_job_names_the_run_it_waited_for(db: Db, memoir_dsn: str, step: Step
         step("begin return '{}'; end")
 
 
-@pytest.mark.parametrize("wait", [-1, 3601, None])
-def test_run_job_refuses_a_wrong_wait(db: Db, wait: int | None) -> None:
-    assert code(lambda: db.execute("call memoir.run_job('flush', p_wait => %s)", [wait])) == "PM014"
-
-
-def test_schedules_do_not_wait(db: Db) -> None:
-    commands = [command for (command,) in db.execute("select command from _memoir.cron_list()")]
-    assert len(commands) > 20 and all(command.endswith("p_wait => 0)") for command in commands)
-
-
 def test_a_cancelled_run(db: Db, memoir_dsn: str, step: Step) -> None:
     with blocked_run(db, memoir_dsn, step) as (other, thread, result):
         db.execute("select pg_cancel_backend(%s)", [other.info.backend_pid])
@@ -188,12 +172,8 @@ def test_a_killed_run(db: Db, memoir_dsn: str, step: Step) -> None:
         db.execute("call memoir.run_job('flush')")
         assert last_run(db, "flush")[0] == "done"
         runs = "select outcome, counts, error, finished_at is not null from _memoir.job_runs where job = 'flush'"
-        assert db.execute(f"{runs} order by run_id desc offset 1 limit 1").fetchone() == (
-            "lost",
-            {"batches": 1},
-            "its process ended before the job did",
-            True,
-        )
+        lost = ("lost", {"batches": 1}, "its process ended before the job did", True)
+        assert db.execute(f"{runs} order by run_id desc offset 1 limit 1").fetchone() == lost
         assert db.execute("select count(*) from _memoir.job_runs where finished_at is null").fetchone() == (0,)
 
 
@@ -244,21 +224,21 @@ def test_cron_expression_names_its_last_time(db: Db) -> None:
         assert one(db, "select _memoir.cron_last(%s, %s)", expression, at) == datetime.fromisoformat(last)
 
 
-BAD_SCHEDULES = (
-    "61 * * * *|* * * *|@hourly|0 0 * * mon|0 0 31 2 *|*/0 * * * *|5/2 * * * *|9-5 * * * *|every minute|0 seconds|60 seconds|"
-).split("|")
+BAD_SCHEDULES = """61 * * * *|* * * *|@hourly|0 0 * * mon|0 0 31 2 *|*/0 * * * *|5/2 * * * *|9-5 * * * *|every minute
+|0 seconds|60 seconds|""".replace("\n", "").split("|")
 
 
-@pytest.mark.parametrize("bad", BAD_SCHEDULES)
-def test_a_schedule_that_names_no_time_is_refused(db: Db, bad: str) -> None:
+def test_bad_schedules_and_waits_are_refused(db: Db) -> None:
     before = db.execute("select * from _memoir.schedules order by job").fetchall()
-    assert code(lambda: db.execute("select memoir.set_schedule('flush', %s)", [bad])) == "PM015"
+    for bad in BAD_SCHEDULES:
+        assert code(lambda: call(db, "set_schedule", "flush", bad)) == "PM015", bad
+    for job in ("no such job", None):
+        assert code(lambda: call(db, "set_schedule", job, "* * * * *")) == "PM014"
     assert db.execute("select * from _memoir.schedules order by job").fetchall() == before
-
-
-def test_a_schedule_of_no_job_is_refused(db: Db) -> None:
-    assert code(lambda: db.execute("select memoir.set_schedule('no such job', '* * * * *')")) == "PM014"
-    assert code(lambda: db.execute("select memoir.set_schedule(null, '* * * * *')")) == "PM014"
+    for wait in (-1, 3601, None):
+        assert code(lambda: db.execute("call memoir.run_job('flush', p_wait => %s)", [wait])) == "PM014"
+    commands = [command for (command,) in db.execute("select command from _memoir.cron_list()")]
+    assert len(commands) > 20 and all(command.endswith("p_wait => 0)") for command in commands)
 
 
 def test_schedules_are_set_switched_off_and_go_back(db: Db) -> None:

@@ -8,9 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from answers import text
 from cases import read_cases
 from gateways import TOOL, Running, gateway
 from internals import lock_tables
+from parallel import until
 from pg_memoir import Memoir
 from servers import connect
 from starlette.applications import Starlette
@@ -192,23 +192,17 @@ def process(dsn: str, upstream: str, user: str, state: Path) -> Iterator[tuple[s
     given["PG_MEMOIR_GATEWAY_USER"] = user
     running = subprocess.Popen(command, env=os.environ | given, stdout=subprocess.DEVNULL)
     try:
-        wait_for(lambda: "pg_memoir_database_up 1" in httpx.get(f"{url}/metrics", timeout=10).text)
+        until(lambda: is_up(url), 60)
         yield running, url
     finally:
         running.kill()
         running.wait()
 
 
-def wait_for(holds: Callable[[], bool], seconds: float = 60) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        try:
-            if holds():
-                return
-        except httpx.HTTPError:
-            pass
-        time.sleep(0.05)
-    raise AssertionError(f"not within {seconds} s")
+def is_up(url: str) -> bool:
+    with suppress(httpx.HTTPError):
+        return "pg_memoir_database_up 1" in httpx.get(f"{url}/metrics", timeout=10).text
+    return False
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -227,7 +221,7 @@ def test_killed_gateway_loses_no_answer(memoir_dsn: str, model: Upstream, user: 
     with Memoir(memoir_dsn) as memoir:
         assert not any(one.turns for one in memoir.list_sessions(user))
         with process(memoir_dsn, model.url, user, tmp_path):
-            wait_for(lambda: not [*tmp_path.rglob("*.request"), *tmp_path.rglob("*.answer")])
+            until(lambda: not [*tmp_path.rglob("*.request"), *tmp_path.rglob("*.answer")], 60)
         assert [turn["content"] for turn in memoir.history(user, "session s")] == ["I moved to Visby.", "Noted."]
 
 
