@@ -2,11 +2,12 @@
 
 import asyncio
 import json
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
+import numpy as np
 import psycopg
 import pytest
 from calls import Db, call, embed_waiting, history, one, persist, recalled, remember, remembered, set_clock, table
@@ -45,17 +46,6 @@ def restore(db: Db, user: str, lines: list[Any], batch: int = 100) -> dict[str, 
             for kind, count in counts.items():
                 total[outcome][kind] = total[outcome].get(kind, 0) + count
     return total
-
-
-def embed(db: Db) -> None:
-    """Vectors that tell texts apart, and survive half precision."""
-
-    def vector(text: str) -> list[float]:
-        noise = random.Random(text)
-        return [noise.uniform(-1, 1) for _ in range(384)]
-
-    while embed_waiting(db, vector, limit=200):
-        pass
 
 
 # What calls of the API leave only after jobs.
@@ -109,7 +99,11 @@ def ines(memoir_dsn: str) -> str:
         import_conversations(memoir, SAMPLE)
     with connect(memoir_dsn) as db:
         furnish(db, "ines")
-        embed(db)
+        # Vectors that tell texts apart, and survive half precision.
+        while embed_waiting(
+            db, lambda text: np.random.default_rng(crc32(text.encode())).uniform(-1, 1, 384), limit=200
+        ):
+            pass
     return "ines"
 
 

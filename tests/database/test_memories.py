@@ -95,15 +95,6 @@ def test_near_duplicates_merge_above_the_threshold(db: Db, user: str) -> None:
     assert above["similarity"] == pytest.approx(0.95, abs=0.002)
 
 
-def merge_two(db: Db, user: str) -> tuple[str, str]:
-    """(dropped, what goes on), of which the first has a source."""
-    persist(db, user, "s", "I fish", "Good.")
-    short = remembered(db, user, FISH, session="s", actor="person", source_turns=[0], embedding=BASE)
-    long = remember(db, user, TROUT, embedding=near(0.97))
-    assert (long["outcome"], long["superseded"]) == ("stored", [short])
-    return short, long["memory_id"]
-
-
 def test_authority_beats_length_among_duplicates(db: Db, user: str) -> None:
     said = remembered(db, user, FISH, embedding=BASE)
     guess = remember(db, user, TROUT, actor="agent", embedding=near(0.97))
@@ -111,7 +102,11 @@ def test_authority_beats_length_among_duplicates(db: Db, user: str) -> None:
 
 
 def test_a_merge_can_be_undone(db: Db, user: str) -> None:
-    short, long = merge_two(db, user)
+    persist(db, user, "s", "I fish", "Good.")
+    short = remembered(db, user, FISH, session="s", actor="person", source_turns=[0], embedding=BASE)
+    merged = remember(db, user, TROUT, embedding=near(0.97))
+    assert (merged["outcome"], merged["superseded"]) == ("stored", [short])
+    long = merged["memory_id"]
     columns = "memory_id::text, other_id::text, judge, verdict, decision, winner_id::text"
     judged = table(db, "list_judgements", user, columns=columns)
     assert judged == [(long, short, "rules", "duplicate", "superseded", long)]

