@@ -50,13 +50,8 @@ def test_exchange_is_recorded_with_one_call(db: Db, user: str) -> None:
     """A message that is refused stops no other. Again, told differently: what is recorded stays as it is."""
     answer = {"message": {"role": "assistant", "content": "Noted."}, "key": "k2", "usage": {"completion_tokens": 3}}
     orphan = {"message": {"role": "tool", "tool_call_id": "none", "content": "x"}, "key": "k5"}
-    entries = [
-        entry("The gate code is 4711.", "k1"),
-        {"notes": [{"chain": "a"}]},
-        orphan,
-        entry("Result of a tool.", "k3", actor="tool"),
-        answer | {"notes": [{"chain": "b", "added": {"tail": "x"}}]},
-    ]
+    first, last = entry("The gate code is 4711.", "k1"), answer | {"notes": [{"chain": "b", "added": {"tail": "x"}}]}
+    entries = [first, {"notes": [{"chain": "a"}]}, orphan, entry("Result of a tool.", "k3", actor="tool"), last]
     done = call(db, "record_exchange", user, "s", entries)
     assert done["turns"] == [1, 1, 1, 2, 3]
     assert [(one["code"], "none" in one["error"]) for one in done["refused"]] == [("PM011", True)]

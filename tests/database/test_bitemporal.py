@@ -84,17 +84,10 @@ class Life:
 
     def correct(self, memory: str, _: Value) -> None:
         head, old, state = self.current(memory)
-        others = (
-            [in_slot(old[1], v) for v in SLOTS[old[1]] if v != old[2]]
-            if old[1]
-            else [(p, None, None) for p in PLAIN if p != old[0]]
-        )
+        plain = [(p, None, None) for p in PLAIN if p != old[0]]
+        others = [in_slot(old[1], v) for v in SLOTS[old[1]] if v != old[2]] if old[1] else plain
         new = self.random.choice(others)
-        before = {
-            value: memory
-            for memory, value in self.ids
-            if value in self.active and self.current(memory)[0] == memory and self.current(memory)[2] == "active"
-        }
+        before = {value: m for m, value in self.ids if value in self.active and self.current(m)[::2] == (m, "active")}
         try:
             done = self.call("correct", memory, new[0], slot_value=new[2])
         except psycopg.Error as error:

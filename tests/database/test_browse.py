@@ -145,12 +145,8 @@ def test_calls_without_a_text_are_named(db: Db, user: str) -> None:
 
 def test_relations_are_followed_step_by_step(db: Db, user: str) -> None:
     roof, wall, floor, door = (remembered(db, user, f"Fact about the {w}") for w in ("roof", "wall", "floor", "door"))
-    edges = [
-        (1, roof, "depends_on", wall),
-        (2, floor, "elaborates", wall),
-        (3, floor, "references", door),
-        (3, door, "relates_to", floor),
-    ]
+    links = ((1, roof, "depends_on", wall), (2, floor, "elaborates", wall), (3, floor, "references", door))
+    edges = [*links, (3, door, "relates_to", floor)]
     for _, source, relation, target in edges:
         call(db, "relate", user, source, relation, target)
 

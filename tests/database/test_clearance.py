@@ -182,12 +182,8 @@ def test_stored_turn_can_be_marked_and_released(db: Db, user: str, logins: Login
     before = table(logins["secret"], "history", user, "s", 0, 3, columns="history ->> 'content'")
 
     answer = call(db, "mark_turn", user, "b", 0, reason="private matter")
-    assert answer["invalidated_summaries"] >= 1 and answer | {"invalidated_summaries": 1} == {
-        "turn_index": 0,
-        "sensitivity": "secret",
-        "memories": [memory],
-        "invalidated_summaries": 1,
-    }
+    assert answer.pop("invalidated_summaries") >= 1
+    assert answer == {"turn_index": 0, "sensitivity": "secret", "memories": [memory]}
     assert table(logins["secret"], "history", user, "s", 0, 3, columns="history ->> 'content'") == before
     for session in ("s", "b"):
         assert "cellar" not in compile_list(logins["private"], user, session, "x")[0]["content"]

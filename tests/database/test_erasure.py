@@ -152,10 +152,8 @@ def test_a_turn_is_erased_with_all_derived_from_it(db: Db, user: str) -> None:
     assert (answer["rows"]["conversation_history"], answer["rows"]["memory_store"]) == (1, 2)
     assert find_tables_with(db, mark) == []
     erased = {ids[name] for name in ("memory", "second")}
-    assert states_of(db, user) == {
-        ids[name]: "erased" if ids[name] in erased else "active"
-        for name in ("memory", "second", "merged", "unrelated", "restated")
-    }
+    names = ("memory", "second", "merged", "unrelated", "restated")
+    assert states_of(db, user) == {ids[n]: "erased" if ids[n] in erased else "active" for n in names}
     for session in ("s", "b", "other"):
         messages = compile_list(db, user, session, "What about the tomatoes, the pier and the boat?")
         check_list(messages)
@@ -245,12 +243,8 @@ def test_the_reason_to_forget_is_erased_too(db: Db, user: str) -> None:
 def test_erasing_is_for_people_and_services(db: Db, user: str, memoir_dsn: str) -> None:
     persist(db, user, "s", "Hello", "Hi")
     person = {"role": "tenant", "users": [user], "actor": "person"}
-    bindings = {
-        "agent": person | {"actor": "agent"},
-        "bot": {"role": "app", "actor": "agent"},
-        "half": person | {"projects": ["red"]},
-        "reader": "reader",
-    }
+    agent, half = person | {"actor": "agent"}, person | {"projects": ["red"]}
+    bindings = {"agent": agent, "bot": {"role": "app", "actor": "agent"}, "half": half, "reader": "reader"}
     with world_of(memoir_dsn, person=person, **bindings) as world:
         for key in bindings:
             for what, *more in (("user",), ("session", "s"), ("turn", "s", 0)):

@@ -100,9 +100,7 @@ def ines(memoir_dsn: str) -> str:
     with connect(memoir_dsn) as db:
         furnish(db, "ines")
         # Vectors that tell texts apart, and survive half precision.
-        while embed_waiting(
-            db, lambda text: np.random.default_rng(crc32(text.encode())).uniform(-1, 1, 384), limit=200
-        ):
+        while embed_waiting(db, lambda t: np.random.default_rng(crc32(t.encode())).uniform(-1, 1, 384), limit=200):
             pass
     return "ines"
 
@@ -228,12 +226,8 @@ def test_provenance_is_the_admins_to_restore(db: Db, memoir_dsn: str, user: str)
     full = {"role": "app", "clearance": "secret"}
     tenant = full | {"role": "tenant", "users": [user], "actor": "person"}
     with world_of(memoir_dsn, app="app", full=full, tenant=tenant, admin="admin") as world:
-        for key, may_export, may_import in (
-            ("app", False, False),
-            ("full", True, False),
-            ("tenant", False, False),
-            ("admin", True, True),
-        ):
+        full, none = ("full", True, False), [(key, False, False) for key in ("app", "tenant")]
+        for key, may_export, may_import in (*none, full, ("admin", True, True)):
             login = world.connection(key)
             assert (code(lambda: export(login, user)) in ("PM001", "42501")) != may_export, key
             assert (code(lambda: restore(login, user, lines)) in ("PM001", "42501")) != may_import, key

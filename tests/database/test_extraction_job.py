@@ -188,10 +188,8 @@ def test_model_gets_no_private_text(db: Db, user: str, model: None) -> None:
     claimed = claim(db)
     assert [turn["turn"] for turn in claimed[2]["turns"]] == [0, 2]
     call(db, "mark_turn", user, "s", 0, "private")
-    found = (
-        candidate(0, "Tom waters my three plants", "Tom waters the user's three plants."),
-        candidate(1, "My cat Ivy", "The user's cat is called Ivy."),
-        candidate(2, "Ann feeds the fish", "Ann feeds the fish."),
-    )
+    plants = candidate(0, "Tom waters my three plants", "Tom waters the user's three plants.")
+    cat = candidate(1, "My cat Ivy", "The user's cat is called Ivy.")
+    found = (plants, cat, candidate(2, "Ann feeds the fish", "Ann feeds the fish."))
     assert answer(db, claimed, *found) == 1
     assert memories(db, user, where="metadata ->> 'rule' = 'model'") == ["Ann feeds the fish."]

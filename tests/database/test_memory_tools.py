@@ -105,14 +105,8 @@ def test_the_name_of_an_object_gives_its_text(db: Db, user: str) -> None:
     text = read_files(db, user, "pier")["pier"]
     [(listed,)] = table(db, "list_memories", user, types=["file_context"], columns="memory_id::text")
     short, two = listed[:8], "\n".join(text.split("\n")[1:3])
-    for question, answer in (
-        (listed, text),
-        (short, text),
-        (f" object {short} ", text),
-        (f"{short} 2-3", two),
-        (f"{short} lines 2–3", two),
-        (f"{short}, line 2-3", two),
-    ):
+    lines = (f"{short} 2-3", f"{short} lines 2–3", f"{short}, line 2-3")
+    for question, answer in {listed: text, short: text, f" object {short} ": text, **dict.fromkeys(lines, two)}.items():
         assert run(db, user, "memory_query", question=question) == answer
     assert run(db, user, "memory_query", question=f"{short} 9-3").startswith("Error: lines must be like 40")
     assert call(db, "session_pressure", user, "s")["faults"] == {"full_restore": 6}

@@ -142,14 +142,8 @@ def watch(dsn: str, query: str, jit: str = "off", **settings: Any) -> Seen:
     seen = Seen()
     with connect(dsn) as db:
         db.execute("load 'auto_explain'")
-        for name, value in {
-            "log_min_duration": "0",
-            "log_nested_statements": "on",
-            "log_analyze": "on",
-            "log_timing": "off",
-            "log_format": "json",
-            "log_level": "notice",
-        }.items():
+        logged = {"min_duration": "0", "nested_statements": "on", "analyze": "on", "timing": "off", "format": "json"}
+        for name, value in (logged | {"level": "notice"}).items():
             db.execute(f"set auto_explain.{name} = '{value}'")
         db.execute(f"set jit = {jit}")
         db.execute("set jit_above_cost = 0")

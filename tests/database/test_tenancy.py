@@ -121,9 +121,8 @@ def test_no_id_reaches_somebody_else(world: World) -> None:
                 if name == "p_user":
                     is_right = failed == "PM001"
                 else:
-                    is_right = (failed or ("" if name in STRICT else "PM00")).startswith(
-                        "PM00" if name in STRICT else "PM"
-                    )
+                    state = "PM00" if name in STRICT else "PM"
+                    is_right = failed.startswith(state) if failed else name not in STRICT
                 if not is_right or "Zanzibar" in told or (set(UUID.findall(told)) - given) & ids:
                     shown.append((routine.name, name, value, failed))
     assert shown == [] and rows_of(world, "bob") == before
@@ -161,14 +160,9 @@ def test_nothing_of_one_user_names_another(world: World) -> None:
         jobs.execute("call memoir.run_job(%s)", [job])
     assert one(world.db, "select count(*) from _memoir.job_runs where outcome not in ('done', 'time over')") == 0
     owner: dict[str, str] = {}
-    for column, name in (
-        ("session_id", "sessions"),
-        ("memory_id", "memory_store"),
-        ("message_id", "conversation_history"),
-        ("call_id", "api_calls"),
-        ("user_id", "users"),
-        ("compile_id", "compile_ledger"),
-    ):
+    named = {"session_id": "sessions", "memory_id": "memory_store", "message_id": "conversation_history"}
+    named |= {"call_id": "api_calls", "user_id": "users", "compile_id": "compile_ledger"}
+    for column, name in named.items():
         owner |= dict(world.db.execute(f"select {column}::text, user_id::text from _memoir.{name}").fetchall())
     mixed, read = set(), 0
     for name in set(tables_with_users(world.db)) - {"login_users"}:
@@ -307,11 +301,8 @@ def test_projects_bound_a_tenant(world: World) -> None:
             if failed != "PM001" and ("reader" not in routine.roles or "4711" in str(answer)):
                 reached.append((routine.name, "p_project"))
     assert reached == []
-    for function, *arguments in (
-        ("recall", "vault code"),
-        ("compile_context", "fresh", "What is the vault code?"),
-        ("explain_context", "fresh", "What is the vault code?"),
-    ):
+    asked = ("fresh", "What is the vault code?")
+    for function, *arguments in (("recall", "vault code"), ("compile_context", *asked), ("explain_context", *asked)):
         assert "4711" in str(table(app, function, "ann", *arguments))
         assert "4711" not in str(table(red, function, "ann", *arguments))
 
@@ -368,11 +359,8 @@ def test_clearance_bounds_what_is_shown(world: World) -> None:
     app = world.connection("app")
     remember(app, "ann", "The clinic is in Uppsala.", sensitivity="private")
     remember(app, "ann", "The clinic safe opens with 90125.", sensitivity="secret")
-    for function, *arguments in (
-        ("recall", "clinic safe"),
-        ("explain_context", "fresh", "Where is the clinic safe?"),
-        ("compile_context", "fresh", "Where is the clinic safe?"),
-    ):
+    asked = ("fresh", "Where is the clinic safe?")
+    for function, *arguments in (("recall", "clinic safe"), ("explain_context", *asked), ("compile_context", *asked)):
         logins = {key: world.connection(key) for key in ("normal", "ann", "cleared")}
         told = {key: str(table(login, function, "ann", *arguments)) for key, login in logins.items()}
         assert "Uppsala" not in told["normal"] and "Uppsala" in told["ann"], function

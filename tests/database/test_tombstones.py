@@ -36,13 +36,8 @@ def find_alike(letter: str) -> list[str]:
 def test_disguises_are_refused_at_the_door(db: Db, user: str) -> None:
     memory = remembered(db, user, VALUE, slot="gate code", slot_value="Kestrel-4711")
     call(db, "retract", user, memory)
-    for text in (
-        VALUE.upper(),
-        VALUE.replace("e", "\u0435").replace("K", "\u041a"),
-        VALUE.replace("Kestrel", "K e s t r e l"),
-        unicodedata.normalize("NFD", VALUE) + ".",
-        VALUE.replace("l", "I"),
-    ):
+    cyrillic, apart = VALUE.replace("e", "\u0435").replace("K", "\u041a"), VALUE.replace("Kestrel", "K e s t r e l")
+    for text in (VALUE.upper(), cyrillic, apart, unicodedata.normalize("NFD", VALUE) + ".", VALUE.replace("l", "I")):
         for named in ({}, {"actor": "agent"}, {"provenance": "correction"}, {"type": "instruction"}):
             assert remember(db, user, text, **named)["outcome"] == "refused_tombstone", (ascii(text), named)
     slotted = {"slot": "Gat\u0435 code", "slot_value": "kestrel 4711", "actor": "agent"}

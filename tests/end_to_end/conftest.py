@@ -32,8 +32,8 @@ def way(request: pytest.FixtureRequest, db: Db, memoir_dsn: str, priced_model: N
     monkeypatch.setenv("PG_MEMOIR_LLM_API_KEY", "sk-x")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with Memoir(memoir_dsn) as memoir:
-        ways: dict[str, Callable[[], None]] = {
-            "inside": lambda: db.execute("call memoir.run_job('model')") and None,
+        ways: dict[str, Callable[[], Any]] = {
+            "inside": lambda: db.execute("call memoir.run_job('model')"),
             "outside": lambda: worker.run_models(memoir, once=True, interval=0),
         }
         yield Way(db, memoir_dsn, provider, ways[place])

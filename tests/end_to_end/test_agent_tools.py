@@ -20,10 +20,8 @@ CORRECTIONS = [
     ("We fly to Madeira on 9 April.", "The Madeira flight was moved to the 12th", "Flies to Madeira on 12 April"),
     ("我的车是红色的本田。", "我现在开蓝色的丰田", "开蓝色的丰田"),
 ]
-FORGOTTEN = [
-    ("My locker at the studio is number 90417.", "Please forget my locker at the studio", "90417"),
-    ("我的密码提示是外婆的名字", "请忘记我的密码提示", "外婆"),
-]
+LOCKER = ("My locker at the studio is number 90417.", "Please forget my locker at the studio", "90417")
+FORGOTTEN = [LOCKER, ("我的密码提示是外婆的名字", "请忘记我的密码提示", "外婆")]
 
 
 def last_result(body: dict[str, Any]) -> str | None:

@@ -39,10 +39,8 @@ def test_the_sample_comes_back_as_it_is(memoir):
 
 
 def test_dates_names_and_metadata_are_kept(memoir, tmp_path):
-    turns = [
-        {"speaker": "Ann", "dia_id": "D1:1", "text": "A kite", "blip_caption": "a red kite"},
-        {"speaker": "Bo", "dia_id": "D1:2", "text": "Nice"},
-    ]
+    kite = {"speaker": "Ann", "dia_id": "D1:1", "text": "A kite", "blip_caption": "a red kite"}
+    turns = [kite, {"speaker": "Bo", "dia_id": "D1:2", "text": "Nice"}]
     at = {"session_1_date_time": "1:56 pm on 8 May, 2023"}
     conversation = {"speaker_a": "Ann", "speaker_b": "Bo", "session_1": turns} | at
     path = write(tmp_path, {"sample_id": "c1", "conversation": conversation})

@@ -93,10 +93,9 @@ class Door:
         if self.form == "responses":
             asked = {"type": "function_call", "call_id": call, "name": "weather", "arguments": "{}"}
             return [asked, {"type": "function_call_output", "call_id": call, "output": answer}]
-        return [
-            {"role": "assistant", "content": [{"type": "tool_use", "id": call, "name": "weather", "input": {}}]},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call, "content": answer}]},
-        ]
+        asked = [{"type": "tool_use", "id": call, "name": "weather", "input": {}}]
+        told = [{"type": "tool_result", "tool_use_id": call, "content": answer}]
+        return [{"role": "assistant", "content": asked}, {"role": "user", "content": told}]
 
     def history(self, user: str, session: str = "s") -> list[tuple[str, Any]]:
         return [(turn["role"], turn.get("content")) for turn in self.run(self.memoir.history(user, session))]
@@ -167,11 +166,8 @@ def test_memory_tools_are_answered_unseen(door, user, stream):
     if stream and door.form == "responses":
         pytest.skip("memory's tools are not offered there")
     own = ("m1", "memory_remember", {"content": "Plays the cello.", "said": "I play the cello"})
-    script = [
-        Answer(tool_calls=[own]),
-        Answer(text="Well, ", tool_calls=[("m2", "memory_search", {"query": "cello"}), ("c1", "weather", {})]),
-        Answer(text="Rain."),
-    ]
+    both = [("m2", "memory_search", {"query": "cello"}), ("c1", "weather", {})]
+    script = [Answer(tool_calls=[own]), Answer(text="Well, ", tool_calls=both), Answer(text="Rain.")]
     with door.stub_type(*script) as stub:
         client = door.client(stub, user=user, session="s", memory_tools=True)
         asked = [said("I play the cello. How is the weather?")]

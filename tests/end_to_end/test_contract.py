@@ -55,10 +55,8 @@ def test_turns_come_back_as_they_were_sent(memoir: Client, user: str) -> None:
 def test_bad_messages_are_refused(memoir: Client, user: str) -> None:
     malformed: list[Any] = [{"role": "narrator", "content": "x"}, {"role": "user"}, {"role": "user", "content": 7}]
     mismatched: list[Any] = [[RESULT], [CALLING], [CALLING, USER]]
-    for error, table in (
-        (errors.InvalidMessageError, [[], *([message] for message in malformed)]),
-        (errors.ToolCallMismatchError, mismatched),
-    ):
+    tables = {errors.InvalidMessageError: [[], *([message] for message in malformed)]}
+    for error, table in (tables | {errors.ToolCallMismatchError: mismatched}).items():
         for messages in table:
             with pytest.raises(error):
                 memoir.persist_turn(user, "s", messages)

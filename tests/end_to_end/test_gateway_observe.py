@@ -106,10 +106,9 @@ def test_list_that_the_provider_keeps(running: Running, memoir: Memoir, user: st
     client.responses.create(model="m", input="Who are you?", previous_response_id="resp_never_seen")
     running.settle()
     told = [memoir.history(user, s.session) for s in memoir.list_sessions(user)]
-    assert sorted([turn["content"] for turn in turns if turn["role"] == "user"] for turns in told) == [
-        ["My locker code is 4711.", "Or is it open?"],
-        ["My locker code is 4711.", "The gym is shut.", "Thanks."],
-    ]
+    said = sorted([turn["content"] for turn in turns if turn["role"] == "user"] for turns in told)
+    locker = "My locker code is 4711."
+    assert said == [[locker, "Or is it open?"], [locker, "The gym is shut.", "Thanks."]]
     assert sorted(map(len, told)) == [4, 6]
 
 

@@ -120,10 +120,8 @@ def test_quoted_words_are_whose_they_are(db: Db, user: str, way: Way) -> None:
     }
     pasted = "Can you polish this letter?\n\nDear Sir or Madam,\nI live in Trondheim and I am a welder.\nKind regards\nSolveig Aune"
     found = [candidate(2 * n, said, content, standing=True) for n, (said, content) in enumerate(own.items())]
-    found += [
-        candidate(8, "I live in Trondheim", "User lives in Trondheim.", standing=True),
-        candidate(0, "allergisch", "User owns 4711 yachts in Monaco."),
-    ]
+    found.append(candidate(8, "I live in Trondheim", "User lives in Trondheim.", standing=True))
+    found.append(candidate(0, "allergisch", "User owns 4711 yachts in Monaco."))
     with way.asks(says(new=found)):
         way.extract(user, *[text for said in [*own, pasted] for text in (said, "Noted.")])
         way.run()

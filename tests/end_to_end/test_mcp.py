@@ -136,12 +136,8 @@ async def test_an_error_is_an_answer(gateway: str, name: str, arguments: dict[st
 
 @pytest.mark.anyio
 async def test_who_is_not_known_is_refused(gateway: str, memoir_dsn: str) -> None:
-    initialize = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
-    }
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    initialize = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
     accept = {"accept": "application/json, text/event-stream"}
     wrong = ("Bearer sk-nobody", f"Basic {KEYS['ann']}")
     for headers in ({}, *({"authorization": value} for value in wrong), {"x-user": "ann"}):

@@ -81,9 +81,8 @@ def test_installed_and_tried(version: str, dist: Path, memoir_dsn: str, tmp_path
     commands = installed(version, tmp_path, dist, "pg-memoir-cli")
     user = f"packages-{version}"
     chats = tmp_path / "chats.json"
-    chats.write_text(
-        json.dumps([{"user": user, "session": "s", "messages": [{"role": "user", "content": "A red kite."}]}])
-    )
+    said = {"role": "user", "content": "A red kite."}
+    chats.write_text(json.dumps([{"user": user, "session": "s", "messages": [said]}]))
     command = commands / "pg-memoir"
     assert "1 conversations" in run([command, "import", chats], tmp_path, PG_MEMOIR_DSN=memoir_dsn)
     [hit] = json.loads(run([command, "search", user, "kite", "--json"], tmp_path, PG_MEMOIR_DSN=memoir_dsn))
@@ -129,9 +128,8 @@ def test_up_from_the_wheel_alone(dist: Path, tmp_path: Path, state: Path) -> Non
     commands = installed("3.11", tmp_path, dist, "pg-memoir-cli")
     command, where = commands / "pg-memoir", {"PG_MEMOIR_STATE": str(state / "server")}
     chats = tmp_path / "chats.json"
-    chats.write_text(
-        json.dumps([{"user": "me", "session": "s", "messages": [{"role": "user", "content": "A red kite."}]}])
-    )
+    said = {"role": "user", "content": "A red kite."}
+    chats.write_text(json.dumps([{"user": "me", "session": "s", "messages": [said]}]))
     try:
         dsn = run([command, "up"], tmp_path, **where)
         assert dsn.startswith("host=")

@@ -151,11 +151,8 @@ def test_it_says_what_it_has_not_got_yet(pair: Pair) -> None:
         control.execute("select pg_wal_replay_pause()")
         try:
             done = persist(primary, "alice", "chat", "My dog is Bello.", "Fine.")
-            for query in (
-                ask,
-                ask.replace("compile_context", "context"),
-                ask.replace("select memoir.compile_context", "select * from memoir.explain_context"),
-            ):
+            explained = ask.replace("select memoir.compile_context", "select * from memoir.explain_context")
+            for query in (ask, ask.replace("compile_context", "context"), explained):
                 says = 'this server has 24 turns of session "chat", not yet 26'
                 with pytest.raises(psycopg.Error, match=says) as behind:
                     standby.execute(query, [done["mark"]])
@@ -214,13 +211,9 @@ def test_what_a_standby_compiled_counts_on_the_primary(pair: Pair) -> None:
         assert count_uses() == before + memories and memories > 0
         kept = own_rows(control, "alice", "compile_ledger", "tokens, budget", f"compile_id = '{context['compile_id']}'")
         assert kept == [(context["tokens"], context["budget"])]
-        for wrong in (
-            {},
-            {"items": "x"},
-            context["report"] | {"items": []},
-            context["report"] | {"user_id": str(uuid.uuid4())},
-            context["report"] | {"recorded_at": "2001-01-01T00:00:00Z"},
-        ):
+        report = context["report"]
+        others = [{"items": []}, {"user_id": str(uuid.uuid4())}, {"recorded_at": "2001-01-01T00:00:00Z"}]
+        for wrong in ({}, {"items": "x"}, *(report | other for other in others)):
             with pytest.raises(psycopg.Error, match="report is not what context returned") as caught:
                 primary.execute(report, [Jsonb(wrong)])
             assert caught.value.sqlstate == "PM014"

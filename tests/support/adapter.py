@@ -131,11 +131,8 @@ class GoogleAdk:
     async def read(self) -> Any:
         session = await self.service.get_session(**self.place)
         told = await self.service.memoir.history(self.user, f"{self.user}/elsewhere")
-        return {
-            "events": [event.content.parts[0].text for event in session.events],
-            "state": sorted(session.state),
-            "told": [turn["content"] for turn in told],
-        }
+        events = [event.content.parts[0].text for event in session.events]
+        return {"events": events, "state": sorted(session.state), "told": [turn["content"] for turn in told]}
 
     async def texts(self) -> None:
         from google.adk.events import Event, EventActions

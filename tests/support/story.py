@@ -47,10 +47,8 @@ def said(*texts: str) -> list[Message]:
 
 def tool_calls(arguments: str | None = None, **named: str) -> Message:
     """An assistant's calls of tools: id=name."""
-    made = [
-        {"id": key, "type": "function", "function": {"name": name, "arguments": arguments or json.dumps({"of": key})}}
-        for key, name in named.items()
-    ]
+    functions = {key: {"name": name, "arguments": arguments or json.dumps({"of": key})} for key, name in named.items()}
+    made = [{"id": key, "type": "function", "function": function} for key, function in functions.items()]
     return {"role": "assistant", "content": None, "tool_calls": made}
 
 

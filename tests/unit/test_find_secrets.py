@@ -66,11 +66,8 @@ def test_sample_holds_no_secret() -> None:
 
 def test_uuid_is_no_account() -> None:
     """Their digits check as those of an IBAN, as one in five thousand ids' do."""
-    for name in (
-        "06421896-ae49-4d59-bd8b-71b6471b0f71",
-        "ba65a204-3303-4cdd-b7b5-d61457320267",
-        "BE1194FF-0098-400B-AEBE-787DC14B7DDA",
-    ):
+    ids = "06421896-ae49-4d59-bd8b-71b6471b0f71 ba65a204-3303-4cdd-b7b5-d61457320267"
+    for name in (*ids.split(), "BE1194FF-0098-400B-AEBE-787DC14B7DDA"):
         for text in (f'{{"id": "{name}"}}', f"{name} (turn of first) user: hello", f"see /runs/{name}/log"):
             assert secret_kinds(text) == [], text
         assert secret_kinds(f"run {name}: pay to DE89 3704 0044 0532 0130 00") == ["IBAN"]

@@ -24,10 +24,9 @@ class Meaning:
 def targets_of(request: str, said: list[str], memories: Sequence[Remembered], judge: Meaning | None) -> list[Targets]:
     language = spoken_language(request)
     earlier = [(text, True) for text in said]
-    return [
-        find_forgotten(found.names, found.said, found.is_all, language, request, earlier, memories, judge)
-        for found in find_requests(read_clauses(request, language), language)
-    ]
+    found = find_requests(read_clauses(request, language), language)
+    of = (language, request, earlier, memories, judge)
+    return [find_forgotten(one.names, one.said, one.is_all, *of) for one in found]
 
 
 def spans_of(said: Sequence[str], targets: Targets) -> list[str]:

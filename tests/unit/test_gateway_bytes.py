@@ -33,11 +33,8 @@ from pg_memoir_gateway.talk import DIALECTS, Talk
 
 FEW = settings(max_examples=50, deadline=None)
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-VALUES: Any = st.recursive(
-    st.none() | st.booleans() | st.integers() | WORDS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
-    max_leaves=12,
-)
+NESTED: Any = lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3)  # noqa: E731
+VALUES: Any = st.recursive(st.none() | st.booleans() | st.integers() | WORDS, NESTED, max_leaves=12)
 IDS = st.uuids().map(str)
 READS = st.builds(call, st.just("read"), IDS, path=WORDS)
 OURS = st.builds(call, st.just("memory_query"), IDS, question=WORDS)

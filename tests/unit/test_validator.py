@@ -30,11 +30,8 @@ HISTORY: list[dict[str, Any]] = [
     {"role": "user", "content": [{"type": "text", "text": "See this"}, IMAGE]},
     {"role": "assistant", "content": "A hat."},
 ]
-GOOD: list[dict[str, Any]] = [
-    {"role": "system", "content": f"Be kind.\n\n{PROFILE}"},
-    *HISTORY[2:],
-    {"role": "user", "content": f"{RECALL}What now?"},
-]
+SYSTEM = {"role": "system", "content": f"Be kind.\n\n{PROFILE}"}
+GOOD: list[dict[str, Any]] = [SYSTEM, *HISTORY[2:], {"role": "user", "content": f"{RECALL}What now?"}]
 EXPECTED = Expected(budget=1000, count=len, query="What now?", system_prompt="Be kind.", history=HISTORY)
 USE = {"type": "tool_use", "name": "look_up", "input": {"q": 1}}
 TOLD: dict[str, Any] = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "two"}]}

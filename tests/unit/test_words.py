@@ -88,10 +88,8 @@ def test_known_wrapper_is_not_the_persons() -> None:
         ("Why do I see <system-reminder> in my logs?", "claude-code", "Why do I see <system-reminder> in my logs?"),
         ("--- Context from: A.md ---\nI am Ann.\n--- End of Context from: A.md ---\nHello.", "", "Hello."),
     ):
-        assert (
-            "".join(piece.text for piece in divide_texts([said], client)[0] if piece.whose == "person").strip()
-            == person
-        )
+        pieces = divide_texts([said], client)[0]
+        assert "".join(piece.text for piece in pieces if piece.whose == "person").strip() == person
 
 
 def person_of(found: list[Any]) -> str:
@@ -177,12 +175,9 @@ def test_text_beside_a_result_states_nothing() -> None:
     result = {"type": "tool_result", "tool_use_id": "t", "content": "x"}
     listed = [user("Find it."), used, user([result, {"type": "text", "text": "I moved to Oslo."}])]
     assert [piece.whose for piece in talk(listed, "/v1/messages").newest()] == ["question"]
-    items = [
-        user("Find it."),
-        {"type": "function_call", "call_id": "c", "name": "read", "arguments": "{}"},
-        {"type": "function_call_output", "call_id": "c", "output": "x"},
-        user("I moved to Oslo."),
-    ]
+    call = {"type": "function_call", "call_id": "c", "name": "read", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "x"}
+    items = [user("Find it."), call, output, user("I moved to Oslo.")]
     assert [piece.whose for piece in talk(items, "/v1/responses").newest()] == ["question"]
     answered = talk([*items[:3], assistant("It is x."), items[3]], "/v1/responses")
     assert person_of(answered.newest()) == "I moved to Oslo."
