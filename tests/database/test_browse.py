@@ -19,9 +19,6 @@ def read_timeline(db: Db, user: str, item: Any, before: int, after: int, columns
     return table(db, "memory_timeline", user, item, lines_before=before, lines_after=after, columns=columns)
 
 
-# Lists ----------------------------------------------------------------------------------------------------------------
-
-
 def test_memories_are_listed_newest_first(db: Db, user: str) -> None:
     for number in range(7):
         remember(db, user, f"Keeps bee hive number {number}", tags=["bees", f"n{number}"], category="hobby")
@@ -81,9 +78,6 @@ def test_filters_find_whatever_the_rank(db: Db, user: str) -> None:
     assert key in [content for content, _ in find(project="home", limit=400)]  # which comes with what is global
     ranked = table(db, "recall", user, "spare key shed", columns="content, matched_by && '{words}'", tags=["keys"])
     assert ranked == [(key, True)]
-
-
-# From a hit to the whole ----------------------------------------------------------------------------------------------
 
 
 def test_a_hit_leads_to_its_surroundings_and_whole(db: Db, user: str) -> None:

@@ -134,9 +134,6 @@ def test_named_speakers_change_their_own_statements(db: Db, user: str) -> None:
     assert "Ida lives in Kassel." in active and "Mia lives in Kassel." not in active
 
 
-# In the compiled list -------------------------------------------------------------------------------------------------
-
-
 def recall_for(db: Db, user: str, query: str) -> tuple[str, dict[str, str]]:
     """The recall of a compile in a fresh session, and why each candidate was left out."""
     content = call(db, "compile_context", user, "fresh", query)[-1]["content"]

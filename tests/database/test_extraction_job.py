@@ -12,8 +12,6 @@ from pg_memoir_server.llm.stretches import locate
 from psycopg.types.json import Jsonb
 from servers import connect
 
-# Admission ------------------------------------------------------------------------------------------------------------
-
 
 def test_candidates_are_scored_and_people_never_rejected(db: Db, user: str) -> None:
     call(db, "set_user_settings", user, {"admission_threshold": 1.0})
@@ -41,9 +39,6 @@ def test_novelty_is_judged_again_with_the_vector(db: Db, user: str) -> None:
     states = memories(db, user, "state::text", "state_reason", where="session_id is not null")
     assert sorted(states, key=str) == [("active", None), ("invalidated", "not admitted")]
     assert memories(db, user, where="session_id is not null and state = 'active'") == ["User lives in Ulm."]
-
-
-# The job --------------------------------------------------------------------------------------------------------------
 
 
 def test_session_waits_once_and_the_job_empties_the_queue(db: Db, user: str) -> None:
@@ -130,9 +125,6 @@ def test_writers_and_extractors_lose_and_double_nothing(memoir_dsn: str, db: Db,
     run_job(db, "extract")
     got = memories(db, user)
     assert len(got) == len(set(got)) == sessions * each and waiting(db, user) == []
-
-
-# A model's candidates -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -15,9 +15,10 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("where", "pages"),
-    [
+def test_metadata_filters_memories(db: Db, user: str) -> None:
+    for content, metadata in PAGES.items():
+        remember(db, user, content, metadata=metadata)
+    for where, pages in (
         ({"source": "wiki"}, "two three"),
         ({"source": {"eq": "jira"}}, "one"),
         ({"source": {"in": ["jira", "mail"]}}, "one"),
@@ -32,18 +33,16 @@ PAGES = {
         ({"nothing": 1}, ""),
         ({}, "one two three four"),
         (None, "one two three four"),
-    ],
-)
-def test_metadata_filters_memories(db: Db, user: str, where: Any, pages: str) -> None:
-    for content, metadata in PAGES.items():
-        remember(db, user, content, metadata=metadata)
-    wanted = {f"The oven guide is on page {page}." for page in pages.split()}
-    for function, given in (("recall", ["oven guide"]), ("list_memories", [])):
-        assert {row[0] for row in table(db, function, user, *given, where=where, columns="content")} == wanted, function
-    assert {row[0] for row in table(db, "memory_index", user, "oven guide", where=where, columns="line")} == wanted
-    # What a filter names comes whatever the query, unless it names nothing.
-    found = {row[0] for row in table(db, "recall", user, "qqqq", where=where, columns="content")}
-    assert found == (wanted if where is not None else set())
+    ):
+        wanted = {f"The oven guide is on page {page}." for page in pages.split()}
+        for function, *given in (("recall", "oven guide"), ("list_memories",)):
+            found = table(db, function, user, *given, where=where, columns="content")
+            assert {row[0] for row in found} == wanted, (function, where)
+        lines = table(db, "memory_index", user, "oven guide", where=where, columns="line")
+        assert {row[0] for row in lines} == wanted, where
+        # What a filter names comes whatever the query, unless it names nothing.
+        found = table(db, "recall", user, "qqqq", where=where, columns="content")
+        assert {row[0] for row in found} == (wanted if where is not None else set()), where
 
 
 def test_metadata_filters_turns(db: Db, user: str) -> None:

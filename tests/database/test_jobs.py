@@ -207,9 +207,6 @@ def test_a_user_who_cant_be_merged_holds_up_no_other(db: Db, user: str) -> None:
     assert last_run(db, "merge")[:2] == ("done", {"users": 1, "items": 1})
 
 
-# Cron expressions -----------------------------------------------------------------------------------------------------
-
-
 def test_cron_expression_names_its_last_time(db: Db) -> None:
     for expression, at, last in (
         ("*/15 * * * *", "2024-05-01T10:29:59Z", "2024-05-01T10:15:00Z"),

@@ -257,9 +257,6 @@ def test_one_broken_user_does_not_stop_the_others(db: Db, user: str, clock: Cloc
     clear_work(db, "promote")
 
 
-# Profile --------------------------------------------------------------------------------------------------------------
-
-
 def profile(db: Db, user: str) -> dict[str, Any]:
     """After the job."""
     run_job(db, "profiles")

@@ -27,9 +27,6 @@ def sources(db: Db, user: str, memory: str) -> list[int]:
     return sorted(source["turn_index"] for source in row["sources"])
 
 
-# Slots and authority --------------------------------------------------------------------------------------------------
-
-
 def home(db: Db, user: str, city: str, **named: Any) -> dict[str, Any]:
     return remember(db, user, f"Lives in {city}", slot="Home  City", slot_value=city, **named)
 
@@ -57,9 +54,8 @@ def test_a_lower_authority_only_contradicts(db: Db, user: str) -> None:
 INFERRED = ("system_inferred", "local", 1, 0.6)
 
 
-@pytest.mark.parametrize(
-    ("named", "expected"),
-    [
+def test_authority_follows_who_speaks(db: Db, user: str) -> None:
+    wanted: list[tuple[dict[str, Any], tuple[Any, ...]]] = [
         ({}, ("user_stated", "global", 3, 1.0)),
         ({"type": "preference"}, ("preference", "global", 4, 0.85)),
         ({"type": "instruction"}, ("instruction", "global", 4, 0.9)),
@@ -74,16 +70,14 @@ INFERRED = ("system_inferred", "local", 1, 0.6)
         ({"session": "s", "provenance": "user_stated", "source_turns": [2]}, INFERRED),
         ({"session": "s", "provenance": "user_stated", "source_turns": [0]}, ("user_stated", "global", 2, 0.8)),
         ({"session": "s", "actor": "tool", "provenance": "user_stated"}, ("tool_output", "local", 1, 0.7)),
-    ],
-)
-def test_authority_follows_who_speaks(db: Db, user: str, named: dict[str, Any], expected: tuple[Any, ...]) -> None:
-    persist(db, user, "s", "I fish", "Good.")
-    persist(db, user, "s", "a robot in the user's role", actor="agent")
-    memory = remembered(db, user, "Fishes on the lake", **named)
-    assert state(db, user, memory, "provenance, scope, tier, trust") == (*expected[:3], pytest.approx(expected[3]))
-
-
-# Near duplicates ------------------------------------------------------------------------------------------------------
+    ]
+    for number, (named, (*whose, trust)) in enumerate(wanted):
+        who = f"{user}-{number}"
+        persist(db, who, "s", "I fish", "Good.")
+        persist(db, who, "s", "a robot in the user's role", actor="agent")
+        memory = remembered(db, who, "Fishes on the lake", **named)
+        got = state(db, who, memory, "provenance, scope, tier, trust")
+        assert got == (*whose, pytest.approx(trust)), named
 
 
 def test_near_duplicates_merge_above_the_threshold(db: Db, user: str) -> None:

@@ -201,9 +201,9 @@ def test_turns_are_corrected_and_forgotten_by_id(db: Db, user: str) -> None:
     assert "5-5-1-0" not in shown and "Thursday" in shown and ("Tuesday" not in shown or "later changed" in shown)
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "says"),
-    [
+def test_an_error_tells_the_model_what_to_do(db: Db, user: str) -> None:
+    """An application's mistake is raised instead."""
+    wrong: list[tuple[str, dict[str, Any], str]] = [
         ("memory_sing", {}, 'unknown tool "memory_sing". memory_search,'),
         ("memory_search", {}, "memory_search needs the argument query"),
         ("memory_search", {"query": "  "}, "memory_search needs the argument query"),
@@ -218,12 +218,11 @@ def test_turns_are_corrected_and_forgotten_by_id(db: Db, user: str) -> None:
         ("memory_timeline", {"id": UNKNOWN}, "unknown id"),
         ("memory_correct", {"id": UNKNOWN, "content": "x"}, "unknown memory"),
         ("memory_remember", {"content": "x", "type": "dream"}, "dream"),
-    ],
-)
-def test_an_error_tells_the_model_what_to_do(db: Db, user: str, name: str, arguments, says: str) -> None:
-    """An application's mistake is raised instead."""
-    with raises("PM003"):
-        run(db, user, name, **arguments)
+    ]
+    for name, arguments, _ in wrong:
+        with raises("PM003"):
+            run(db, user, name, **arguments)
     persist(db, user, "s", "Hello there", "Hi.")
-    answer = run(db, user, name, **arguments)
-    assert answer.startswith("Error: ") and says in answer, answer
+    for name, arguments, says in wrong:
+        answer = run(db, user, name, **arguments)
+        assert answer.startswith("Error: ") and says in answer, answer

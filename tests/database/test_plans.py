@@ -207,9 +207,6 @@ def test_plans_stay_in_the_users_part_and_use_indexes(crowded: str, name: str) -
     assert ("packed_signs" in read) == ("signs" in name)
 
 
-# Growth ---------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", MEASURED)
 def test_other_users_cost_a_compile_nothing(crowded: str, name: str) -> None:
     (locks, pages), (locks_alone, pages_alone) = cost(crowded, CALLS[name]), ALONE[name]

@@ -154,9 +154,6 @@ def test_opening_closing_and_branching_race_cleanly(memoir_dsn: str, db: Db, use
     assert len(history(db, user, "s")) == 2 + 2 * (first + second) == closed_at  # no turn after the close
 
 
-# One at a time, in the order that once went wrong -----------------------------------------------------------------------
-
-
 def waits_for(db: Db, holder: psycopg.Connection) -> None:
     """Returns when some connection waits for a lock of `holder`."""
     waiting = "select 1 from pg_stat_activity where %s = any (pg_blocking_pids(pid))"

@@ -111,9 +111,6 @@ def test_stored_forms_stay_until_the_next_moment(db: Db, user: str) -> None:
     assert "edited since" in body(db, user, 3)
 
 
-# Large outputs --------------------------------------------------------------------------------------------------------
-
-
 PLANTED = [
     ("{who} rotated the key of vault {n} after {m} failed logins", "How many failed logins came before vault {n} was rotated?", "{m}"),
     ("export job {who}-{n} wrote {m} rows to /srv/out/{who}_{n}.parquet", "Where did export job {who}-{n} write its rows?", "/srv/out/{who}_{n}.parquet"),

@@ -95,9 +95,6 @@ def test_counting_is_exact_with_plpython(db):
         assert run_internal(db, "count_tokens", texts, name) == tokens.count(texts, name)
 
 
-# Images ---------------------------------------------------------------------------------------------------------------
-
-
 def png(w, h):
     return b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", w, h) + bytes(9)
 

@@ -89,9 +89,6 @@ def test_reset_and_upgrade_keep_what_was_set(db: Db, memoir_dsn: str, user: str)
     assert call(db, "set_user_settings", user, Jsonb({})) == {"window_steps": 8}
 
 
-# Overrides ------------------------------------------------------------------------------------------------------------
-
-
 def test_session_over_user_over_install_over_default(db: Db, user: str) -> None:
     for who in (user, user + "-other"):
         for n in range(30):
@@ -132,9 +129,6 @@ def test_some_settings_have_no_override(db: Db, user: str) -> None:
     assert call(db, "set_user_settings", user, Jsonb({})) == {} == call(db, "session_info", user, "s")["settings"]
 
 
-# The clock ------------------------------------------------------------------------------------------------------------
-
-
 def test_the_clock_is_fixed_until_it_is_released(db: Db, user: str) -> None:
     at = datetime(2031, 2, 3, 4, 5, 6, 789012, tzinfo=UTC)
     set_clock(db, at)
@@ -144,8 +138,6 @@ def test_the_clock_is_fixed_until_it_is_released(db: Db, user: str) -> None:
     set_clock(db, None)
     assert abs(one(db, "select memoir.now() - pg_catalog.now()")) < timedelta(seconds=1)
 
-
-# Settings of the server -----------------------------------------------------------------------------------------------
 
 SERVER = {
     "formats": """DateStyle=German IntervalStyle=sql_standard TimeZone=Asia/Kolkata extra_float_digits=-3 bytea_output=escape

@@ -95,25 +95,20 @@ def test_pgspot_finds_nothing(internal: set[str]) -> None:
     assert issues_of(SCHEMAS + prepared(python.read_text(), internal)) == []
 
 
-@pytest.mark.parametrize(
-    ("good", "bad", "code"),
-    [
+def test_pgspot_would_find_it(internal: set[str]) -> None:
+    text = ARTIFACT.read_text()
+    for good, bad, code in (
         ("j.database operator(pg_catalog.=) pg_catalog.current_database()", "j.database = current_database()", "PS001"),
         ("::pg_catalog.text, 'memoir_jobs'", "::text, 'memoir_jobs'", "PS017"),
         ("perform pg_catalog.pg_sleep(0.5)", "perform pg_sleep(0.5)", "PS016"),
         ("security definer set search_path from current as", "security definer as", "PS003"),
         ("returns trigger language plpgsql set search_path from current", "returns trigger language plpgsql", "PS016"),
-    ],
-)
-def test_pgspot_would_find_it(internal: set[str], good: str, bad: str, code: str) -> None:
-    text = ARTIFACT.read_text()
-    start = text.rindex("\ncreate or replace", 0, text.index(good))
-    statement = SCHEMAS + text[start : text.index("\nend $$;", start) + 8]
-    assert not any(issue.startswith(code) for issue in issues_of(prepared(statement, internal)))
-    assert any(issue.startswith(code) for issue in issues_of(prepared(statement.replace(good, bad, 1), internal)))
+    ):
+        start = text.rindex("\ncreate or replace", 0, text.index(good))
+        statement = SCHEMAS + text[start : text.index("\nend $$;", start) + 8]
+        assert not any(issue.startswith(code) for issue in issues_of(prepared(statement, internal)))
+        assert any(issue.startswith(code) for issue in issues_of(prepared(statement.replace(good, bad, 1), internal)))
 
-
-# Dead code -----------------------------------------------------------------------------------------------------------
 
 UNUSED = "unused variable|unused parameter|never read variable|unreachable code"
 TELLING = re.compile(rf"^({UNUSED}|too many attributes|too few attributes|.* shadows)")
@@ -157,9 +152,6 @@ def findings(db: Db) -> list[str]:
 def test_no_dead_code(checked: Db) -> None:
     found = findings(checked)
     assert not found, "\n".join(found)
-
-
-# The reference --------------------------------------------------------------------------------------------------------
 
 
 def test_the_reference_is_current(db: Db, memoir_dsn: str) -> None:

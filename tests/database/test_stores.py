@@ -107,9 +107,9 @@ def test_secret_documents_are_not_found(memoir: Memoir, user: str) -> None:
     assert find_keys(memoir, user) == ["plain"]
 
 
-@pytest.mark.parametrize(
-    ("entry", "problem"),
-    [
+def test_wrong_documents_are_refused(memoir: Memoir, user: str) -> None:
+    put(memoir, user, value={"a": 1})
+    for entry, problem in (
         ({"namespace": [""], "value": 1}, "namespace"),
         ({"namespace": "n", "value": 1}, "documents"),
         ({"key": None, "value": 1}, "key"),
@@ -121,13 +121,10 @@ def test_secret_documents_are_not_found(memoir: Memoir, user: str) -> None:
         ({"at": "a", "merge": {"x": 1}}, "merge must be an object"),
         ({"merge": [1]}, "merge must be an object"),
         ({"merge": {"x": 1}, "value": {}}, "merge must be an object"),
-    ],
-)
-def test_wrong_documents_are_refused(memoir: Memoir, user: str, entry: dict[str, Any], problem: str) -> None:
-    put(memoir, user, value={"a": 1})
-    with pytest.raises(errors.InvalidArgumentError, match=problem):
+    ):
         whole = {"namespace": ["notes"], "key": "k"} | entry
-        memoir.put_documents(user, [{k: v for k, v in whole.items() if v is not None}])
+        with pytest.raises(errors.InvalidArgumentError, match=problem):
+            memoir.put_documents(user, [{k: v for k, v in whole.items() if v is not None}])
     with pytest.raises(errors.InvalidArgumentError, match="unknown operator"):
         find_keys(memoir, user, filter={"text": {"$near": 1}})
     assert value_of(memoir, user) == {"a": 1}

@@ -63,8 +63,6 @@ def test_small_numbers_find_no_codes(db: Db, user: str) -> None:
     assert recalled(db, user, "bus 47", limit=1) == [NUMBERS[5]]
 
 
-# Long texts -----------------------------------------------------------------------------------------------------------
-
 slow = pytest.mark.acceptance
 
 

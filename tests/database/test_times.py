@@ -33,21 +33,18 @@ def matters(text: str) -> list[str]:
     return [matter for matter in MATTERS if f"The {matter} took" in text]
 
 
-@pytest.mark.parametrize(
-    ("asked", "first", "last"),
-    [
+def test_all_of_a_time_is_shown(db: Db, weeks: str) -> None:
+    for asked, first, last in (
         ("What happened last week?", 8, 14),
         ("What did we talk about a week ago?", 7, 12),
         ("What did I do last weekend?", 13, 14),
         ("what did I do on Friday", 12, 12),
         ("What happened on 3 June?", 3, 3),
-    ],
-)
-def test_all_of_a_time_is_shown(db: Db, weeks: str, asked: str, first: int, last: int) -> None:
-    shown = block(db, weeks, asked)
-    assert matters(shown) == MATTERS[first - 1 : last]
-    assert all(f"Good that the {matter}" in shown for matter in MATTERS[first - 1 : last])
-    assert "Weak matches" not in shown
+    ):
+        shown = block(db, weeks, asked)
+        assert matters(shown) == MATTERS[first - 1 : last], asked
+        assert all(f"Good that the {matter}" in shown for matter in MATTERS[first - 1 : last])
+        assert "Weak matches" not in shown, asked
 
 
 def test_time_that_is_too_much_fills_the_budget(db: Db, weeks: str) -> None:

@@ -122,9 +122,6 @@ def test_dashboard_and_pages_name_every_view(admin: Db) -> None:
     assert [name for name in sorted(views | jobs) if f"`{name}`" not in text] == []
 
 
-# What a person looks at -----------------------------------------------------------------------------------------------
-
-
 def test_users_are_listed_by_name(db: Db, memoir_dsn: str, user: str) -> None:
     """A tenant sees its own, one of a project none."""
     for name in (f"{user}-b", f"{user}-a", user):

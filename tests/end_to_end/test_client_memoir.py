@@ -148,15 +148,12 @@ NO_METHOD = {
 def test_calls_fit_the_database(memoir_dsn):
     """Every function has a method or a reason; every argument is there by that name and type, is sent if it has no default,
     and none is missing here."""
+    columns = "proname, proargnames, proargtypes::oid[]::regtype[]::text[], pronargdefaults"
     with psycopg.connect(memoir_dsn) as connection:
         known = {
-            name: (
-                {argument.removeprefix("p_"): kind for argument, kind in zip(names or [], types)},
-                len(types) - defaults,
-            )
-            for name, names, types, defaults in connection.execute(
-                "select proname, proargnames, array(select format_type(t, null) from unnest(proargtypes) with ordinality u(t, o) order by o), "
-                "pronargdefaults from pg_proc where pronamespace = 'memoir'::regnamespace"
+            name: ({argument.removeprefix("p_"): kind for argument, kind in zip(names or [], types)}, len(types) - left)
+            for name, names, types, left in connection.execute(
+                f"select {columns} from pg_proc where pronamespace = 'memoir'::regnamespace"
             )
         }
     assert {method.function for method in METHODS.values()} | set(NO_METHOD) == set(known)
@@ -164,12 +161,10 @@ def test_calls_fit_the_database(memoir_dsn):
                "timestamptz[]": "timestamp with time zone[]", "text[]::jsonb[]": "jsonb[]"}  # fmt: skip
     for name, method in METHODS.items():
         theirs, required = known[method.function]
-        built = types_sent(getattr(calls, name)(**arguments(name)))
-        sent = {argument: spelled.get(kind, kind) for argument, kind in built.items()}
+        made = getattr(calls, name)(**arguments(name))
+        sent = {argument: spelled.get(kind, kind) for argument, kind in types_sent(made).items()}
         assert sent.items() <= theirs.items(), name
-        if not getattr(calls, name)(**arguments(name)).sql.startswith(
-            "call"
-        ):  # procedures have arguments for jobs only
+        if not made.sql.startswith("call"):  # procedures have arguments for jobs only
             assert set(theirs) - set(sent) <= {"format"}, name
         fewest = types_sent(getattr(calls, name)(**arguments(name, only_required=True)))
         assert set(list(theirs)[:required]) <= set(fewest), name

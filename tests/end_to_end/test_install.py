@@ -224,8 +224,10 @@ def test_a_schema_of_somebody_else_is_refused(scratch: str, empty: str) -> None:
         assert apply(empty) == ""
 
 
-def test_outside_one_transaction_is_refused(empty: str) -> None:
+def test_wrong_ways_to_install_are_refused(empty: str) -> None:
     assert "SAVEPOINT can only be used in transaction blocks" in apply(empty, one=False)
+    for modulus in (0, 3, 8192):  # no power of two, or too many
+        assert "installation_modulus_check" in apply(empty, modulus)
     with connect(empty) as db:
         assert db.execute("select to_regnamespace('memoir')").fetchone() == (None,)
 
@@ -239,11 +241,6 @@ def test_unfit_databases_are_refused(scratch: str, encoding: str, wrong: str) ->
         assert f"{conninfo_to_dict(dsn)['dbname']} has {wrong}\n" in complaint and "HINT:" in complaint
         with connect(dsn) as db:
             assert db.execute("select to_regnamespace('memoir'), count(*) from pg_extension").fetchone() == (None, 1)
-
-
-def test_a_modulus_is_a_power_of_two(empty: str) -> None:
-    for modulus in (0, 3, 8192):
-        assert "installation_modulus_check" in apply(empty, modulus)
 
 
 # Extensions and roles -------------------------------------------------------------------------------------------------

@@ -110,28 +110,22 @@ async def test_what_one_keeps_another_does_not_see(db: psycopg.Connection, gatew
         assert await text_of(ann, "memory_index", query="Who is the harbour pilot?") == "Nothing found."
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "says"),
-    [
-        ("memory_index", {}, "needs the argument query"),
-        ("memory_index", {"query": "x", "user": "bob"}, 'has no argument "user"'),
-        ("memory_index", {"query": "x", "limit": 0}, "limit must be from 1"),
-        ("memory_get", {"ids": ["seven"]}, "each of ids must be an id"),
-        ("memory_get", {"ids": "seven"}, "must be a array"),
-        ("memory_timeline", {"id": "00000000-0000-0000-0000-000000000001"}, "unknown id"),
-        ("memory_correct", {"id": "00000000-0000-0000-0000-000000000001", "content": "x"}, "unknown memory"),
-        ("memory_forget", {"said": "all of it"}, "Not forgotten"),
-        (
-            "memory_pin",
-            {"id": "00000000-0000-0000-0000-000000000001"},
-            "memory_pin needs a session. give p_session; over MCP the header",
-        ),
-    ],
-)
 @pytest.mark.anyio
-async def test_an_error_is_an_answer(gateway: str, name: str, arguments: dict[str, Any], says: str) -> None:
+async def test_an_error_is_an_answer(gateway: str) -> None:
+    unknown = {"id": "00000000-0000-0000-0000-000000000001"}
     async with over_http(gateway, KEYS["ann"]) as session:
-        assert says in await text_of(session, name, **arguments)
+        for name, arguments, says in (
+            ("index", {}, "needs the argument query"),
+            ("index", {"query": "x", "user": "bob"}, 'has no argument "user"'),
+            ("index", {"query": "x", "limit": 0}, "limit must be from 1"),
+            ("get", {"ids": ["seven"]}, "each of ids must be an id"),
+            ("get", {"ids": "seven"}, "must be a array"),
+            ("timeline", unknown, "unknown id"),
+            ("correct", unknown | {"content": "x"}, "unknown memory"),
+            ("forget", {"said": "all of it"}, "Not forgotten"),
+            ("pin", unknown, "memory_pin needs a session. give p_session; over MCP the header"),
+        ):
+            assert says in await text_of(session, f"memory_{name}", **arguments), (name, arguments)
 
 
 @pytest.mark.anyio

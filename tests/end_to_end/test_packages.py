@@ -76,17 +76,20 @@ def test_what_is_built(dist: Path) -> None:
         assert "Version: 0.0.0" not in metadata and not any("__pycache__" in name for name in held)
 
 
+def find_what_was_said(command: Path, user: str, folder: Path, **where: str) -> None:
+    """Imports a conversation of the user's, and finds it."""
+    chats, said = folder / "chats.json", {"role": "user", "content": "A red kite."}
+    chats.write_text(json.dumps([{"user": user, "session": "s", "messages": [said]}]))
+    assert "1 conversations" in run([command, "import", chats], folder, **where)
+    [hit] = json.loads(run([command, "search", user, "kite", "--json"], folder, **where))
+    assert hit["content"] == "A red kite."
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_installed_and_tried(version: str, dist: Path, memoir_dsn: str, tmp_path: Path) -> None:
     commands = installed(version, tmp_path, dist, "pg-memoir-cli")
-    user = f"packages-{version}"
-    chats = tmp_path / "chats.json"
-    said = {"role": "user", "content": "A red kite."}
-    chats.write_text(json.dumps([{"user": user, "session": "s", "messages": [said]}]))
     command = commands / "pg-memoir"
-    assert "1 conversations" in run([command, "import", chats], tmp_path, PG_MEMOIR_DSN=memoir_dsn)
-    [hit] = json.loads(run([command, "search", user, "kite", "--json"], tmp_path, PG_MEMOIR_DSN=memoir_dsn))
-    assert hit["content"] == "A red kite."
+    find_what_was_said(command, f"packages-{version}", tmp_path, PG_MEMOIR_DSN=memoir_dsn)
     assert "pg-memoir-gateway" in subprocess.run(
         [command, "gateway"], cwd=tmp_path, env=outside(), capture_output=True, text=True, check=False
     ).stderr  # fmt: skip
@@ -127,15 +130,10 @@ def test_up_from_the_wheel_alone(dist: Path, tmp_path: Path, state: Path) -> Non
     """A person without a PostgreSQL of their own: one command, and memory."""
     commands = installed("3.11", tmp_path, dist, "pg-memoir-cli")
     command, where = commands / "pg-memoir", {"PG_MEMOIR_STATE": str(state / "server")}
-    chats = tmp_path / "chats.json"
-    said = {"role": "user", "content": "A red kite."}
-    chats.write_text(json.dumps([{"user": "me", "session": "s", "messages": [said]}]))
     try:
         dsn = run([command, "up"], tmp_path, **where)
         assert dsn.startswith("host=")
-        run([command, "import", chats], tmp_path, **where)
-        [hit] = json.loads(run([command, "search", "me", "kite", "--json"], tmp_path, **where))
-        assert hit["content"] == "A red kite."
+        find_what_was_said(command, "me", tmp_path, **where)
         assert run([command, "up"], tmp_path, **where) == dsn  # again: it is there
     finally:
         run([command, "down", "--delete", "--yes"], tmp_path, **where)

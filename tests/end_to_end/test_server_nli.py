@@ -72,9 +72,6 @@ def test_a_real_cross_encoder_from_a_folder(tmp_path: Path) -> None:
     assert len(scores) == 2 and all(0 <= score <= 1 for score in scores)
 
 
-# In a worker ----------------------------------------------------------------------------------------------------------
-
-
 def doubtful(db: psycopg.Connection, user: str, *contents: str) -> list[str]:
     """Memories so alike that rules leave open whether they contradict each other."""
     return [remembered(db, user, content, embedding=[1, 0.1 * n, 0, 0]) for n, content in enumerate(contents)]

@@ -59,9 +59,6 @@ def record(server_dsn: str) -> dict[str, str]:
             }
 
 
-# --- Answers as text --------------------------------------------------------------------------------------------------
-
-
 def show(answer: Any) -> Iterator[str]:
     """The lines of an answer."""
     if isinstance(answer, list):
@@ -138,9 +135,6 @@ def _cut(lines: Iterator[str]) -> str:
     """Long lines end with the number of their characters."""
     whole = [line.rstrip() for text in lines for line in text.splitlines() or [""]]
     return "".join((line if len(line) <= WIDTH else f"{line[: WIDTH - 20]}… ({len(line)})") + "\n" for line in whole)
-
-
-# --- Comparing and writing --------------------------------------------------------------------------------------------
 
 
 def find_differences(recorded: dict[str, str]) -> list[str]:

@@ -107,9 +107,6 @@ async def test_short_wait_does_not_mean_away() -> None:
     await end_left(gateway)
 
 
-# Connections --------------------------------------------------------------------------------------------------------
-
-
 async def app(scope: Any, receive: Any, send: Any) -> None:
     while (await receive()).get("more_body"):
         pass
