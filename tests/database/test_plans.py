@@ -144,7 +144,7 @@ def watch(dsn: str, query: str, jit: str = "off", **settings: Any) -> Seen:
         db.execute("load 'auto_explain'")
         logged = {"min_duration": "0", "nested_statements": "on", "analyze": "on", "timing": "off", "format": "json"}
         for name, value in (logged | {"level": "notice"}).items():
-            db.execute(f"set auto_explain.{name} = '{value}'")
+            db.execute(f"set auto_explain.log_{name} = '{value}'")
         db.execute(f"set jit = {jit}")
         db.execute("set jit_above_cost = 0")
         with db.transaction():
