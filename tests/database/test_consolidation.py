@@ -31,7 +31,11 @@ def key_of(db: Db, user: str, text: str) -> str:
 def test_cluster_becomes_one_and_back(db: Db, user: str) -> None:
     members = hikes(db, user)
     remember(db, user, "Plays chess", embedding=(0, 0, 0, 1))
+    run_job(db, "profiles")
     assert consolidate(db) == 1
+    run_job(db, "profiles")
+    profile = call(db, "profile", user)["content"]
+    assert profile.count("\n- ") == 2 and "Brigida" in profile and "Zermatt" in profile
     whole = "Goes hiking in the Alps each summer; 40 km around Zermatt; with Brigida."
     assert active(db, user) == [whole, "Plays chess"]
     key = key_of(db, user, whole)
@@ -110,12 +114,3 @@ def test_forgetting_parts_and_wholes(db: Db, user: str) -> None:
     call(db, "forget", other, key_of(db, other, whole))
     assert active(db, other) == []
     assert {remember(db, other, text)["outcome"] for text in HIKES} == {"refused_tombstone"}
-
-
-def test_profile_follows(db: Db, user: str) -> None:
-    hikes(db, user)
-    run_job(db, "profiles")
-    consolidate(db)
-    run_job(db, "profiles")
-    content = call(db, "profile", user)["content"]
-    assert content.count("\n- ") == 1 and "Brigida" in content and "Zermatt" in content

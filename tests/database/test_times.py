@@ -45,16 +45,9 @@ def test_all_of_a_time_is_shown(db: Db, weeks: str) -> None:
         assert matters(shown) == MATTERS[first - 1 : last], asked
         assert all(f"Good that the {matter}" in shown for matter in MATTERS[first - 1 : last])
         assert "Weak matches" not in shown, asked
-
-
-def test_time_that_is_too_much_fills_the_budget(db: Db, weeks: str) -> None:
+    assert matters(block(db, weeks, "What did I say about the piano last week?")) == ["piano"], "asked by the matter"
     made = call(db, "context", weeks, "asking", "What happened last week?", memory_budget=120)
-    assert 60 < made["recall_tokens"] <= 120
-    assert 0 < len(matters(str(made["messages"]))) < 7
-
-
-def test_matter_and_time_are_asked_by_the_matter(db: Db, weeks: str) -> None:
-    assert matters(block(db, weeks, "What did I say about the piano last week?")) == ["piano"]
+    assert 60 < made["recall_tokens"] <= 120 and 0 < len(matters(str(made["messages"]))) < 7
 
 
 def test_days_are_those_of_the_time_zone(db: Db, user: str, clock: Callable[[str], None]) -> None:

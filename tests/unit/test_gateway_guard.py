@@ -27,20 +27,15 @@ def refusal(request: str, headers: dict[str, str], **settings: Any) -> str:
     return found.reason if found else ""
 
 
-# The last of these is the address that the request came to.
-@pytest.mark.parametrize("host", ["localhost:8787", "LOCALHOST.", "[::1]:8787", "127.8.9.1", "", "10.0.0.7:8787"])
-def test_guard_own_names(host: str) -> None:
-    assert refusal(MESSAGES, {"host": host}) == ""
-
-
-FOREIGN = ["evil.example", "evil.example:8787", "localhost.evil.example", "127.0.0.1.evil.example", "192.168.1.5"]
-
-
-@pytest.mark.parametrize("host", FOREIGN)
-@pytest.mark.parametrize("request_line", [MESSAGES, "GET /metrics", "GET /observation/x", "OPTIONS /v1/messages"])
-def test_guard_foreign_names(request_line: str, host: str) -> None:
-    assert refusal(request_line, {"host": host}) == "host"
-    assert refusal(request_line, {"host": host, "origin": f"http://{host}"}) == "host"
+def test_guard_names() -> None:
+    """The last of the own ones is the address that the request came to."""
+    for host in ("localhost:8787", "LOCALHOST.", "[::1]:8787", "127.8.9.1", "", "10.0.0.7:8787"):
+        assert refusal(MESSAGES, {"host": host}) == "", host
+    evil = ("evil.example", "evil.example:8787", "localhost.evil.example", "127.0.0.1.evil.example", "192.168.1.5")
+    for request in (MESSAGES, "GET /metrics", "GET /observation/x", "OPTIONS /v1/messages"):
+        for host in evil:
+            assert refusal(request, {"host": host}) == "host", (request, host)
+            assert refusal(request, {"host": host, "origin": f"http://{host}"}) == "host", (request, host)
 
 
 def test_guard_pages() -> None:
