@@ -5,7 +5,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import Db, call, persist, remember, remembered, set_clock, store, table
+from calls import Db, call, persist, remember, remembered, set_clock, table
+from loops import step
 from routines import world_of
 
 UNKNOWN = "00000000-0000-0000-0000-000000000001"
@@ -129,10 +130,7 @@ def test_a_forgotten_span_is_not_shown_around_a_hit(db: Db, user: str) -> None:
 
 
 def test_calls_without_a_text_are_named(db: Db, user: str) -> None:
-    tool = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
-    step = {"role": "assistant", "content": None, "tool_calls": [tool]}
-    result = {"role": "tool", "tool_call_id": "c1", "content": "Part 88 costs 12 crowns."}
-    store(db, user, "s", [{"role": "user", "content": "What does part 88 cost?"}, step, result])
+    persist(db, user, "s", "What does part 88 cost?", *step(1, "look_up", {}, "Part 88 costs 12 crowns."))
     turn = table(db, "recall", user, "part 88 cost", kinds=["turn"], columns="id")[0][0]
     assert ("calls look_up",) in table(db, "memory_timeline", user, turn, columns="line")
 

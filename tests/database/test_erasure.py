@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from calls import Db, call, embed_waiting, one, persist, raises, recalled, remember, remembered, run_job, table
+from loops import step
 from psycopg.types.json import Jsonb
 from request_rules import unpaired
 from routines import code, world_of
@@ -17,9 +18,7 @@ from rows import plant, tables_with_users
 from servers import connect, unique
 
 VECTOR = [0.1] * 384
-CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "the pier"}'}}
-STEP = {"role": "assistant", "content": None, "tool_calls": [CALL]}
-SEEN = {"role": "tool", "tool_call_id": "c1", "content": "It is moored"}
+STEP, SEEN = step(1, "look", {"at": "the pier"}, "It is moored")
 
 
 def compile_list(db: Db, user: str, session: str, query: str | None = "And now?") -> list[dict[str, Any]]:

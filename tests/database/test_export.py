@@ -11,6 +11,7 @@ import numpy as np
 import psycopg
 import pytest
 from calls import Db, call, embed_waiting, history, one, persist, recalled, remember, remembered, set_clock, table
+from loops import step
 from pg_memoir import AsyncMemoir, Memoir, MemoirError
 from pg_memoir_cli import import_conversations
 from pg_memoir_cli.__main__ import main
@@ -158,12 +159,10 @@ def test_an_undone_merge_stays_undone(db: Db, other: Db, user: str) -> None:
 
 
 def test_a_session_goes_on_where_it_was(db: Db, other: Db, user: str) -> None:
-    tool = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-    step = {"role": "assistant", "content": None, "tool_calls": [tool]}
-    persist(db, user, "s", "Look", step, function="append_messages")
+    asked, seen = step(1, "look", {}, "seen")
+    persist(db, user, "s", "Look", asked, function="append_messages")
     lines = export(db, user)
     restore(other, user, lines)
-    seen = {"role": "tool", "tool_call_id": "c1", "content": "seen"}
     assert persist(other, user, "s", seen, function="append_messages")["from_turn"] == 2
     assert call(other, "compile_context", user, "s")[-1]["content"] == "seen"
     # The file is older now: it takes nothing back.

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 from calls import Db, run_job, set_clock
+from loops import step
 from pg_memoir import Memoir, Session, errors
 
-CALL = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
+STEP = step(1, "look_up", {}, "ok")
 ASKED = "What is my lighthouse called?"
 
 
@@ -188,8 +189,6 @@ def session(memoir: Memoir, user: str) -> Session:
     """A session with four items, of which a call and its output are one step."""
     session = memoir.session(user, "s")
     said = {"role": "user", "content": "My lighthouse is called Fennimore.", "id": "x1"}
-    step = {"role": "assistant", "content": None, "tool_calls": [CALL]}
-    told = [step, {"role": "tool", "tool_call_id": "c1", "content": "ok"}]
     session.append_items(
         [
             {"item": said, "messages": [{"role": "user", "content": said["content"]}]},
@@ -198,7 +197,7 @@ def session(memoir: Memoir, user: str) -> Session:
         ]
     )
     output = {"type": "function_call_output", "call_id": "c1"}
-    session.append_items([{"item": output, "part_of": "c1", "messages": told}])
+    session.append_items([{"item": output, "part_of": "c1", "messages": STEP}])
     return session
 
 
@@ -230,8 +229,7 @@ def test_retracted_turns_are_hidden_but_kept(memoir: Memoir, user: str, session:
 def test_a_turn_is_taken_back_with_its_memories(memoir: Memoir, user: str) -> None:
     session = memoir.session(user, "s")
     session.persist_turn([{"role": "user", "content": "I live in Skagen."}, {"role": "assistant", "content": "Nice."}])
-    step = {"role": "assistant", "content": None, "tool_calls": [CALL]}
-    session.append([{"role": "user", "content": "Look it up."}, step])
+    session.append([{"role": "user", "content": "Look it up."}, STEP[0]])
     memoir.remember(user, "Lives in Skagen.", session="s", source_turns=[0])
     done = session.retract_turns(0)
     assert done["turns"] == [0] and len(done["memories"]) == 1

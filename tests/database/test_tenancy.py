@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from calls import Db, call, embed_waiting, one, persist, read_turns, recalled, remember, remembered, store, table
 from catalog import describe, differences
+from loops import step
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, NO_RIGHT, PERSONS, Routine, World, code, world_of
 from rows import tables_with_users
@@ -346,10 +347,7 @@ def test_a_kept_recall_is_for_the_same_bounds(world: World) -> None:
     remember(app, "ann", "The regatta starts in Trieste.", project="blue")
     call(app, "open_session", "ann", session, project="red")
     assert "Trieste" in str(call(app, "compile_context", "ann", session, query))
-    tool = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-    step = {"role": "assistant", "content": None, "tool_calls": [tool]}
-    told = {"role": "tool", "tool_call_id": "c1", "content": "nothing"}
-    persist(app, "ann", session, query, step, told, function="append_messages")
+    persist(app, "ann", session, query, *step(1, "look", {}, "nothing"), function="append_messages")
     for key, is_seen in (("admin", True), ("red", False), ("app", True)):
         assert ("Trieste" in str(call(world.connection(key), "compile_context", "ann", session))) == is_seen
 

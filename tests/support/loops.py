@@ -18,7 +18,7 @@ def code(seed: int, size: int) -> str:
     return "\n".join(out)[:size]
 
 
-def step(number: int, tool: str, arguments: dict[str, Any], result: str, text: str | None = None) -> list[Message]:
+def step(number: Any, tool: str, arguments: dict[str, Any], result: str, text: str | None = None) -> list[Message]:
     function = {"name": tool, "arguments": json.dumps(arguments, ensure_ascii=False)}
     calling = {"id": f"call_{number}", "type": "function", "function": function}
     asked = {"role": "assistant", "content": text, "tool_calls": [calling]}
