@@ -8,7 +8,7 @@ import pytest
 from calls import Db, call, embed_waiting, persist, recalled, remember, remembered, table
 from internals import own_rows, user_id
 from refusals import refusal
-from servers import connect, roles, user_of
+from routines import world_of
 
 VECTOR = [0.1] * 384
 CARD = "4111 1111 1111 1111"
@@ -26,14 +26,8 @@ def compile_list(db: Db, user: str, session: str, query: str | None = "And now?"
 @pytest.fixture
 def logins(memoir_dsn: str) -> Iterator[Logins]:
     """Services with each clearance."""
-    with roles(memoir_dsn, **dict.fromkeys(LEVELS, "login in role memoir_app")) as names:
-        with connect(memoir_dsn) as db:
-            for clearance, name in names.items():
-                call(db, "bind_login", name, clearance=clearance)
-        opened = {clearance: connect(user_of(memoir_dsn, name)) for clearance, name in names.items()}
-        yield opened
-        for connection in opened.values():
-            connection.close()
+    with world_of(memoir_dsn, **{level: {"role": "app", "clearance": level} for level in LEVELS}) as world:
+        yield {level: world.connection(level) for level in LEVELS}
 
 
 # Withheld texts -----------------------------------------------------------------------------------------------------

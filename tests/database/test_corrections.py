@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from calls import Db, call, edges, persist, raises, remember, remembered, say, table
 from internals import memory_row
-from servers import connect, roles, user_of
+from routines import world_of
 
 pytestmark = pytest.mark.usefixtures("little_vectors")
 
@@ -308,32 +308,29 @@ def test_only_a_person_lifts(memoir_dsn: str, db: Db, user: str) -> None:
     persist(db, user, "s", "I own a boat.", "Noted.")
     memory = remembered(db, user, "Owns a boat.", session="s", actor="person", source_turns=[0])
     call(db, "forget", user, memory, "private")
-    tenant = "login in role memoir_tenant"
-    with roles(memoir_dsn, agent=tenant, person=tenant) as logins:
-        for login in logins:
-            call(db, "bind_login", logins[login], [user], login)
-        dsns = {key: user_of(memoir_dsn, login) for key, login in logins.items()}
-        with connect(dsns["agent"]) as agent, connect(dsns["person"]) as own:
-            for function in ("lift_tombstone", "validate"):
-                with raises("PM001"):
-                    call(agent, function, user, memory)
-            # Said again by the person it stays away too, with a hint; lifting is an act of its own.
-            assert "lift_tombstone" in remember(own, user, "Owns a boat.")["hint"]
-            assert "only a person" in remember(agent, user, "Owns a boat.")["hint"]
-            with raises("PM040"):
-                call(db, "correct", user, remembered(db, user, "Owns a car."), "Owns a boat.")
-            stone = (memory, ["value"], "private", "person", None)
-            columns = "memory_id::text, kinds, reason, actor, content"
-            assert table(own, "list_tombstones", user, columns=columns) == [stone]
-            assert recall_texts(db, user, "boat", as_of="2100-01-01T00:00:00Z") == []
-            done = call(own, "lift_tombstone", user, memory, reason="changed my mind")
-            assert done == {"memory_id": memory, "lifted": 2, "restored": [memory], "returned_turns": 1}
-            assert recall_texts(own, user, "boat") == ["I own a boat.", "Owns a boat."]
-            assert call(own, "lift_tombstone", user, memory)["lifted"] == 0
-            assert table(own, "list_tombstones", user, True, columns="lifted_by") == [(logins["person"],)]
-            history = table(own, "memory_history", user, memory, columns="state, reason, actor")
-            states = [("active", None), ("forgotten", "private"), ("active", "changed my mind")]
-            assert history == [(*state, "person") for state in states]
-            # By what it says, in any disguise.
-            call(own, "retract", user, memory)
-            assert call(own, "lift_tombstone", user, content="OWNS a bоat")["lifted"] == 2
+    logins = {key: {"role": "tenant", "users": [user], "actor": key} for key in ("agent", "person")}
+    with world_of(memoir_dsn, **logins) as world:
+        agent, own = (world.connection(key) for key in logins)
+        for function in ("lift_tombstone", "validate"):
+            with raises("PM001"):
+                call(agent, function, user, memory)
+        # Said again by the person it stays away too, with a hint; lifting is an act of its own.
+        assert "lift_tombstone" in remember(own, user, "Owns a boat.")["hint"]
+        assert "only a person" in remember(agent, user, "Owns a boat.")["hint"]
+        with raises("PM040"):
+            call(db, "correct", user, remembered(db, user, "Owns a car."), "Owns a boat.")
+        stone = (memory, ["value"], "private", "person", None)
+        columns = "memory_id::text, kinds, reason, actor, content"
+        assert table(own, "list_tombstones", user, columns=columns) == [stone]
+        assert recall_texts(db, user, "boat", as_of="2100-01-01T00:00:00Z") == []
+        done = call(own, "lift_tombstone", user, memory, reason="changed my mind")
+        assert done == {"memory_id": memory, "lifted": 2, "restored": [memory], "returned_turns": 1}
+        assert recall_texts(own, user, "boat") == ["I own a boat.", "Owns a boat."]
+        assert call(own, "lift_tombstone", user, memory)["lifted"] == 0
+        assert table(own, "list_tombstones", user, True, columns="lifted_by") == [(world.logins["person"],)]
+        history = table(own, "memory_history", user, memory, columns="state, reason, actor")
+        states = [("active", None), ("forgotten", "private"), ("active", "changed my mind")]
+        assert history == [(*state, "person") for state in states]
+        # By what it says, in any disguise.
+        call(own, "retract", user, memory)
+        assert call(own, "lift_tombstone", user, content="OWNS a bоat")["lifted"] == 2

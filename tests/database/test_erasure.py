@@ -1,9 +1,9 @@
 """A user, a session or a turn is erased with all that was derived from it, out of the files too, and the rest stays."""
 
 import random
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from calls import Db, call, embed_waiting, one, persist, raises, recalled, remember, remembered, run_job, table
 from loops import step
+from parallel import beside, until
 from psycopg.types.json import Jsonb
 from request_rules import unpaired
 from routines import code, world_of
@@ -259,25 +260,19 @@ def test_erasing_is_for_people_and_services(db: Db, user: str, memoir_dsn: str) 
 # Beside others --------------------------------------------------------------------------------------------------------
 
 
-def run_beside(dsn: str, statement: str, parameters: list[Any]) -> tuple[threading.Thread, list[Any]]:
+def run_beside(dsn: str, statement: str, parameters: list[Any]) -> Future[Any]:
     """Runs it on a connection of its own; waits until it waits for a lock or is done."""
-    out: list[Any] = []
     name = unique("background")
 
-    def run() -> None:
+    def run() -> Any:
         with connect(dsn, application_name=name) as db:
-            try:
-                out.append(db.execute(statement, parameters).fetchone())
-            except psycopg.Error as error:
-                out.append(error)
+            return db.execute(statement, parameters).fetchone()
 
     waits = "select exists (select from pg_stat_activity where application_name = %s and wait_event_type = 'Lock')"
-    thread = threading.Thread(target=run)
-    thread.start()
+    begun = beside(run)
     with connect(dsn) as db:
-        while thread.is_alive() and not one(db, waits, name):
-            thread.join(0.02)
-    return thread, out
+        until(lambda: begun.done() or one(db, waits, name))
+    return begun
 
 
 WRITES = {
@@ -300,13 +295,9 @@ def test_erasure_waits_for_earlier_writers(db: Db, memoir_dsn: str, user: str, w
         persist(db, user, "s", "Hello", "Hi")
         with connect(memoir_dsn) as holder, holder.transaction():
             holder.execute(first, [user])
-            thread, out = run_beside(memoir_dsn, second, [user])
-            if waits:
-                assert thread.is_alive()
-            else:
-                thread.join()
-        thread.join()
-        assert waits or not isinstance(out[0], Exception)
+            begun = run_beside(memoir_dsn, second, [user])
+            assert begun.done() != waits
+        assert begun.exception(30) is None or waits
         assert (second != erase and waits) or tables_of(db, mine) == []
     left = db.execute("select content from _memoir.conversation_history where user_id = %s", [mine]).fetchall()
     assert "Hello" not in str(left)
@@ -321,9 +312,8 @@ def test_workers_bring_nothing_back(db: Db, memoir_dsn: str, user: str) -> None:
     store = "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'all-MiniLM-L6-v2')"
     with connect(memoir_dsn) as eraser, eraser.transaction():
         call(eraser, "erase_user", user)
-        thread, out = run_beside(memoir_dsn, store, [[c[0] for c in claimed], [c[1] for c in claimed], VECTOR * 2])
-        thread.join()  # waits for nobody
-    assert out == [(0,)]
+        begun = run_beside(memoir_dsn, store, [[c[0] for c in claimed], [c[1] for c in claimed], VECTOR * 2])
+        assert begun.result(30) == (0,)  # waits for nobody
     db.execute("call memoir.flush_statistics()")
     db.execute("call memoir.merge_search()")
     assert tables_of(db, mine) == []

@@ -1,15 +1,18 @@
 """How extraction runs: admission of candidates, the job and its queue, a model's candidates."""
 
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
+from functools import partial
 from typing import Any
 
 import pytest
 from calls import Db, call, embed_waiting, remembered, run_job, set_settings, table
 from extracted import extract, extract_again, memories, say, waiting
 from internals import changed_function, last_run, own_rows
+from parallel import beside, in_parallel
 from pg_memoir_server.llm.stretches import locate
 from psycopg.types.json import Jsonb
+from routines import code
 from servers import connect
 
 
@@ -69,11 +72,10 @@ def test_hanging_session_becomes_a_dead_letter(db: Db, memoir_dsn: str, user: st
             say(db, user, f"I hate rain in May {attempt}.", session="warm")
             with connect(memoir_dsn) as other:
                 extract(other, user, "warm")  # a process's first extraction loads the package and the judge
-                run = threading.Thread(target=other.execute, args=["call memoir.run_job('extract')"])
-                run.start()
-                while run.is_alive():
+                run = beside(lambda: code(lambda: other.execute("call memoir.run_job('extract')")))
+                while not run.done():
                     db.execute("call memoir.run_job('flush')")  # as any job that begins meanwhile
-                    run.join(0.2)
+                    wait([run], 0.2)
             loved = memories(db, user, where="content like '%%loves%%'")
             assert sorted(loved) == ["User loves town a1.", "User loves town z1."]
             assert last_run(db, "extract")[0] == "errors"
@@ -85,41 +87,21 @@ def test_hanging_session_becomes_a_dead_letter(db: Db, memoir_dsn: str, user: st
 @pytest.mark.acceptance
 def test_writers_and_extractors_lose_and_double_nothing(memoir_dsn: str, db: Db, user: str) -> None:
     sessions, each = 4, 12
-    errors: list[BaseException] = []
-    writing = threading.Event()
-    writing.set()
-
-    def start(work: Callable[[Db], None]) -> threading.Thread:
-        def run() -> None:
-            try:
-                with connect(memoir_dsn) as connection:
-                    work(connection)
-            except BaseException as error:
-                errors.append(error)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        return thread
+    writing = set(range(sessions))
 
     def write(number: int, connection: Db) -> None:
         for turn in range(each):
             say(connection, user, f"I visited town {number * each + turn + 1} yesterday.", session=f"w{number}")
+        writing.remove(number)
 
     def read(connection: Db) -> None:
-        while writing.is_set():
+        while writing:
             connection.execute("call memoir.run_job('extract')")
             for (session,) in table(connection, "list_sessions", user, columns="session"):
                 extract(connection, user, session, 2)
 
     say(db, user, "Hello.", session="w0")
-    writers = [start(lambda c, number=number: write(number, c)) for number in range(sessions)]
-    readers = [start(read) for _ in range(2)]
-    for thread in writers:
-        thread.join()
-    writing.clear()
-    for thread in readers:
-        thread.join()
-    assert errors == []
+    in_parallel(memoir_dsn, *[partial(write, number) for number in range(sessions)], read, read)
     for number in range(sessions):
         extract(db, user, f"w{number}")
     run_job(db, "extract")

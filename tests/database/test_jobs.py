@@ -1,7 +1,7 @@
 """run_job: batches with a commit each, one row per run, one run of a job at a time, whatever ends it."""
 
-import threading
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from calls import Db, call, history, one, persist, remember, run_job, set_clock, table
 from internals import changed_function, last_run, user_id
-from parallel import until
+from parallel import beside, until
 from routines import code
 from servers import connect, install
 
@@ -26,29 +26,21 @@ def step(db: Db) -> Iterator[Step]:
         yield lambda body: db.execute(f"{head} $x$ {body} $x$")
 
 
-def in_thread(run: Callable[[], object]) -> tuple[threading.Thread, list[str | None]]:
-    """A thread that runs it, and its SQLSTATE once it has ended."""
-    result: list[str | None] = []
-    thread = threading.Thread(target=lambda: result.append(code(run)))
-    thread.start()
-    return thread, result
-
-
 @contextmanager
-def blocked_run(db: Db, dsn: str, step) -> Iterator[tuple[psycopg.Connection, threading.Thread, list[str | None]]]:
-    """A run in another session that has committed one batch and waits in the second for an advisory lock that we hold."""
+def blocked_run(db: Db, dsn: str, step: Step) -> Iterator[tuple[psycopg.Connection, futures.Future[str | None]]]:
+    """A run in another session that has committed one batch and waits in the second for an advisory lock that we hold. It
+    comes to its SQLSTATE."""
     step("""begin insert into public.did default values;
         if (select count(*) > 1 from public.did) then perform pg_advisory_xact_lock(4711); end if;
         return '{"more": true, "batches": 1}'; end""")
     db.execute("select pg_advisory_lock(4711)")
     with connect(dsn) as other:
-        thread, result = in_thread(lambda: other.execute("call memoir.run_job('flush', 5)"))
+        running = beside(lambda: code(lambda: other.execute("call memoir.run_job('flush', 5)")))
         waits = "select 1 from pg_locks where locktype = 'advisory' and not granted and objid = 4711"
         until(lambda: db.execute(waits).fetchone())
-        yield other, thread, result
+        yield other, running
         db.execute("select pg_advisory_unlock_all()")
-        thread.join(30)
-        assert not thread.is_alive()
+        running.result(30)
 
 
 def test_every_job_runs_and_leaves_a_row(db: Db) -> None:
@@ -107,7 +99,7 @@ def test_a_failing_batch_is_recorded_and_undone(db: Db, step: Step) -> None:
 
 
 def test_one_run_at_a_time(db: Db, memoir_dsn: str, step: Step) -> None:
-    with blocked_run(db, memoir_dsn, step) as (_, thread, result):
+    with blocked_run(db, memoir_dsn, step) as (_, running):
         said: list[str] = []
         db.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
         db.execute("call memoir.run_job('flush', p_wait => 0)")
@@ -116,31 +108,30 @@ def test_one_run_at_a_time(db: Db, memoir_dsn: str, step: Step) -> None:
         assert last_run(db, "merge")[0] == "done"
         assert one(db, "select last_outcome from memoir.list_jobs() where job = 'flush'") == "still running"
         step("begin return '{}'; end")
-    assert result == [None]
+    assert running.result() is None
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
 def test_run_job_waits_for_another_run(db: Db, memoir_dsn: str, step: Step, is_cancelled: bool) -> None:
     """It keeps no transaction open meanwhile, and can be cancelled."""
-    with connect(memoir_dsn) as waiting, blocked_run(db, memoir_dsn, step) as (_, other_run, _result):
+    with connect(memoir_dsn) as waiting, blocked_run(db, memoir_dsn, step) as (_, other_run):
         process = waiting.info.backend_pid
-        waiter, results = in_thread(lambda: waiting.execute("call memoir.run_job('flush')"))
+        waiter = beside(lambda: code(lambda: waiting.execute("call memoir.run_job('flush')")))
         paused = "select xact_start from pg_stat_activity where pid = %s and wait_event = 'PgSleep'"
         transactions: set[datetime] = set()
         while len(transactions) < 3:
-            assert waiter.is_alive() and other_run.is_alive(), results
+            assert not waiter.done() and not other_run.done()
             transactions |= {start for (start,) in db.execute(paused, [process])}
-        while is_cancelled and waiter.is_alive():
+        while is_cancelled and not waiter.done():
             db.execute("select pg_cancel_backend(%s)", [process])
-            waiter.join(0.1)
+            futures.wait([waiter], 0.1)
         step("begin return '{\"own\": 1}'; end")
-    waiter.join(30)
-    assert results == (["57014"] if is_cancelled else [None])
+    assert waiter.result(30) == ("57014" if is_cancelled else None)
     assert is_cancelled or last_run(db, "flush") == ("done", {"own": 1}, None)
 
 
 def test_run_job_names_the_run_it_waited_for(db: Db, memoir_dsn: str, step: Step) -> None:
-    with blocked_run(db, memoir_dsn, step) as (other, _, _result):
+    with blocked_run(db, memoir_dsn, step) as (other, _):
         with pytest.raises(psycopg.Error) as raised:
             db.execute("call memoir.run_job('flush', p_wait => 1)")
         assert raised.value.sqlstate == "PM052"
@@ -150,10 +141,9 @@ def test_run_job_names_the_run_it_waited_for(db: Db, memoir_dsn: str, step: Step
 
 
 def test_a_cancelled_run(db: Db, memoir_dsn: str, step: Step) -> None:
-    with blocked_run(db, memoir_dsn, step) as (other, thread, result):
+    with blocked_run(db, memoir_dsn, step) as (other, running):
         db.execute("select pg_cancel_backend(%s)", [other.info.backend_pid])
-        thread.join(30)
-        assert result == ["57014"]
+        assert running.result(30) == "57014"
         assert last_run(db, "flush")[:2] == ("cancelled", {"batches": 1})
         assert db.execute("select count(*) from public.did").fetchone() == (1,)
         step("begin return '{}'; end")
@@ -162,10 +152,10 @@ def test_a_cancelled_run(db: Db, memoir_dsn: str, step: Step) -> None:
 
 
 def test_a_killed_run(db: Db, memoir_dsn: str, step: Step) -> None:
-    with blocked_run(db, memoir_dsn, step) as (other, thread, result):
+    with blocked_run(db, memoir_dsn, step) as (other, running):
         db.execute("select pg_terminate_backend(%s)", [other.info.backend_pid])
-        thread.join(30)
-        assert result and last_run(db, "flush")[:2] == (None, {"batches": 1})
+        running.result(30)
+        assert last_run(db, "flush")[:2] == (None, {"batches": 1})
         step("begin return '{}'; end")
         while db.execute("select 1 from pg_stat_activity where pid = %s", [other.info.backend_pid]).fetchone():
             pass

@@ -4,7 +4,6 @@ All tests share a database. Each has years of its own.
 """
 
 import re
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ import psycopg
 import pytest
 from calls import Db, call, one, persist, remember, set_clock, store, table
 from catalog import describe, differences
-from parallel import until
+from parallel import beside, until
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, all_routines, values_for
 from servers import add_python, apply, complete, connect, database, environment_of, fresh_server
@@ -154,16 +153,15 @@ def test_ensure_partitions_gives_way(memoir_dsn: str, db: Db, user: str) -> None
         say(db, user)
         set_clock(db, "2048-06-15T00:00:00Z")
         holder.execute("lock table only _memoir.conversation_history_p0 in share update exclusive mode")
-        ensuring = threading.Thread(target=caller.execute, args=["call memoir.ensure_partitions(0)"])
-        ensuring.start()
+        ensuring = beside(lambda: caller.execute("call memoir.ensure_partitions(0)"))
         wait_until(db, SOMEBODY_WAITS)
         wait_until(db, SOMEBODY_PAUSES)
         set_clock(db, "2048-05-15T00:00:00Z")
         writer.execute("set lock_timeout = '1s'")
         say(writer, user)
         holder.rollback()
-        ensuring.join(timeout=30)
-        assert not ensuring.is_alive() and "2048m06" in months(db)
+        ensuring.result(30)
+        assert "2048m06" in months(db)
 
 
 # Writes into months without partitions --------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from pg_memoir_gateway.config import User
+from routines import world_of
 from served import served
 from servers import user_of
 
@@ -151,13 +152,8 @@ async def test_who_is_not_known_is_refused(gateway: str, memoir_dsn: str) -> Non
 @pytest.mark.acceptance
 def test_the_login_decides(db: psycopg.Connection, memoir_dsn: str) -> None:
     """By stdio a tenant reaches his own users only, and acts as what he is bound to."""
-    login = "mcp_tenant"
-    db.execute(f"create role {login} login")
-    db.execute(f"grant memoir_tenant to {login}")
-    call(db, "bind_login", login, ["cleo"], "person")
-    dsn = user_of(memoir_dsn, login)
 
-    async def run() -> str:
+    async def run(dsn: str) -> str:
         async with over_stdio(dsn, "--user", "cleo") as session:
             kept = await text_of(session, "memory_remember", content="The boat is moored at pier four")
             memory = kept.removeprefix("Kept as ").removesuffix(".")
@@ -165,8 +161,9 @@ def test_the_login_decides(db: psycopg.Connection, memoir_dsn: str) -> None:
             await text_of(session, "memory_remember", content="The sail is red")
         return memory
 
-    try:
-        memory = asyncio.run(run())
+    with world_of(memoir_dsn, tenant={"role": "tenant", "users": ["cleo"], "actor": "person"}) as world:
+        dsn = user_of(memoir_dsn, world.logins["tenant"])
+        memory = asyncio.run(run(dsn))
         assert call(db, "memory_get", "cleo", [memory])["state"] == "forgotten"
         assert [row[0] for row in db.execute("select actor from memoir.list_memories('cleo')")] == ["person"]
         with pytest.raises(BaseExceptionGroup):  # it ends at once, and said why on its standard error
@@ -174,9 +171,6 @@ def test_the_login_decides(db: psycopg.Connection, memoir_dsn: str) -> None:
         command = [sys.executable, "-m", "pg_memoir_cli", "mcp", "--user", "ann", "--dsn", dsn]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert ended.returncode == 1 and 'may not read for user "ann"' in ended.stderr
-    finally:
-        call(db, "unbind_login", login)
-        db.execute(f"drop role {login}")
 
 
 async def _refused(dsn: str) -> None:
