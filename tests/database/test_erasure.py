@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from calls import Db, call, embed_waiting, one, persist, raises, recalled, remember, remembered, run_job, table
+from internals import user_id
 from loops import step
 from parallel import beside, until
 from psycopg.types.json import Jsonb
@@ -24,10 +25,6 @@ STEP, SEEN = step(1, "look", {"at": "the pier"}, "It is moored")
 
 def compile_list(db: Db, user: str, session: str, query: str | None = "And now?") -> list[dict[str, Any]]:
     return list(call(db, "compile_context", user, session, query))
-
-
-def user_id(db: Db, user: str) -> Any:
-    return one(db, "select _memoir.user_id('default', %s)", user)
 
 
 def find_tables_with(db: Db, token: str) -> list[str]:

@@ -11,6 +11,7 @@ from extracted import extract, extract_again, memories, say, waiting
 from internals import changed_function, last_run, own_rows
 from parallel import beside, in_parallel
 from pg_memoir_server.llm.stretches import locate
+from pipeline import candidate
 from psycopg.types.json import Jsonb
 from routines import code
 from servers import connect
@@ -114,10 +115,6 @@ def model(db: Db) -> Iterator[None]:
     set_settings(db, llm_provider="openai", llm_model="default")
     yield
     db.execute("select memoir.reset_setting('llm_provider'), memoir.reset_setting('llm_model')")
-
-
-def candidate(turn: int, quote: str, content: str, **more: Any) -> dict[str, Any]:
-    return {"turn": turn, "quote": quote, "content": content, "type": "fact", "importance": 0.8} | more
 
 
 def claim(db: Db) -> tuple[Any, ...]:

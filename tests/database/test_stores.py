@@ -1,6 +1,5 @@
 """Frameworks keep documents under namespaces and items of sessions as they came, and take turns back."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,12 +9,6 @@ from pg_memoir import Memoir, Session, errors
 
 STEP = step(1, "look_up", {}, "ok")
 ASKED = "What is my lighthouse called?"
-
-
-@pytest.fixture(scope="module")
-def memoir(memoir_dsn: str) -> Iterator[Memoir]:
-    with Memoir(memoir_dsn) as client:
-        yield client
 
 
 def put(memoir: Memoir, user: str, key: str = "k", namespace: str = "notes", **more: Any) -> dict[str, Any]:

@@ -43,12 +43,6 @@ def way(request: pytest.FixtureRequest, db: Db, memoir_dsn: str, priced_model: N
 
 
 @pytest.fixture
-def memoir(memoir_dsn: str) -> Iterator[Memoir]:
-    with Memoir(memoir_dsn) as client:
-        yield client
-
-
-@pytest.fixture
 def model() -> Iterator[Any]:
     from answers import text
     from upstream import upstream

@@ -4,18 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from pg_memoir import Memoir
 from pg_memoir_cli import ConversationError, import_conversations
 from pg_memoir_cli.__main__ import main
 
 SAMPLE = Path(__file__).resolve().parents[2] / "docs" / "start" / "sample.json"
 USER, MODEL = {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}
-
-
-@pytest.fixture(scope="module")
-def memoir(memoir_dsn):
-    with Memoir(memoir_dsn, max_size=1) as client:
-        yield client
 
 
 def write(tmp_path, *records):

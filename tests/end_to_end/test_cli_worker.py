@@ -32,17 +32,11 @@ def embed(texts):
     return [fake_vector(text) for text in texts]
 
 
-@pytest.fixture(scope="module")
-def client(memoir_dsn):
-    with Memoir(memoir_dsn) as client:
-        yield client
-
-
 @pytest.fixture
-def memoir(client):
+def memoir(memoir):
     """Without a backlog: tests run in any order, and some leave work."""
-    client.embed_backlog(embed)
-    return client
+    memoir.embed_backlog(embed)
+    return memoir
 
 
 def store(memoir, user, count=3):

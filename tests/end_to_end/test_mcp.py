@@ -1,7 +1,6 @@
 """MCP over both transports: what the database defines is offered, the login decides whose memory it is, errors are said."""
 
 import asyncio
-import hashlib
 import json
 import os
 import subprocess
@@ -18,15 +17,11 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from pg_memoir_gateway.config import User
 from routines import world_of
-from served import served
+from served import KEYS, USERS, served
 from servers import user_of
 
 pytestmark = pytest.mark.extended
-
-KEYS = {"ann": "sk-ann-0123456789", "bob": "sk-bob-0123456789"}
-USERS = tuple(User(name, hashlib.sha256(key.encode()).hexdigest()) for name, key in KEYS.items())
 
 
 @pytest.fixture(scope="module")
