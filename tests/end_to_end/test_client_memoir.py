@@ -148,13 +148,12 @@ NO_METHOD = {
 def test_calls_fit_the_database(memoir_dsn):
     """Every function has a method or a reason; every argument is there by that name and type, is sent if it has no default,
     and none is missing here."""
-    columns = "proname, proargnames, proargtypes::oid[]::regtype[]::text[], pronargdefaults"
+    query = """select proname, proargnames, proargtypes::oid[]::regtype[]::text[], pronargdefaults from pg_proc
+        where pronamespace = 'memoir'::regnamespace"""
     with psycopg.connect(memoir_dsn) as connection:
         known = {
             name: ({argument.removeprefix("p_"): kind for argument, kind in zip(names or [], types)}, len(types) - left)
-            for name, names, types, left in connection.execute(
-                f"select {columns} from pg_proc where pronamespace = 'memoir'::regnamespace"
-            )
+            for name, names, types, left in connection.execute(query)
         }
     assert {method.function for method in METHODS.values()} | set(NO_METHOD) == set(known)
     spelled = {"int": "integer", "timestamptz": "timestamp with time zone", "int[]": "integer[]", "real[][]": "real[]",

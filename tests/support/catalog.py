@@ -141,13 +141,10 @@ def describe(connection: psycopg.Connection) -> dict[str, Any]:
 
 def columns(connection: psycopg.Connection) -> dict[str, list[str]]:
     """{table: its columns} of every table, partitioned ones as a whole."""
-    return dict(
-        connection.execute("""
-        select relname, array_agg(attname::text order by attnum)
+    query = f"""select relname, array_agg(attname::text order by attnum)
         from pg_class join pg_attribute on attrelid = pg_class.oid and attnum > 0 and not attisdropped
-        where relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and relkind in ('r', 'p')
-          and not relispartition group by relname order by relname""").fetchall()
-    )
+        where relnamespace {_IN_OURS} and relkind in ('r', 'p') and not relispartition group by relname order by relname"""
+    return dict(connection.execute(query).fetchall())
 
 
 def contents(

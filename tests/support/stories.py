@@ -48,17 +48,9 @@ def studio(story: Story) -> None:
             story.job("merge")
     before = story.now
     for number, (text, session, at) in enumerate(ORDERS):
-        story.remember(
-            f"The Lindenhof order, {text}",
-            tags=["order"],
-            provenance="correction" if number else None,
-            slot="Lindenhof order",
-            slot_value=text,
-            session=session,
-            source_turns=[0],
-            created_at=at,
-            valid_from=at,
-        )
+        of = {"session": session, "source_turns": [0], "created_at": at, "valid_from": at, "tags": ["order"]}
+        of |= {"slot": "Lindenhof order", "slot_value": text, "provenance": "correction" if number else None}
+        story.remember(f"The Lindenhof order, {text}", **of)
     story.embed()
     story.write("open_session", session="today", system_prompt="You are the assistant of a small ceramics studio.")
     story.ask("a question about several sessions", session="today", query=ORDER)
