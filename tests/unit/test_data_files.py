@@ -45,9 +45,8 @@ def code() -> str:
 SETTINGS = "key,kind,default_value,min_value,max_value,allowed,overridable,description\n"
 
 
-@pytest.mark.parametrize(
-    ("row", "wrong"),
-    [
+def test_setting_of_the_wrong_shape(root: Path) -> None:
+    for row, wrong in (
         ("a,integer,5,1,9,,yes,A number.", None),
         ("a,integer,5,1,9,,yes,A number, or two.", "9 fields, not 8"),
         ("A,integer,5,1,9,,yes,A number.", 'key can\'t be "A"'),
@@ -60,12 +59,10 @@ SETTINGS = "key,kind,default_value,min_value,max_value,allowed,overridable,descr
         ('a,text,x,,,,yes,"A text.', "unexpected end of data"),
         ("a,text,x,,,,yes,A text.\na,text,x,,,,yes,A text.", "twice: a"),
         ("a,text,x,,,,yes,A text. ", "not with blanks before it"),
-    ],
-)
-def test_setting_of_the_wrong_shape(root: Path, row: str, wrong: str | None) -> None:
-    says = wrong and rf"settings.csv:{3 + row.count(chr(10))}: .*{re.escape(wrong)}"
-    with pytest.raises(SystemExit, match=says) if says else nullcontext():
-        build(root, "settings", "# Settings\n" + SETTINGS + row + "\n")
+    ):
+        says = wrong and rf"settings.csv:{3 + row.count(chr(10))}: .*{re.escape(wrong)}"
+        with pytest.raises(SystemExit, match=says) if says else nullcontext():
+            build(root, "settings", "# Settings\n" + SETTINGS + row + "\n")
 
 
 def test_columns_have_their_names(root: Path) -> None:
@@ -85,9 +82,8 @@ SAID = "[extraction_rules]\na = { kind = 'fact user_stated fact normal 0.5', pat
 WISH = "[statement_rules]\na = { pattern = 'x' }\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "wrong"),
-    [
+def test_language_data_of_the_wrong_shape(root: Path) -> None:
+    for text, wrong in (
         (SAID, None),
         (WISH, None),
         (SAID + SAID.splitlines()[1], "Cannot overwrite a value"),
@@ -101,12 +97,11 @@ WISH = "[statement_rules]\na = { pattern = 'x' }\n"
         ("[words]\none = 'x'\n[patterns]\none = ['x']\n", "one stands in two sections"),
         ("[words]\none = 'x x'\n", "one holds 'x' twice"),
         ("[phrases]\none = ['x|y']\n", "one holds a pattern among phrases"),
-    ],
-)
-def test_language_data_of_the_wrong_shape(root: Path, text: str, wrong: str | None) -> None:
-    (root / "english.toml").write_text(text)
-    with pytest.raises(ValueError, match=f"english.*{re.escape(wrong)}") if wrong else nullcontext():
-        data.load("english")
+    ):
+        (root / "english.toml").write_text(text)
+        clear_caches()
+        with pytest.raises(ValueError, match=f"english.*{re.escape(wrong)}") if wrong else nullcontext():
+            data.load("english")
 
 
 def test_rules_have_their_defaults(root: Path) -> None:
