@@ -6,8 +6,6 @@ language, or `_memoir.pattern_<use>()` that matches any of them, as SQL asks. Da
 file and the line.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 import sys

@@ -5,8 +5,6 @@ Confusables are those of the package confusable-homoglyphs (Unicode's confusable
 properties those of Python's unicodedata: nobody keeps a list by hand.
 """
 
-from __future__ import annotations
-
 import csv
 import sys
 import unicodedata

@@ -5,8 +5,6 @@ order of sql/. Writes the settings of sql/data/settings.csv into their two pages
 build_reference.py          of the database that PG_MEMOIR_DSN names
 """
 
-from __future__ import annotations
-
 import csv
 import os
 import re

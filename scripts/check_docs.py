@@ -4,8 +4,6 @@ names of functions, settings' files and tests that exist, no path of anybody's m
     python scripts/check_docs.py        # prints what is wrong, ends with 1 if anything is
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

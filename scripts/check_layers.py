@@ -7,8 +7,6 @@ files that call each other in a circle, a function of more than 120 lines. Calls
 no call. Exits with 1 when there is anything to say.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ Reads git only. Prints each commit and line that breaks a rule, and ends with 1 
 commit has nothing to compare with, and passes.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """Corrections of all shapes and forgets hold, whatever runs afterwards: vectors of another model, the jobs of a memory's life, consolidation,
 extraction of the same turns again, an import of what was exported before, dump and restore."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import zlib

@@ -1,7 +1,5 @@
 """A text's language is decided once; its words are found in whatever languages the user writes."""
 
-from __future__ import annotations
-
 import pytest
 from calls import Db, call, one, persist, recalled, remember, run_job, say, set_settings, table
 from cases import read_cases

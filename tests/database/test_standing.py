@@ -1,8 +1,6 @@
 """Lasting preferences and facts about a person appear in every list: in the profile, else at the head of recall.
 Which statements are lasting is read with the pure package (cases/standing.jsonl)."""
 
-from __future__ import annotations
-
 import pytest
 from calls import Db, call, table
 from talk import compile_text, talk

@@ -1,7 +1,5 @@
 """Changes: what a form and the judge say together. cases/changes.jsonl is read with the shipped judge."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
