@@ -156,17 +156,14 @@ def functions(path: Path) -> str:
     ascii_only, all_writing = Patterns(only_ascii=True), Patterns(only_ascii=False)
     openings = "|".join(map(all_writing.opening, dict.fromkeys(opening for opening, _ in endings)))
     wide = {c for opening, _ in endings for c in alike(opening) if not c.isascii()}
+    needless = inside(dropped())
     made = (
         ("marker_openings", openings, "Openings of a marker."),
         ("wide_openings", inside(wide), "Those beyond ASCII: the inside of brackets."),
         ("ascii_markers", ascii_only.markers(endings), "The first character of a marker that is written in ASCII."),
         ("all_markers", all_writing.markers(endings), "The first character of a marker, however it is written."),
         ("role_names", all_writing.roles(), "A name that reads like a role."),
-        (
-            "dropped_characters",
-            inside(dropped()),
-            "Characters that recalled text does not need: the inside of brackets.",
-        ),
+        ("dropped_characters", needless, "Characters that recalled text does not need: the inside of brackets."),
     )
     bodies = [(name, f"  select {quote(text)}", comment) for name, text, comment in made]
     return "".join(f"-- {of}\n{function(name, 'text', body, 'immutable parallel safe')}\n" for name, body, of in bodies)

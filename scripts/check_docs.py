@@ -86,12 +86,8 @@ def complaints(name: str, names: dict[str, set[str]], methods: set[str]) -> Iter
         yield from (f"{name}:{number}: a path of a machine: {path}" for path in MACHINE.findall(line))
 
 
-def main() -> int:
-    names, methods = defined_names(), client_names()
-    found = [line for page in PAGES for line in complaints(page, names, methods)]
-    print("\n".join(found) if found else f"{len(PAGES)} pages are in order")
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    defined, methods = defined_names(), client_names()
+    found = [line for page in PAGES for line in complaints(page, defined, methods)]
+    print("\n".join(found) if found else f"{len(PAGES)} pages are in order")
+    sys.exit(bool(found))
