@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
-from calls import Db, call, history, one, persist, remember, run_job, set_clock, table
+from calls import Db, call, history, one, persist, raises, remember, run_job, set_clock, table
 from internals import changed_function, last_run, user_id
 from parallel import beside, until
 from routines import code
@@ -88,9 +88,8 @@ def test_a_failing_batch_is_recorded_and_undone(db: Db, step: Step) -> None:
     step("""begin insert into public.did default values; if (select count(*) > 2 from public.did) then perform 1 / 0; end if;
         return '{"more": true, "rows": 1}'; end""")
     for _ in range(2):  # and the next run begins as if nothing had been
-        with pytest.raises(psycopg.Error, match="job flush failed: 22012 division by zero") as raised:
+        with raises("PM051", "job flush failed: 22012 division by zero"):
             db.execute("call memoir.run_job('flush')")
-        assert raised.value.sqlstate == "PM051"
         assert last_run(db, "flush")[0] == "failed" and "division" in last_run(db, "flush")[2]
         assert db.execute("select count(*) from public.did").fetchone() == (2,)
     step("begin return '{}'; end")

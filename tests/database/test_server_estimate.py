@@ -8,8 +8,8 @@ import string
 import struct
 from functools import partial
 
-import psycopg
 import pytest
+from calls import raises
 from internals import has_python, run_internal
 from pg_memoir_server import tokens
 from servers import ROOT
@@ -177,6 +177,5 @@ def test_broken_image_counts_the_maximum(db, name):
 
 @pytest.mark.parametrize("rule", ["tiles", "tiles:", "squares:1", "area:1568", "area:x:1", "patches:1e9", "flat:x", ""])
 def test_unknown_image_rules_are_refused(db, rule):
-    with pytest.raises(psycopg.Error, match="images must be like") as caught:
+    with raises("PM014", "images must be like"):
         db.execute("select memoir.register_model('m', 'openai', 1000, 100, p_images => %s)", [rule])
-    assert caught.value.sqlstate == "PM014"
