@@ -206,7 +206,7 @@ def is_up(url: str) -> bool:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_killed_gateway_loses_no_answer(memoir_dsn: str, model: Upstream, user: str, tmp_path, stream: bool) -> None:
+def test_killed_gateway_loses_no_answer(memoir_dsn: str, memoir: Memoir, model, user: str, tmp_path, stream) -> None:
     """The database hangs while the exchange goes on, so the first process can't store it."""
     headers = {"x-api-key": "SECRETKEY", "x-session-id": "s", "content-type": "application/json"}
     with process(memoir_dsn, model.url, user, tmp_path) as (first, url), connect(memoir_dsn) as blocker:
@@ -218,11 +218,10 @@ def test_killed_gateway_loses_no_answer(memoir_dsn: str, model: Upstream, user: 
         blocker.rollback()
     kept = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
     assert b"Visby" in kept and b"SECRETKEY" not in kept
-    with Memoir(memoir_dsn) as memoir:
-        assert not any(one.turns for one in memoir.list_sessions(user))
-        with process(memoir_dsn, model.url, user, tmp_path):
-            until(lambda: not [*tmp_path.rglob("*.request"), *tmp_path.rglob("*.answer")], 60)
-        assert [turn["content"] for turn in memoir.history(user, "session s")] == ["I moved to Visby.", "Noted."]
+    assert not any(one.turns for one in memoir.list_sessions(user))
+    with process(memoir_dsn, model.url, user, tmp_path):
+        until(lambda: not [*tmp_path.rglob("*.request"), *tmp_path.rglob("*.answer")], 60)
+    assert [turn["content"] for turn in memoir.history(user, "session s")] == ["I moved to Visby.", "Noted."]
 
 
 def test_metrics_of_a_database_that_is_away(memoir_dsn: str, model: Upstream, user: str) -> None:

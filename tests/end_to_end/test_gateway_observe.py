@@ -60,7 +60,7 @@ def test_growing_list_is_stored_once(running: Running, model: Upstream, memoir: 
     assert b"".join(bytes(part.body) for part in parts[1:]) == model.sent[0]
 
 
-def test_replayed_conversation_is_known(model: Upstream, memoir_dsn: str, user: str) -> None:
+def test_replayed_conversation_is_known(model: Upstream, memoir: Memoir, memoir_dsn: str, user: str) -> None:
     """A process that has not seen it finds all of it stored, and makes no session of its own."""
     answers = [[call("read", f"toolu_{n}", path="a")] for n in range(4)] + [[text("Done.")]]
     for _ in range(2):
@@ -72,8 +72,7 @@ def test_replayed_conversation_is_known(model: Upstream, memoir_dsn: str, user: 
                 running.settle()
                 client.result(f"toolu_{n}", f"part {n}")
             running.settle()
-        with Memoir(memoir_dsn) as memoir:
-            assert [(row.session, row.turns) for row in memoir.list_sessions(user)] == [("claude-code s1", 10)]
+        assert [(row.session, row.turns) for row in memoir.list_sessions(user)] == [("claude-code s1", 10)]
 
 
 def test_changed_past_is_a_branch(running: Running, memoir: Memoir, user: str) -> None:

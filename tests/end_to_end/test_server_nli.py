@@ -90,7 +90,7 @@ def judged(db: psycopg.Connection, little_vectors: None) -> Iterator[None]:
     clear_work(db, "nli")
 
 
-def test_a_worker_judges(db: psycopg.Connection, memoir_dsn: str, user: str, judged: None) -> None:
+def test_a_worker_judges(db: psycopg.Connection, memoir: Memoir, user: str, judged: None) -> None:
     seen: list[tuple[str, str]] = []
 
     class Watched(Model):
@@ -107,8 +107,7 @@ def test_a_worker_judges(db: psycopg.Connection, memoir_dsn: str, user: str, jud
     first, second = doubtful(db, user, "Takes the train to work.", "Cycles to work every day.")
     doubtful(db, f"{user}-bad", "Likes a glass of wine.", "Brews poison in the cellar.")
     third, fourth = doubtful(db, f"{user}-more", "Walks to the office.", "Owns a red bicycle.")
-    with Memoir(memoir_dsn) as memoir:
-        assert worker.run_judge(memoir, NliJudge("/models/nli-tiny", Watched), once=True) == 2
+    assert worker.run_judge(memoir, NliJudge("/models/nli-tiny", Watched), once=True) == 2
     assert ("Takes the train to work.", "Cycles to work every day.") in seen
     assert verdicts(db, user) == [(second, first, "nli nli-tiny", "contradiction", "superseded")]
     assert memory_row(db, first, "state::text, superseded_by::text") == ("superseded", second)
@@ -116,8 +115,7 @@ def test_a_worker_judges(db: psycopg.Connection, memoir_dsn: str, user: str, jud
     # What the model fails on waits, and ends as a dead letter.
     assert work(db, "nli") == [("ready", 1, "ValueError: the model can't read it")]
     use_up_attempts(db, "nli")
-    with Memoir(memoir_dsn) as memoir:
-        assert worker.run_judge(memoir, NliJudge("/models/nli-tiny", Watched), once=True) == 0
+    assert worker.run_judge(memoir, NliJudge("/models/nli-tiny", Watched), once=True) == 0
     assert work(db, "nli", "state") == [("dead",)]
 
 

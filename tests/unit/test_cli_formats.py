@@ -254,9 +254,8 @@ def test_a_transcript_that_went_back(tmp_path):
 # Refusals -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("record", "message"),
-    [
+def test_errors_name_file_line_and_field(tmp_path):
+    for record, message in (
         ("{", "not JSON"),
         ({"x": 1}, "no known format: needs 'messages'"),
         ({"messages": []}, "messages: a list"),
@@ -276,13 +275,11 @@ def test_a_transcript_that_went_back(tmp_path):
         (chatgpt(a=node("b", "user", "x"), b=node("a", "user", "y")), "mapping: the parents form a circle"),
         (chatgpt(a=node("root", "narrator", "hi")), "mapping.a.message.author.role: 'narrator' is none of"),
         ({"uuid": "u", "chat_messages": [{"sender": "dog"}]}, r"chat_messages\[0\].sender: 'dog' is neither"),
-    ],
-    ids=str,
-)
-def test_errors_name_file_line_and_field(tmp_path, record, message):
-    with pytest.raises(ConversationError, match=f"chats.jsonl:2: {message}" if message[0] != "c" else message):
-        _, found = read_lines(tmp_path, [USER], record)
-        raise next(item for item in found if isinstance(item, ConversationError))
+    ):
+        says = f"chats.jsonl:2: {message}" if message[0] != "c" else message
+        with pytest.raises(ConversationError, match=says):
+            _, found = read_lines(tmp_path, [USER], record)
+            raise next(item for item in found if isinstance(item, ConversationError))
 
 
 def test_errors_of_whole_files(tmp_path):
