@@ -6,8 +6,6 @@ language, or `_memoir.pattern_<use>()` that matches any of them, as SQL asks. Da
 file and the line.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 import sys
@@ -37,25 +35,20 @@ COLUMNS = {
 """The columns of each table. A question mark allows an empty value."""
 KEYS = {"ranking": 2, "tools": 2}
 """Tables whose first columns together are their key. Of others the first one is."""
-WORD, ANY, NUMBER, YES_NO = r"[a-z][a-z0-9_]*", r"(?s:.+)", r"-?[0-9]+[.]?[0-9]*", "yes|no"
-VALUES = {
-    "settings.key": WORD,
+WORD, ANY, NUMBER = r"[a-z][a-z0-9_]*", r"(?s:.+)", r"-?[0-9]+[.]?[0-9]*"
+WORDS = "settings.key jobs.job languages.name languages.script languages.config ranking.signal"
+VALUES = dict.fromkeys(WORDS.split(), WORD) | {
     "settings.kind": "number|integer|boolean|text|time|weights|tools",
-    "settings.overridable": YES_NO,
-    "jobs.job": WORD,
-    "jobs.in_python": YES_NO,
-    "grants.function": r"(_memoir[.])?[a-z][a-z0-9_]*",
+    "settings.overridable": "yes|no",
+    "jobs.in_python": "yes|no",
+    "grants.function": rf"(_memoir[.])?{WORD}",
     "grants.roles": "((reader|app|tenant|admin|jobs)( |$))+",
     "chat_models.provider": "openai|anthropic",
     "chat_models.images": "(tiles|patches|area|flat):.*",
     "embedding_models.provider": "embedder|openai|in_process|none",
-    "languages.name": WORD,
     "languages.iso": "[a-z][a-z]",
-    "languages.script": WORD,
-    "languages.config": WORD,
     "look_alikes.letter": "[0-9a-z]",
     "ranking.part": "all|named|unnamed|memory|long|unread|other|remark|strength|fit|memory_fit|bonus",
-    "ranking.signal": WORD,
     "tools.condition": "[a-zA-Z_]+=.+",
     "tools.does": "read|write|edit|patch|run|search|list|fetch|plan",
     "commands.does": "read|write|edit|patch|routine|search|fetch",
@@ -65,10 +58,8 @@ VALUES = {
     "token_shapes.kind": "access key|model key|private key|web token",
 }
 """Patterns of the values of columns. Other columns take numbers (NUMBERS) or any text."""
-NUMBERS = set(
-    """min_value max_value batch_least batch number dimension weight context_window max_output message_overhead
+NUMBERS = """min_value max_value batch_least batch number dimension weight context_window max_output message_overhead
     prompt_microcents_per_1k completion_microcents_per_1k cache_read_rate cache_write_rate cache_write_1h_rate""".split()
-)
 
 
 def stop_at(where: str, problem: str) -> NoReturn:
@@ -101,8 +92,8 @@ def check_setting(where: str, row: dict[str, str]) -> None:
 
 def table(name: str, rows: Iterable[tuple[str, list[str]]]) -> str:
     """Check rows, each with the place it comes from, and return the function that returns them."""
-    columns = [column.rstrip("?") for column in COLUMNS[name].split()]
-    optional = {column.rstrip("?") for column in COLUMNS[name].split() if column.endswith("?")}
+    columns = COLUMNS[name].replace("?", "").split()
+    optional = {column[:-1] for column in COLUMNS[name].split() if column.endswith("?")}
     seen: set[tuple[str, ...]] = set()
     lines: list[str] = []
     for where, fields in rows:
@@ -125,7 +116,7 @@ def table(name: str, rows: Iterable[tuple[str, list[str]]]) -> str:
         lines.append(f"    ({len(lines) + 1}, {', '.join(values)})")
     if not lines:
         stop_at(name, "no rows")
-    returned = f"table (nth integer, {', '.join(f'{column} text' for column in columns)})"
+    returned = f"table (nth integer, {' text, '.join(columns)} text)"
     return function(f"data_{name}", returned, "  values\n" + ",\n".join(lines))
 
 
@@ -172,12 +163,11 @@ def tables() -> str:
 
 def ranking_head(path: Path) -> str:
     """Return the function that returns the version and the source that the comments of ranking.csv name."""
-    text = path.read_text("utf-8")
-    version, source = (re.search(rf"^# {name}: (.+)$", text, re.M) for name in ("version", "source"))
-    if not version or not version[1].isdigit() or not source:
+    found = dict(re.findall(r"^# (version|source): (.+)$", path.read_text("utf-8"), re.M))
+    if len(found) < 2 or not found["version"].isdigit():
         stop_at(str(path), "needs # version: n and # source: ...")
     return f"""create or replace function _memoir.data_ranking_head(out version integer, out source text)
-language sql immutable as $data$ select {version[1]}, {quote(source[1])} $data$;\n
+language sql immutable as $data$ select {found["version"]}, {quote(found["source"])} $data$;\n
 """
 
 

@@ -5,8 +5,6 @@ Confusables are those of the package confusable-homoglyphs (Unicode's confusable
 properties those of Python's unicodedata: nobody keeps a list by hand.
 """
 
-from __future__ import annotations
-
 import csv
 import sys
 import unicodedata
@@ -60,18 +58,11 @@ def alike(char: str) -> frozenset[str]:
     # Texts are compared as they are and in their compatibility form.
     forms = {unicodedata.normalize("NFKD", c).strip() for c in found}
     found |= {form for form in forms if len(form) == 1 and not form.isascii()}
+    folds = {c for c in found if not c.isascii() and unicodedata.normalize("NFKD", c).isascii()}
+    found -= folds - compatible().get(char, set())
     # Of single ASCII characters none but itself: in plain text 1, l and I are three letters. A bar is no letter.
-    return frozenset(
-        c
-        for c in found
-        if (c == char or len(c) > 1 or not c.isascii())
-        and (c.isascii() or c in compatible().get(char, ()) or not folds(c))
-        and not (char == "|" and c.isalnum())
-    )
-
-
-def folds(char: str) -> bool:
-    return unicodedata.normalize("NFKD", char).isascii()
+    found -= {c for c in found if c != char and len(c) == 1 and c.isascii() or char == "|" and c.isalnum()}
+    return frozenset(found)
 
 
 def dropped() -> set[str]:
@@ -93,12 +84,9 @@ def escaped(char: str) -> str:
 
 def inside(chars: Iterable[str]) -> str:
     """The inside of a bracket expression."""
-    runs: list[list[int]] = []
-    for code in sorted(map(ord, chars)):
-        if runs and code == runs[-1][1] + 1:
-            runs[-1][1] = code
-        else:
-            runs.append([code, code])
+    codes = set(map(ord, chars))
+    begins, ends = ({code for code in codes if code + step not in codes} for step in (-1, 1))
+    runs = zip(sorted(begins), sorted(ends))
     return "".join(escaped(chr(a)) + ("" if a == b else ("-" if b > a + 1 else "") + escaped(chr(b))) for a, b in runs)
 
 
@@ -168,17 +156,14 @@ def functions(path: Path) -> str:
     ascii_only, all_writing = Patterns(only_ascii=True), Patterns(only_ascii=False)
     openings = "|".join(map(all_writing.opening, dict.fromkeys(opening for opening, _ in endings)))
     wide = {c for opening, _ in endings for c in alike(opening) if not c.isascii()}
-    made = {
-        ("marker_openings", "Openings of a marker."): openings,
-        ("wide_openings", "Those beyond ASCII: the inside of brackets."): inside(wide),
-        ("ascii_markers", "The first character of a marker that is written in ASCII."): ascii_only.markers(endings),
-        ("all_markers", "The first character of a marker, however it is written."): all_writing.markers(endings),
-        ("role_names", "A name that reads like a role."): all_writing.roles(),
-        ("dropped_characters", "Characters that recalled text does not need: the inside of brackets."): inside(
-            dropped()
-        ),
-    }
-    return "".join(
-        f"-- {comment}\n{function(name, 'text', f'  select {quote(text)}', 'immutable parallel safe')}\n"
-        for (name, comment), text in made.items()
+    needless = inside(dropped())
+    made = (
+        ("marker_openings", openings, "Openings of a marker."),
+        ("wide_openings", inside(wide), "Those beyond ASCII: the inside of brackets."),
+        ("ascii_markers", ascii_only.markers(endings), "The first character of a marker that is written in ASCII."),
+        ("all_markers", all_writing.markers(endings), "The first character of a marker, however it is written."),
+        ("role_names", all_writing.roles(), "A name that reads like a role."),
+        ("dropped_characters", needless, "Characters that recalled text does not need: the inside of brackets."),
     )
+    bodies = [(name, f"  select {quote(text)}", comment) for name, text, comment in made]
+    return "".join(f"-- {of}\n{function(name, 'text', body, 'immutable parallel safe')}\n" for name, body, of in bodies)

@@ -5,8 +5,6 @@ order of sql/. Writes the settings of sql/data/settings.csv into their two pages
 build_reference.py          of the database that PG_MEMOIR_DSN names
 """
 
-from __future__ import annotations
-
 import csv
 import os
 import re
@@ -51,8 +49,6 @@ VIEWS = """
       from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped order by a.attnum),
     array(select r from unnest(%s::text[]) r where has_any_column_privilege('memoir_' || r, c.oid, 'select'))
   from pg_class c where c.relnamespace = 'memoir'::regnamespace and c.relkind = 'v' order by c.relname"""
-
-
 Entries = Iterator[tuple[str, str]]
 """Names of functions or views, and their texts in the reference."""
 
@@ -63,10 +59,8 @@ def shortened(default: str) -> str:
 
 
 def signature(name: str, is_procedure: bool, result: str | None, arguments: list[list[str]]) -> str:
-    shown = [
-        f"{argument} {kind}" + (f" default {shortened(default)}" if default else "")
-        for argument, kind, default in arguments
-    ]
+    defaults = [f" default {shortened(default)}" if default else "" for _, _, default in arguments]
+    shown = [f"{name} {kind}{default}" for (name, kind, _), default in zip(arguments, defaults)]
     start, end = ("call " if is_procedure else "") + f"memoir.{name}(", ")" if result is None else f") returns {result}"
     line = start + ", ".join(shown) + end
     return line if len(line) <= 110 else start + "\n  " + ",\n  ".join(shown) + end

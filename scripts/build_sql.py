@@ -9,8 +9,6 @@ with all that looks like them (build_markers.py). The same sources and the same 
 would not change are not touched.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import sys

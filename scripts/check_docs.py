@@ -4,8 +4,6 @@ names of functions, settings' files and tests that exist, no path of anybody's m
     python scripts/check_docs.py        # prints what is wrong, ends with 1 if anything is
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator
@@ -15,12 +13,8 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [
-    "README.md",
-    "CONTRIBUTING.md",
-    "client/README.md",
-    *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md")),
-]
+DOCS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
+PAGES = ["README.md", "CONTRIBUTING.md", "client/README.md", *DOCS]
 MADE = {"docs/reference.md"}  # from the comments in sql/, which are not pages to read through
 WORDS = 80
 
@@ -44,19 +38,15 @@ def anchors(text: str) -> set[str]:
 
 
 def defined_names() -> dict[str, set[str]]:
-    names: dict[str, set[str]] = {"memoir": set(), "_memoir": set()}
-    for folder in ("sql", "migrations", "plpython"):
-        for file in (ROOT / folder).rglob("*.sql"):
-            for schema, name in DEFINED.findall(file.read_text()):
-                names[schema.lower()].add(name)
-    return names
+    files = [file for folder in ("sql", "migrations", "plpython") for file in (ROOT / folder).rglob("*.sql")]
+    found = [(schema.lower(), name) for file in files for schema, name in DEFINED.findall(file.read_text())]
+    return {schema: {name for its, name in found if its == schema} for schema in ("memoir", "_memoir")}
 
 
 def client_names() -> set[str]:
     """Methods of the client: an object called memoir has them."""
-    return {
-        name for file in (ROOT / "client/pg_memoir").glob("*.py") for name in re.findall(r"def (\w+)", file.read_text())
-    }
+    texts = [file.read_text() for file in (ROOT / "client/pg_memoir").glob("*.py")]
+    return {name for text in texts for name in re.findall(r"def (\w+)", text)}
 
 
 def file_exists(name: str) -> bool:
@@ -74,9 +64,8 @@ def wrong_link(page: Path, target: str) -> bool:
 
 
 def complaints(name: str, names: dict[str, set[str]], methods: set[str]) -> Iterator[str]:
-    page = ROOT / name
+    page, before = ROOT / name, ""
     text = page.read_text()
-    before = ""
     for token in MARKDOWN.parse(text):
         where = f"{name}:{token.map[0] + 1 if token.map else 0}"
         if token.type == "inline":
@@ -97,12 +86,8 @@ def complaints(name: str, names: dict[str, set[str]], methods: set[str]) -> Iter
         yield from (f"{name}:{number}: a path of a machine: {path}" for path in MACHINE.findall(line))
 
 
-def main() -> int:
-    names, methods = defined_names(), client_names()
-    found = [line for page in PAGES for line in complaints(page, names, methods)]
-    print("\n".join(found) if found else f"{len(PAGES)} pages are in order")
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    defined, methods = defined_names(), client_names()
+    found = [line for page in PAGES for line in complaints(page, defined, methods)]
+    print("\n".join(found) if found else f"{len(PAGES)} pages are in order")
+    sys.exit(bool(found))

@@ -7,8 +7,6 @@ files that call each other in a circle, a function of more than 120 lines. Calls
 no call. Exits with 1 when there is anything to say.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ DEFINITION = re.compile(r"^create\s+(?:or\s+replace\s+)?(?:function|procedure)\s
 REMARK = re.compile(r"^comment\s+on\s.*?;\s*$", LINES | re.DOTALL)
 CALL = re.compile(r"(?<![\w.])(_?memoir\.\w+)\s*\(")
 QUOTE = re.compile(r"\$\w*\$")
+COMMENT = re.compile(r"--[^\n]*")
 
 
 @dataclass
@@ -59,10 +58,6 @@ class Code:
                 yield f"the views and triggers of {file}", file, callee
 
 
-def without_comments(text: str) -> str:
-    return re.sub(r"--[^\n]*", "", text)
-
-
 def end_of(text: str, start: int) -> int:
     """Where the statement that starts there ends: behind the first semicolon outside its body."""
     semicolon = text.find(";", start)
@@ -77,13 +72,13 @@ def read_file(name: str, text: str) -> tuple[list[Function], set[str]]:
     functions, rest, at = [], [], 0
     for match in DEFINITION.finditer(text):
         end = end_of(text, match.start())
-        calls = set(CALL.findall(without_comments(text[match.end() : end])))
+        calls = set(CALL.findall(COMMENT.sub("", text[match.end() : end])))
         line = text.count("\n", 0, match.start()) + 1
         functions.append(Function(match[1], name, line, text.count("\n", match.start(), end) + 1, calls))
         rest.append(text[at : match.start()])
         at = end
     rest.append(text[at:])
-    loose = REMARK.sub("", without_comments("".join(rest)))
+    loose = REMARK.sub("", COMMENT.sub("", "".join(rest)))
     # A hint in a message tells a person what to call.
     return functions, set(CALL.findall(re.sub(r"\bhint\s*=\s*'[^']*'", "", loose)))
 
@@ -117,35 +112,25 @@ def upward_calls(code: Code) -> list[str]:
 def circles(code: Code) -> list[str]:
     """Files that call each other in a circle; one is named, even if there are more."""
     homes = code.homes()
-    needs: dict[str, set[str]] = {name: set() for name in code.files}
-    for _, file, callee in code.calls():
-        if callee in homes and homes[callee] != file:
-            needs[file].add(homes[callee])
+    calls = [(caller, file, callee, homes[callee]) for caller, file, callee in code.calls() if callee in homes]
+    sorter = TopologicalSorter[str]()
+    for _, file, _, home in calls:
+        sorter.add(file, *({home} - {file}))
     try:
-        TopologicalSorter(needs).prepare()
+        sorter.prepare()
     except CycleError as error:
         ring: list[str] = error.args[1][::-1]
-        why = [
-            f"\n    {file} needs {called}: {caller} calls {callee}"
-            for file, called in zip(ring, ring[1:])
-            for caller, home, callee in code.calls()
-            if home == file and homes.get(callee) == called
-        ]
+        steps = set(zip(ring, ring[1:]))
+        why = [f"\n    {file} needs {of}: {by} calls {callee}" for by, file, callee, of in calls if (file, of) in steps]
         return ["files call each other in a circle:" + "".join(why)]
     return []
 
 
-def long_functions(code: Code) -> list[str]:
-    return [
-        f"{f.name} (sql/{f.file}:{f.line}) has {f.lines} lines, more than {LONGEST}"
-        for f in sorted(code.functions, key=lambda f: -f.lines)
-        if f.lines > LONGEST
-    ]
-
-
 def problems(code: Code) -> list[str]:
     unlisted = [f"sql/{name} is not in sql/contents.sql" for name in code.unlisted]
-    return [*unlisted, *upward_calls(code), *circles(code), *long_functions(code)]
+    long = [f for f in sorted(code.functions, key=lambda f: -f.lines) if f.lines > LONGEST]
+    too_long = [f"{f.name} (sql/{f.file}:{f.line}) has {f.lines} lines, more than {LONGEST}" for f in long]
+    return [*unlisted, *upward_calls(code), *circles(code), *too_long]
 
 
 if __name__ == "__main__":

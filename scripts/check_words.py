@@ -6,8 +6,6 @@ Reads git only. Prints each commit and line that breaks a rule, and ends with 1 
 commit has nothing to compare with, and passes.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -19,9 +17,7 @@ SUBJECT = re.compile(r"(?P<area>[a-z][a-z0-9, _-]*): (?P<verb>[a-z]+)\b[^;]*")
 MOST = 60
 """Characters of a subject."""
 
-NO_VERBS = frozenset(
-    ["a", "all", "an", "each", "every", "it", "more", "no", "none", "nothing", "of", "the", "what", "who"]
-)
+NO_VERBS = frozenset("a all an each every it more no none nothing of the what who".split())
 
 PROSE = ("*.md", "*.py", "*.sql", "*.toml", ":!docs/reference.md", ":!docs/reference/settings*.md")
 """Generated pages repeat what is checked at its source."""
@@ -29,13 +25,10 @@ PROSE = ("*.md", "*.py", "*.sql", "*.toml", ":!docs/reference.md", ":!docs/refer
 COMMENT = re.compile(r"^\s*(?:#|--)\s+(?P<text>.+)|^\s*(?P<doc>\"\"\".+)")
 """Where prose stands in code. Pages are prose as a whole."""
 
+BEGIN, VERBS = r"(?:^|[.!] |\"\"\")", "is|are|has|had|can|may|was|were|does|stands"
 RULES = {
-    "a noun clause as the subject": re.compile(
-        r"(?:^|[.!] |\"\"\")(?:What|Who|Whoever|Whatever) (?:\w+ )?(?:is|are|has|had|can|may|was|were|does|stands)\b[^?]*$"
-    ),
-    "nobody or nothing as the subject": re.compile(
-        r"(?:^|[.!] |\"\"\")(?:Nobody|Nothing|None)\b(?! of the above)[^?]*$"
-    ),
+    "a noun clause as the subject": re.compile(rf"{BEGIN}(?:What|Who|Whoever|Whatever) (?:\w+ )?(?:{VERBS})\b[^?]*$"),
+    "nobody or nothing as the subject": re.compile(rf"{BEGIN}(?:Nobody|Nothing|None)\b(?! of the above)[^?]*$"),
     "a phrase to avoid": re.compile(r"\b(?:so be it|as far as|of those|is told by)\b", re.I),
 }
 

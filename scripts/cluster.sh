@@ -60,21 +60,9 @@ CONF
 
 # The server's whole environment. One thread: numeric libraries would start one per core in every backend.
 server_env() {
-  cat <<ENV
-PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-LANG=C.UTF-8
-HOME=$STATE/home
-PYTHONPATH=$(server_python_path)
-PYTHONDONTWRITEBYTECODE=1
-PG_MEMOIR_PYTHON=$STATE/venv/bin/python
-OMP_NUM_THREADS=1
-OPENBLAS_NUM_THREADS=1
-MKL_NUM_THREADS=1
-TOKENIZERS_PARALLELISM=false
-HF_HUB_OFFLINE=1
-HF_HUB_DISABLE_TELEMETRY=1
-ORT_DISABLE_TELEMETRY=1
-ENV
+  printf '%s\n' PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 "HOME=$STATE/home" \
+    "PYTHONPATH=$(server_python_path)" PYTHONDONTWRITEBYTECODE=1 "PG_MEMOIR_PYTHON=$STATE/venv/bin/python" \
+    {OMP,OPENBLAS,MKL}_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 {HF_HUB,ORT}_DISABLE_TELEMETRY=1
 }
 
 # make_private_dir PATH: of the server's user, closed to all others.

@@ -5,8 +5,6 @@ wheel of each is built from its sdist. That of the command line brings along wha
 scripts, the built SQL, the server's Python code.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 from calls import set_clock, use_vectors
+from pg_memoir import Memoir
 from psycopg.types.json import Jsonb
 from servers import connect, environment_of, fresh_server, in_database, install, unique
 
@@ -135,6 +136,12 @@ def clock(db: psycopg.Connection) -> Iterator[Callable[[str], None]]:
     """clock(time): it is then, until the test ends."""
     yield lambda at: set_clock(db, at)
     set_clock(db, None)
+
+
+@pytest.fixture(scope="module")
+def memoir(memoir_dsn: str) -> Iterator[Memoir]:
+    with Memoir(memoir_dsn) as client:
+        yield client
 
 
 @pytest.fixture

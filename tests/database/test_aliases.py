@@ -1,4 +1,4 @@
-"""A text that says one name of a thing is found by the other while it may be. unit/test_names.py has which texts tell names."""
+"""A text that says one name of a thing is found by the other while it may be. unit/test_readings.py has which texts tell names."""
 
 from typing import Any
 

@@ -1,6 +1,5 @@
 """Months past retention: compacted, exported or kept, taken out, and every turn accounted for. Clock jumps and month ends included."""
 
-import threading
 from datetime import date
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 from calls import Db, call, one, raises, recalled, remember, remembered, run_job, say, set_clock, set_settings, table
 from internals import count_rows, memory_row, own_rows, set_memories, user_id
 from loops import append, code, read
-from parallel import until
+from parallel import beside, until
 from pg_memoir import Memoir, errors
 from psycopg.types.json import Jsonb
 
@@ -194,8 +193,7 @@ def test_open_reader_only_delays_a_detach(memoir_dsn: str, db: Db, user: str) ->
         told = table(db, "bare_statements", columns="statement, reason")
         asked = [statement for statement, reason in told if "archived" in reason]
         [mine] = [statement for statement in asked if statement.endswith(f"history_p{part}_y2036m07 concurrently")]
-        waiting = threading.Thread(target=lambda: sender.execute(mine))
-        waiting.start()
+        waiting = beside(lambda: sender.execute(mine))
         blocked = "select exists (select from pg_stat_activity where pid = %s and wait_event_type = 'Lock')"
         until(lambda: one(db, blocked, sender.info.backend_pid))
         db.execute("set lock_timeout = '50ms'")
@@ -205,8 +203,7 @@ def test_open_reader_only_delays_a_detach(memoir_dsn: str, db: Db, user: str) ->
         set_clock(db, "2036-10-13T00:00:00Z")
         assert "wait to be detached" in str(table(db, "health_problems"))
         reader.commit()
-        waiting.join(30)
-        assert not waiting.is_alive()
+        waiting.result(30)
     for statement in asked:
         if statement != mine:
             db.execute(statement)
@@ -257,9 +254,8 @@ def test_a_client_writes_expired_memories_away(memoir_dsn: str, db: Db, user: st
         waiting = [plan for plan in memoir.archive_plan() if plan["export"] == "ready" and plan["month"].year == 2035]
         for plan in waiting:
             turns = memoir.export_month(plan["part"], plan["month"], limit=5)
-            assert len(turns) == plan["turns"] and memoir.confirm_export(
-                plan["part"], plan["month"], len(turns), "a file"
-            )
+            assert len(turns) == plan["turns"]
+            assert memoir.confirm_export(plan["part"], plan["month"], len(turns), "a file")
         assert waiting and not memoir.confirm_export(0, date(1999, 1, 1), 0, "a file")
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import Db, call, persist, table
+from calls import Db, call, persist, raises, table
 from psycopg.types.json import Jsonb
 
 
@@ -50,13 +50,8 @@ def test_exchange_is_recorded_with_one_call(db: Db, user: str) -> None:
     """A message that is refused stops no other. Again, told differently: what is recorded stays as it is."""
     answer = {"message": {"role": "assistant", "content": "Noted."}, "key": "k2", "usage": {"completion_tokens": 3}}
     orphan = {"message": {"role": "tool", "tool_call_id": "none", "content": "x"}, "key": "k5"}
-    entries = [
-        entry("The gate code is 4711.", "k1"),
-        {"notes": [{"chain": "a"}]},
-        orphan,
-        entry("Result of a tool.", "k3", actor="tool"),
-        answer | {"notes": [{"chain": "b", "added": {"tail": "x"}}]},
-    ]
+    first, last = entry("The gate code is 4711.", "k1"), answer | {"notes": [{"chain": "b", "added": {"tail": "x"}}]}
+    entries = [first, {"notes": [{"chain": "a"}]}, orphan, entry("Result of a tool.", "k3", actor="tool"), last]
     done = call(db, "record_exchange", user, "s", entries)
     assert done["turns"] == [1, 1, 1, 2, 3]
     assert [(one["code"], "none" in one["error"]) for one in done["refused"]] == [("PM011", True)]
@@ -74,6 +69,5 @@ def test_exchange_is_recorded_with_one_call(db: Db, user: str) -> None:
 @pytest.mark.parametrize("entries", [{"a": 1}, Jsonb([1]), [{"notes": 3}], [{"notes": [{"chain": 1}]}]])
 def test_entries_of_another_shape_are_named(db: Db, user: str, entries: object) -> None:
     persist(db, user, "s", "One.")
-    with pytest.raises(psycopg.Error, match="must be a") as refused:
+    with raises("PM014", "must be a"):
         call(db, "record_exchange", user, "s", entries)
-    assert refused.value.sqlstate == "PM014"

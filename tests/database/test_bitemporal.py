@@ -84,23 +84,15 @@ class Life:
 
     def correct(self, memory: str, _: Value) -> None:
         head, old, state = self.current(memory)
-        others = (
-            [in_slot(old[1], v) for v in SLOTS[old[1]] if v != old[2]]
-            if old[1]
-            else [(p, None, None) for p in PLAIN if p != old[0]]
-        )
+        plain = [(p, None, None) for p in PLAIN if p != old[0]]
+        others = [in_slot(old[1], v) for v in SLOTS[old[1]] if v != old[2]] if old[1] else plain
         new = self.random.choice(others)
-        before = {
-            value: memory
-            for memory, value in self.ids
-            if value in self.active and self.current(memory)[0] == memory and self.current(memory)[2] == "active"
-        }
+        before = {value: m for m, value in self.ids if value in self.active and self.current(m)[::2] == (m, "active")}
         try:
             done = self.call("correct", memory, new[0], slot_value=new[2])
         except psycopg.Error as error:
-            assert error.sqlstate == ("PM004" if state == "forgotten" else "PM040" if self.is_refused(new) else None), (
-                error
-            )
+            refused = "PM004" if state == "forgotten" else "PM040" if self.is_refused(new) else None
+            assert error.sqlstate == refused, error
             return
         assert state != "forgotten" and not self.is_refused(new)
         self.active.discard(old)
@@ -134,11 +126,8 @@ class Life:
         self.refused = {key: of for key, of in self.refused.items() if of != memory}
         for back in done["restored"]:
             value = dict(self.ids)[back]
-            assert (
-                not self.is_refused(value)
-                and value not in self.active
-                and not any(v[1] and v[1] == value[1] for v in self.active)
-            )
+            is_new = value not in self.active and not any(v[1] and v[1] == value[1] for v in self.active)
+            assert is_new and not self.is_refused(value)
             self.active.add(value)
 
     def check_history(self) -> None:

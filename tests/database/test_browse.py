@@ -5,7 +5,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import Db, call, persist, remember, remembered, set_clock, store, table
+from calls import Db, call, persist, remember, remembered, set_clock, table
+from loops import step
 from routines import world_of
 
 UNKNOWN = "00000000-0000-0000-0000-000000000001"
@@ -17,9 +18,6 @@ def list_contents(db: Db, user: str, **named: Any) -> list[str]:
 
 def read_timeline(db: Db, user: str, item: Any, before: int, after: int, columns: str) -> list[tuple[Any, ...]]:
     return table(db, "memory_timeline", user, item, lines_before=before, lines_after=after, columns=columns)
-
-
-# Lists ----------------------------------------------------------------------------------------------------------------
 
 
 def test_memories_are_listed_newest_first(db: Db, user: str) -> None:
@@ -62,11 +60,8 @@ def test_sessions_are_listed_newest_first(db: Db, user: str) -> None:
 
     first = table(db, "list_sessions", user, columns="session, turns, tokens > 0, status", limit=3)
     assert first == [(f"day {n}", 2, True, "active") for n in (5, 4, 3)]
-    assert (names(limit=3, after_session="day 3"), names(project="even"), names(status="closed")) == (
-        ["2", "1"],
-        ["4", "2"],
-        ["2"],
-    )
+    assert (names(limit=3, after_session="day 3"), names(project="even")) == (["2", "1"], ["4", "2"])
+    assert names(status="closed") == ["2"]
 
 
 def test_filters_find_whatever_the_rank(db: Db, user: str) -> None:
@@ -84,9 +79,6 @@ def test_filters_find_whatever_the_rank(db: Db, user: str) -> None:
     assert key in [content for content, _ in find(project="home", limit=400)]  # which comes with what is global
     ranked = table(db, "recall", user, "spare key shed", columns="content, matched_by && '{words}'", tags=["keys"])
     assert ranked == [(key, True)]
-
-
-# From a hit to the whole ----------------------------------------------------------------------------------------------
 
 
 def test_a_hit_leads_to_its_surroundings_and_whole(db: Db, user: str) -> None:
@@ -138,22 +130,15 @@ def test_a_forgotten_span_is_not_shown_around_a_hit(db: Db, user: str) -> None:
 
 
 def test_calls_without_a_text_are_named(db: Db, user: str) -> None:
-    tool = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
-    step = {"role": "assistant", "content": None, "tool_calls": [tool]}
-    result = {"role": "tool", "tool_call_id": "c1", "content": "Part 88 costs 12 crowns."}
-    store(db, user, "s", [{"role": "user", "content": "What does part 88 cost?"}, step, result])
+    persist(db, user, "s", "What does part 88 cost?", *step(1, "look_up", {}, "Part 88 costs 12 crowns."))
     turn = table(db, "recall", user, "part 88 cost", kinds=["turn"], columns="id")[0][0]
     assert ("calls look_up",) in table(db, "memory_timeline", user, turn, columns="line")
 
 
 def test_relations_are_followed_step_by_step(db: Db, user: str) -> None:
     roof, wall, floor, door = (remembered(db, user, f"Fact about the {w}") for w in ("roof", "wall", "floor", "door"))
-    edges = [
-        (1, roof, "depends_on", wall),
-        (2, floor, "elaborates", wall),
-        (3, floor, "references", door),
-        (3, door, "relates_to", floor),
-    ]
+    links = ((1, roof, "depends_on", wall), (2, floor, "elaborates", wall), (3, floor, "references", door))
+    edges = [*links, (3, door, "relates_to", floor)]
     for _, source, relation, target in edges:
         call(db, "relate", user, source, relation, target)
 

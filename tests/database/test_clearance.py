@@ -7,7 +7,8 @@ import psycopg
 import pytest
 from calls import Db, call, embed_waiting, persist, recalled, remember, remembered, table
 from internals import own_rows, user_id
-from servers import connect, roles, user_of
+from refusals import refusal
+from routines import world_of
 
 VECTOR = [0.1] * 384
 CARD = "4111 1111 1111 1111"
@@ -25,14 +26,8 @@ def compile_list(db: Db, user: str, session: str, query: str | None = "And now?"
 @pytest.fixture
 def logins(memoir_dsn: str) -> Iterator[Logins]:
     """Services with each clearance."""
-    with roles(memoir_dsn, **dict.fromkeys(LEVELS, "login in role memoir_app")) as names:
-        with connect(memoir_dsn) as db:
-            for clearance, name in names.items():
-                call(db, "bind_login", name, clearance=clearance)
-        opened = {clearance: connect(user_of(memoir_dsn, name)) for clearance, name in names.items()}
-        yield opened
-        for connection in opened.values():
-            connection.close()
+    with world_of(memoir_dsn, **{level: {"role": "app", "clearance": level} for level in LEVELS}) as world:
+        yield {level: world.connection(level) for level in LEVELS}
 
 
 # Withheld texts -----------------------------------------------------------------------------------------------------
@@ -93,9 +88,8 @@ def test_hidden_rows_move_no_score(db: Db, user: str, logins: Logins) -> None:
         before = ranking(name)
         for n in range(5):
             hidden = {"role": "user", "content": "The brass brass lamp from Lisbon, zanzibarite", "sensitivity": level}
-            persist(
-                db, user, f"h{name}{n}", hidden, {"role": "assistant", "content": "zanzibarite", "sensitivity": level}
-            )
+            said = {"role": "assistant", "content": "zanzibarite", "sensitivity": level}
+            persist(db, user, f"h{name}{n}", hidden, said)
         db.execute("call memoir.merge_search()")
         assert len(before) > 5 and ranking(name) == before and ranking("secret") != before
 
@@ -120,9 +114,8 @@ def test_open_exchange_with_a_secret_question(db: Db, user: str, logins: Logins)
     assert compile_list(logins["private"], user, "s", None)[-1]["content"] == WITHHELD
     assert CARD in compile_list(logins["secret"], user, "s", None)[-1]["content"]
     # Asked with the same words, it is not said twice.
-    assert [m["content"] for m in compile_list(logins["private"], user, "s", f"Pay with {CARD}")] == [
-        f"Pay with {CARD}"
-    ]
+    shown = compile_list(logins["private"], user, "s", f"Pay with {CARD}")
+    assert [m["content"] for m in shown] == [f"Pay with {CARD}"]
 
 
 def test_kept_recall_is_for_those_it_was_made_for(db: Db, user: str, logins: Logins) -> None:
@@ -144,25 +137,17 @@ def test_notes_and_neighbours_hold_no_secret(db: Db, user: str) -> None:
     assert "plan is tea" in seen and "hunter2x9" not in seen
 
 
-@pytest.mark.parametrize(
-    ("request_", "response", "events", "is_secret"),
-    [
+def test_secret_calls_need_clearance(db: Db, user: str, logins: Logins) -> None:
+    for request, response, events, is_secret in (
         (b'{"content": "hello"}', b"{}", [], False),
         (b'{"content": "one\\nAKIAIOSFODNN7EXAMPLE"}', b"{}", [], True),
         (b"{}", b"\xff\x00 4111 1111 1111 1111", [], True),
         (b"{}", None, [b'{"delta": "pass', b'word=hunter2x9"}'], True),
-    ],
-)
-def test_secret_calls_need_clearance(
-    db: Db, user: str, logins: Logins, request_: bytes, response: bytes | None, events: list[bytes], is_secret: bool
-) -> None:
-    made = call(db, "capture_call", user, "calls", request_, response, events=events)
-    assert table(logins["secret"], "read_call", user, made)
-    if not is_secret:
-        assert table(logins["private"], "read_call", user, made)
-        return
-    with pytest.raises(psycopg.Error, match="unknown call"):
-        table(logins["private"], "read_call", user, made)
+    ):
+        made = call(db, "capture_call", user, "calls", request, response, events=events)
+        assert table(logins["secret"], "read_call", user, made)
+        told = refusal(logins["private"], "read_call", user=user, call=made) if is_secret else None
+        assert "unknown call" in str(told) if is_secret else table(logins["private"], "read_call", user, made), request
 
 
 # Marking what is stored -----------------------------------------------------------------------------------------------
@@ -184,12 +169,8 @@ def test_stored_turn_can_be_marked_and_released(db: Db, user: str, logins: Login
     before = table(logins["secret"], "history", user, "s", 0, 3, columns="history ->> 'content'")
 
     answer = call(db, "mark_turn", user, "b", 0, reason="private matter")
-    assert answer["invalidated_summaries"] >= 1 and answer | {"invalidated_summaries": 1} == {
-        "turn_index": 0,
-        "sensitivity": "secret",
-        "memories": [memory],
-        "invalidated_summaries": 1,
-    }
+    assert answer.pop("invalidated_summaries") >= 1
+    assert answer == {"turn_index": 0, "sensitivity": "secret", "memories": [memory]}
     assert table(logins["secret"], "history", user, "s", 0, 3, columns="history ->> 'content'") == before
     for session in ("s", "b"):
         assert "cellar" not in compile_list(logins["private"], user, session, "x")[0]["content"]

@@ -8,6 +8,7 @@ from threading import Barrier
 import psycopg
 import pytest
 from calls import call, export_rows, history, one, persist, remember, run_job, set_clock, set_settings, table
+from loops import step
 from parallel import Job, in_parallel
 from servers import connect
 
@@ -48,11 +49,9 @@ def test_parallel_retries_have_one_effect(memoir_dsn: str, db: psycopg.Connectio
 
     def call(own: psycopg.Connection, key: str) -> dict:
         together.wait(30)  # of a turn, the session is new as well
-        return (
-            persist(own, user, key, *pair(key), key=key)
-            if what == "turn"
-            else remember(own, user, f"The key was {key}.", key=key)
-        )
+        if what == "turn":
+            return persist(own, user, key, *pair(key), key=key)
+        return remember(own, user, f"The key was {key}.", key=key)
 
     def client(own: psycopg.Connection) -> list[dict]:
         return [call(own, key) for key in keys]
@@ -68,14 +67,8 @@ def test_parallel_retries_have_one_effect(memoir_dsn: str, db: psycopg.Connectio
 
 
 def whole(tag: str) -> list[dict]:
-    look = {"name": "look", "arguments": json.dumps({"at": f"{tag} part 2"})}
-    call = {"id": f"c-{tag}", "type": "function", "function": look}
-    return [
-        {"role": "user", "content": f"{tag} part 1"},
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": f"c-{tag}", "content": f"{tag} part 3"},
-        {"role": "assistant", "content": f"{tag} part 4"},
-    ]
+    called = step(tag, "look", {"at": f"{tag} part 2"}, f"{tag} part 3")
+    return [{"role": "user", "content": f"{tag} part 1"}, *called, {"role": "assistant", "content": f"{tag} part 4"}]
 
 
 def test_a_compile_waits_for_no_open_transaction(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:

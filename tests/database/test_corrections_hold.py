@@ -1,8 +1,6 @@
 """Corrections of all shapes and forgets hold, whatever runs afterwards: vectors of another model, the jobs of a memory's life, consolidation,
 extraction of the same turns again, an import of what was exported before, dump and restore."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import zlib
@@ -11,20 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from calls import (
-    Db,
-    active,
-    call,
-    embed_waiting,
-    export_rows,
-    persist,
-    remember,
-    remembered,
-    run_job,
-    say,
-    set_clock,
-    table,
-)
+from calls import Db, active, call, embed_waiting, export_rows, persist, remember, remembered, run_job, say, table
 from internals import clear_work, read_again, use_memories
 from psycopg.types.json import Jsonb
 from servers import PGBIN, connect, database, psql
@@ -62,7 +47,7 @@ def embed(db: Db, model: str = "first", of: Callable[[str], list[float]] = vecto
 
 
 def day(db: Db, days: float) -> None:
-    set_clock(db, START + timedelta(days=days))
+    call(db, "set_clock", START + timedelta(days=days))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -77,7 +62,7 @@ def models(memoir_dsn: str) -> None:
 def real_time(db: Db) -> Iterator[None]:
     clear_work(db)
     yield
-    set_clock(db, None)
+    call(db, "set_clock", None)
 
 
 @pytest.fixture

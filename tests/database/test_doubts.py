@@ -1,7 +1,5 @@
 """A change that is only likely ends nothing: both statements stay, are recalled together, and stand in the profile with their dates."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

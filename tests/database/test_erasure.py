@@ -1,15 +1,18 @@
 """A user, a session or a turn is erased with all that was derived from it, out of the files too, and the rest stays."""
 
 import random
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from calls import Db, call, embed_waiting, one, persist, raises, recalled, remember, remembered, run_job, table
+from internals import user_id
+from loops import step
+from parallel import beside, until
 from psycopg.types.json import Jsonb
 from request_rules import unpaired
 from routines import code, world_of
@@ -17,17 +20,11 @@ from rows import plant, tables_with_users
 from servers import connect, unique
 
 VECTOR = [0.1] * 384
-CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "the pier"}'}}
-STEP = {"role": "assistant", "content": None, "tool_calls": [CALL]}
-SEEN = {"role": "tool", "tool_call_id": "c1", "content": "It is moored"}
+STEP, SEEN = step(1, "look", {"at": "the pier"}, "It is moored")
 
 
 def compile_list(db: Db, user: str, session: str, query: str | None = "And now?") -> list[dict[str, Any]]:
     return list(call(db, "compile_context", user, session, query))
-
-
-def user_id(db: Db, user: str) -> Any:
-    return one(db, "select _memoir.user_id('default', %s)", user)
 
 
 def find_tables_with(db: Db, token: str) -> list[str]:
@@ -72,10 +69,8 @@ def test_a_user_is_erased_from_every_table(db: Db, user: str) -> None:
     assert call(db, "erase_user", user) == {"erased": "user", "rows": before, "total": len(tables)}
     assert tables_of(db, ids[0]) == [] and tables_of(db, ids[1]) == tables
     assert find_tables_with(db, str(ids[0])) == []
-    kept = db.execute(
-        "select user_id, detail from _memoir.audit_log where action = 'erase' order by audit_id desc limit 1"
-    )
-    assert kept.fetchone() == (None, {"what": "user", "rows": before})
+    kept = "select user_id, detail from _memoir.audit_log where action = 'erase' order by audit_id desc limit 1"
+    assert db.execute(kept).fetchone() == (None, {"what": "user", "rows": before})
     assert call(db, "erase_user", user) == {"erased": "user", "rows": {}, "total": 0}
     call(db, "erase_user", other)
     call(db, "unbind_login", "t_erased")
@@ -154,10 +149,8 @@ def test_a_turn_is_erased_with_all_derived_from_it(db: Db, user: str) -> None:
     assert (answer["rows"]["conversation_history"], answer["rows"]["memory_store"]) == (1, 2)
     assert find_tables_with(db, mark) == []
     erased = {ids[name] for name in ("memory", "second")}
-    assert states_of(db, user) == {
-        ids[name]: "erased" if ids[name] in erased else "active"
-        for name in ("memory", "second", "merged", "unrelated", "restated")
-    }
+    names = ("memory", "second", "merged", "unrelated", "restated")
+    assert states_of(db, user) == {ids[n]: "erased" if ids[n] in erased else "active" for n in names}
     for session in ("s", "b", "other"):
         messages = compile_list(db, user, session, "What about the tomatoes, the pier and the boat?")
         check_list(messages)
@@ -247,12 +240,8 @@ def test_the_reason_to_forget_is_erased_too(db: Db, user: str) -> None:
 def test_erasing_is_for_people_and_services(db: Db, user: str, memoir_dsn: str) -> None:
     persist(db, user, "s", "Hello", "Hi")
     person = {"role": "tenant", "users": [user], "actor": "person"}
-    bindings = {
-        "agent": person | {"actor": "agent"},
-        "bot": {"role": "app", "actor": "agent"},
-        "half": person | {"projects": ["red"]},
-        "reader": "reader",
-    }
+    agent, half = person | {"actor": "agent"}, person | {"projects": ["red"]}
+    bindings = {"agent": agent, "bot": {"role": "app", "actor": "agent"}, "half": half, "reader": "reader"}
     with world_of(memoir_dsn, person=person, **bindings) as world:
         for key in bindings:
             for what, *more in (("user",), ("session", "s"), ("turn", "s", 0)):
@@ -268,25 +257,19 @@ def test_erasing_is_for_people_and_services(db: Db, user: str, memoir_dsn: str) 
 # Beside others --------------------------------------------------------------------------------------------------------
 
 
-def run_beside(dsn: str, statement: str, parameters: list[Any]) -> tuple[threading.Thread, list[Any]]:
+def run_beside(dsn: str, statement: str, parameters: list[Any]) -> Future[Any]:
     """Runs it on a connection of its own; waits until it waits for a lock or is done."""
-    out: list[Any] = []
     name = unique("background")
 
-    def run() -> None:
+    def run() -> Any:
         with connect(dsn, application_name=name) as db:
-            try:
-                out.append(db.execute(statement, parameters).fetchone())
-            except psycopg.Error as error:
-                out.append(error)
+            return db.execute(statement, parameters).fetchone()
 
     waits = "select exists (select from pg_stat_activity where application_name = %s and wait_event_type = 'Lock')"
-    thread = threading.Thread(target=run)
-    thread.start()
+    begun = beside(run)
     with connect(dsn) as db:
-        while thread.is_alive() and not one(db, waits, name):
-            thread.join(0.02)
-    return thread, out
+        until(lambda: begun.done() or one(db, waits, name))
+    return begun
 
 
 WRITES = {
@@ -309,17 +292,12 @@ def test_erasure_waits_for_earlier_writers(db: Db, memoir_dsn: str, user: str, w
         persist(db, user, "s", "Hello", "Hi")
         with connect(memoir_dsn) as holder, holder.transaction():
             holder.execute(first, [user])
-            thread, out = run_beside(memoir_dsn, second, [user])
-            if waits:
-                assert thread.is_alive()
-            else:
-                thread.join()
-        thread.join()
-        assert waits or not isinstance(out[0], Exception)
+            begun = run_beside(memoir_dsn, second, [user])
+            assert begun.done() != waits
+        assert begun.exception(30) is None or waits
         assert (second != erase and waits) or tables_of(db, mine) == []
-    assert "Hello" not in str(
-        db.execute("select content from _memoir.conversation_history where user_id = %s", [mine]).fetchall()
-    )
+    left = db.execute("select content from _memoir.conversation_history where user_id = %s", [mine]).fetchall()
+    assert "Hello" not in str(left)
 
 
 def test_workers_bring_nothing_back(db: Db, memoir_dsn: str, user: str) -> None:
@@ -331,9 +309,8 @@ def test_workers_bring_nothing_back(db: Db, memoir_dsn: str, user: str) -> None:
     store = "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'all-MiniLM-L6-v2')"
     with connect(memoir_dsn) as eraser, eraser.transaction():
         call(eraser, "erase_user", user)
-        thread, out = run_beside(memoir_dsn, store, [[c[0] for c in claimed], [c[1] for c in claimed], VECTOR * 2])
-        thread.join()  # waits for nobody
-    assert out == [(0,)]
+        begun = run_beside(memoir_dsn, store, [[c[0] for c in claimed], [c[1] for c in claimed], VECTOR * 2])
+        assert begun.result(30) == (0,)  # waits for nobody
     db.execute("call memoir.flush_statistics()")
     db.execute("call memoir.merge_search()")
     assert tables_of(db, mine) == []
@@ -413,9 +390,7 @@ def test_the_bytes_leave_the_files(db: Db, user: str, files_with: Callable[[str]
     assert files_with("Tomatoes are red") == set()
 
 
-def test_the_job_waits_for_older_snapshots(
-    db: Db, memoir_dsn: str, user: str, files_with: Callable[[str], set[str]]
-) -> None:
+def test_the_job_waits_for_older_snapshots(db: Db, memoir_dsn: str, user: str, files_with) -> None:
     token = unique("tok").replace("_", "q")
     persist(db, user, "s", f"I keep {token} in the cellar", "Noted")
     run_job(db, "erase", 600)

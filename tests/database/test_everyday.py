@@ -1,8 +1,6 @@
 """What a person says has effect: corrections, requests to forget and wishes, in scripted conversations with the database.
 Which sentences these are is read with the pure package; a handful, cases/everyday.jsonl, goes all the way."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import psycopg

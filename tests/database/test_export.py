@@ -2,14 +2,16 @@
 
 import asyncio
 import json
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
+import numpy as np
 import psycopg
 import pytest
 from calls import Db, call, embed_waiting, history, one, persist, recalled, remember, remembered, set_clock, table
+from loops import step
 from pg_memoir import AsyncMemoir, Memoir, MemoirError
 from pg_memoir_cli import import_conversations
 from pg_memoir_cli.__main__ import main
@@ -45,17 +47,6 @@ def restore(db: Db, user: str, lines: list[Any], batch: int = 100) -> dict[str, 
             for kind, count in counts.items():
                 total[outcome][kind] = total[outcome].get(kind, 0) + count
     return total
-
-
-def embed(db: Db) -> None:
-    """Vectors that tell texts apart, and survive half precision."""
-
-    def vector(text: str) -> list[float]:
-        noise = random.Random(text)
-        return [noise.uniform(-1, 1) for _ in range(384)]
-
-    while embed_waiting(db, vector, limit=200):
-        pass
 
 
 # What calls of the API leave only after jobs.
@@ -109,7 +100,9 @@ def ines(memoir_dsn: str) -> str:
         import_conversations(memoir, SAMPLE)
     with connect(memoir_dsn) as db:
         furnish(db, "ines")
-        embed(db)
+        # Vectors that tell texts apart, and survive half precision.
+        while embed_waiting(db, lambda t: np.random.default_rng(crc32(t.encode())).uniform(-1, 1, 384), limit=200):
+            pass
     return "ines"
 
 
@@ -166,12 +159,10 @@ def test_an_undone_merge_stays_undone(db: Db, other: Db, user: str) -> None:
 
 
 def test_a_session_goes_on_where_it_was(db: Db, other: Db, user: str) -> None:
-    tool = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-    step = {"role": "assistant", "content": None, "tool_calls": [tool]}
-    persist(db, user, "s", "Look", step, function="append_messages")
+    asked, seen = step(1, "look", {}, "seen")
+    persist(db, user, "s", "Look", asked, function="append_messages")
     lines = export(db, user)
     restore(other, user, lines)
-    seen = {"role": "tool", "tool_call_id": "c1", "content": "seen"}
     assert persist(other, user, "s", seen, function="append_messages")["from_turn"] == 2
     assert call(other, "compile_context", user, "s")[-1]["content"] == "seen"
     # The file is older now: it takes nothing back.
@@ -184,9 +175,8 @@ def test_a_session_goes_on_where_it_was(db: Db, other: Db, user: str) -> None:
 
 def test_the_forgotten_stays_forgotten(db: Db, other: Db, user: str) -> None:
     persist(db, user, "s", "I live in Ulm", "Noted")
-    memory = remembered(
-        db, user, "Lives in Ulm", session="s", source_turns=[0], provenance="user_stated", tags=["home"]
-    )
+    said = {"session": "s", "source_turns": [0], "provenance": "user_stated"}
+    memory = remembered(db, user, "Lives in Ulm", tags=["home"], **said)
     before = export(db, user)
     call(db, "forget", user, memory)
     # Into the same database, from before.
@@ -235,12 +225,8 @@ def test_provenance_is_the_admins_to_restore(db: Db, memoir_dsn: str, user: str)
     full = {"role": "app", "clearance": "secret"}
     tenant = full | {"role": "tenant", "users": [user], "actor": "person"}
     with world_of(memoir_dsn, app="app", full=full, tenant=tenant, admin="admin") as world:
-        for key, may_export, may_import in (
-            ("app", False, False),
-            ("full", True, False),
-            ("tenant", False, False),
-            ("admin", True, True),
-        ):
+        full, none = ("full", True, False), [(key, False, False) for key in ("app", "tenant")]
+        for key, may_export, may_import in (*none, full, ("admin", True, True)):
             login = world.connection(key)
             assert (code(lambda: export(login, user)) in ("PM001", "42501")) != may_export, key
             assert (code(lambda: restore(login, user, lines)) in ("PM001", "42501")) != may_import, key
@@ -264,9 +250,7 @@ def test_import_overwrites_no_turn_and_keeps_dates(db: Db, other: Db, user: str)
 # By the client --------------------------------------------------------------------------------------------------------
 
 
-def test_the_client_streams_both_ways(
-    memoir_dsn: str, other_dsn: str, ines: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_client_streams_both_ways(memoir_dsn: str, other_dsn: str, ines: str, tmp_path: Path, capsys) -> None:
     with Memoir(memoir_dsn, max_size=2) as source, Memoir(other_dsn, max_size=2) as target:
         lines = list(source.export_lines(ines, embeddings=True))
         assert lines == source.export_user(ines, embeddings=True) and json.loads(lines[0])["kind"] == "header"

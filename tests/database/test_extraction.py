@@ -13,10 +13,8 @@ def test_statements_become_sourced_memories(db: Db, user: str) -> None:
     done = say(db, user, said, answer)
     assert extract(db, user) == NOTHING | {"turns": 2, "stored": 2}
     columns = ("content", "provenance::text", "tier", "scope::text", "metadata ->> 'extracted_by'")
-    assert memories(db, user, *columns) == [
-        ("User asks: Please don't use emojis.", "instruction", 4, "global", "rules 1"),
-        ("User lives in Ulm.", "user_stated", 3, "global", "rules 1"),
-    ]
+    emojis = ("User asks: Please don't use emojis.", "instruction", 4, "global", "rules 1")
+    assert memories(db, user, *columns) == [emojis, ("User lives in Ulm.", "user_stated", 3, "global", "rules 1")]
     spans = set()
     for source in export_rows(db, user, "memory_sources"):
         assert (source["source_id"], source["turn_index"]) == (done["message_ids"][0], 0)
@@ -73,10 +71,8 @@ def test_move_supersedes_and_an_older_statement_does_not(db: Db, user: str) -> N
     for session in ("one", "two", "zero"):
         extract(db, user, session)
     home = ("content", "state::text")
-    assert memories(db, user, *home, where="slot = 'home city'") == [
-        ("User lives in Ulm.", "superseded"),
-        ("User lives in Kiel.", "active"),
-    ]
+    homes = [("User lives in Ulm.", "superseded"), ("User lives in Kiel.", "active")]
+    assert memories(db, user, *home, where="slot = 'home city'") == homes
     for said, state in (("I no longer live in Rome.", "active"), ("I don't live in Kiel anymore.", "superseded")):
         say(db, user, said, session=said)
         extract(db, user, said)
@@ -136,9 +132,6 @@ def test_named_speakers_change_their_own_statements(db: Db, user: str) -> None:
     extract(db, user)
     active = memories(db, user, where="state = 'active'")
     assert "Ida lives in Kassel." in active and "Mia lives in Kassel." not in active
-
-
-# In the compiled list -------------------------------------------------------------------------------------------------
 
 
 def recall_for(db: Db, user: str, query: str) -> tuple[str, dict[str, str]]:

@@ -1,18 +1,20 @@
 """How extraction runs: admission of candidates, the job and its queue, a model's candidates."""
 
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
+from functools import partial
 from typing import Any
 
 import pytest
 from calls import Db, call, embed_waiting, remembered, run_job, set_settings, table
 from extracted import extract, extract_again, memories, say, waiting
 from internals import changed_function, last_run, own_rows
+from parallel import beside, in_parallel
 from pg_memoir_server.llm.stretches import locate
+from pipeline import candidate
 from psycopg.types.json import Jsonb
+from routines import code
 from servers import connect
-
-# Admission ------------------------------------------------------------------------------------------------------------
 
 
 def test_candidates_are_scored_and_people_never_rejected(db: Db, user: str) -> None:
@@ -43,9 +45,6 @@ def test_novelty_is_judged_again_with_the_vector(db: Db, user: str) -> None:
     assert memories(db, user, where="session_id is not null and state = 'active'") == ["User lives in Ulm."]
 
 
-# The job --------------------------------------------------------------------------------------------------------------
-
-
 def test_session_waits_once_and_the_job_empties_the_queue(db: Db, user: str) -> None:
     for place in range(3):
         say(db, user, f"I visited Ulm on {place + 1} May.", "How are you?")
@@ -62,9 +61,7 @@ def test_job_makes_the_month_that_it_writes_in(db: Db, user: str, clock: Callabl
     assert len(waiting(db, user)) == 1
 
 
-def test_hanging_session_becomes_a_dead_letter(
-    db: Db, memoir_dsn: str, user: str, clock: Callable[[str], None]
-) -> None:
+def test_hanging_session_becomes_a_dead_letter(db: Db, memoir_dsn: str, user: str, clock) -> None:
     """Sessions beside it are extracted meanwhile."""
     for session in ("a", "hangs", "z"):
         say(db, user, "I love Hang Drums." if session == "hangs" else f"I love town {session}1.", session=session)
@@ -76,11 +73,10 @@ def test_hanging_session_becomes_a_dead_letter(
             say(db, user, f"I hate rain in May {attempt}.", session="warm")
             with connect(memoir_dsn) as other:
                 extract(other, user, "warm")  # a process's first extraction loads the package and the judge
-                run = threading.Thread(target=other.execute, args=["call memoir.run_job('extract')"])
-                run.start()
-                while run.is_alive():
+                run = beside(lambda: code(lambda: other.execute("call memoir.run_job('extract')")))
+                while not run.done():
                     db.execute("call memoir.run_job('flush')")  # as any job that begins meanwhile
-                    run.join(0.2)
+                    wait([run], 0.2)
             loved = memories(db, user, where="content like '%%loves%%'")
             assert sorted(loved) == ["User loves town a1.", "User loves town z1."]
             assert last_run(db, "extract")[0] == "errors"
@@ -92,41 +88,21 @@ def test_hanging_session_becomes_a_dead_letter(
 @pytest.mark.acceptance
 def test_writers_and_extractors_lose_and_double_nothing(memoir_dsn: str, db: Db, user: str) -> None:
     sessions, each = 4, 12
-    errors: list[BaseException] = []
-    writing = threading.Event()
-    writing.set()
-
-    def start(work: Callable[[Db], None]) -> threading.Thread:
-        def run() -> None:
-            try:
-                with connect(memoir_dsn) as connection:
-                    work(connection)
-            except BaseException as error:
-                errors.append(error)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        return thread
+    writing = set(range(sessions))
 
     def write(number: int, connection: Db) -> None:
         for turn in range(each):
             say(connection, user, f"I visited town {number * each + turn + 1} yesterday.", session=f"w{number}")
+        writing.remove(number)
 
     def read(connection: Db) -> None:
-        while writing.is_set():
+        while writing:
             connection.execute("call memoir.run_job('extract')")
             for (session,) in table(connection, "list_sessions", user, columns="session"):
                 extract(connection, user, session, 2)
 
     say(db, user, "Hello.", session="w0")
-    writers = [start(lambda c, number=number: write(number, c)) for number in range(sessions)]
-    readers = [start(read) for _ in range(2)]
-    for thread in writers:
-        thread.join()
-    writing.clear()
-    for thread in readers:
-        thread.join()
-    assert errors == []
+    in_parallel(memoir_dsn, *[partial(write, number) for number in range(sessions)], read, read)
     for number in range(sessions):
         extract(db, user, f"w{number}")
     run_job(db, "extract")
@@ -134,18 +110,11 @@ def test_writers_and_extractors_lose_and_double_nothing(memoir_dsn: str, db: Db,
     assert len(got) == len(set(got)) == sessions * each and waiting(db, user) == []
 
 
-# A model's candidates -------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def model(db: Db) -> Iterator[None]:
     set_settings(db, llm_provider="openai", llm_model="default")
     yield
     db.execute("select memoir.reset_setting('llm_provider'), memoir.reset_setting('llm_model')")
-
-
-def candidate(turn: int, quote: str, content: str, **more: Any) -> dict[str, Any]:
-    return {"turn": turn, "quote": quote, "content": content, "type": "fact", "importance": 0.8} | more
 
 
 def claim(db: Db) -> tuple[Any, ...]:
@@ -190,10 +159,8 @@ def test_model_gets_no_private_text(db: Db, user: str, model: None) -> None:
     claimed = claim(db)
     assert [turn["turn"] for turn in claimed[2]["turns"]] == [0, 2]
     call(db, "mark_turn", user, "s", 0, "private")
-    found = (
-        candidate(0, "Tom waters my three plants", "Tom waters the user's three plants."),
-        candidate(1, "My cat Ivy", "The user's cat is called Ivy."),
-        candidate(2, "Ann feeds the fish", "Ann feeds the fish."),
-    )
+    plants = candidate(0, "Tom waters my three plants", "Tom waters the user's three plants.")
+    cat = candidate(1, "My cat Ivy", "The user's cat is called Ivy.")
+    found = (plants, cat, candidate(2, "Ann feeds the fish", "Ann feeds the fish."))
     assert answer(db, claimed, *found) == 1
     assert memories(db, user, where="metadata ->> 'rule' = 'model'") == ["Ann feeds the fish."]

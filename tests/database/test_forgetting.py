@@ -1,7 +1,5 @@
 """The hard cases of remember and forget: disguises, restatements, look-alikes that differ, and all the ways by which the forgotten could return."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

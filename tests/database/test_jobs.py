@@ -1,15 +1,15 @@
 """run_job: batches with a commit each, one row per run, one run of a job at a time, whatever ends it."""
 
-import threading
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
-from calls import Db, call, history, one, persist, remember, run_job, set_clock, table
+from calls import Db, call, history, one, persist, raises, remember, run_job, set_clock, table
 from internals import changed_function, last_run, user_id
-from parallel import until
+from parallel import beside, until
 from routines import code
 from servers import connect, install
 
@@ -26,31 +26,21 @@ def step(db: Db) -> Iterator[Step]:
         yield lambda body: db.execute(f"{head} $x$ {body} $x$")
 
 
-def in_thread(run: Callable[[], object]) -> tuple[threading.Thread, list[str | None]]:
-    """A thread that runs it, and its SQLSTATE once it has ended."""
-    result: list[str | None] = []
-    thread = threading.Thread(target=lambda: result.append(code(run)))
-    thread.start()
-    return thread, result
-
-
 @contextmanager
-def blocked_run(
-    db: Db, dsn: str, step: Step
-) -> Iterator[tuple[psycopg.Connection, threading.Thread, list[str | None]]]:
-    """A run in another session that has committed one batch and waits in the second for an advisory lock that we hold."""
+def blocked_run(db: Db, dsn: str, step: Step) -> Iterator[tuple[psycopg.Connection, futures.Future[str | None]]]:
+    """A run in another session that has committed one batch and waits in the second for an advisory lock that we hold. It
+    comes to its SQLSTATE."""
     step("""begin insert into public.did default values;
         if (select count(*) > 1 from public.did) then perform pg_advisory_xact_lock(4711); end if;
         return '{"more": true, "batches": 1}'; end""")
     db.execute("select pg_advisory_lock(4711)")
     with connect(dsn) as other:
-        thread, result = in_thread(lambda: other.execute("call memoir.run_job('flush', 5)"))
+        running = beside(lambda: code(lambda: other.execute("call memoir.run_job('flush', 5)")))
         waits = "select 1 from pg_locks where locktype = 'advisory' and not granted and objid = 4711"
         until(lambda: db.execute(waits).fetchone())
-        yield other, thread, result
+        yield other, running
         db.execute("select pg_advisory_unlock_all()")
-        thread.join(30)
-        assert not thread.is_alive()
+        running.result(30)
 
 
 def test_every_job_runs_and_leaves_a_row(db: Db) -> None:
@@ -69,17 +59,18 @@ def test_a_batch_a_commit(db: Db, step: Step) -> None:
     db.execute("call memoir.run_job('flush')")
     assert last_run(db, "flush") == ("done", {"rows": 6}, None)
     assert db.execute("select count(distinct xmin::text) from public.did").fetchone() == (3,)
+    # No batch begins after its time.
+    step("""begin update _memoir.job_runs set until = clock_timestamp() where finished_at is null;
+        return '{"more": true, "rows": 1}'; end""")
+    db.execute("call memoir.run_job('flush')")
+    assert last_run(db, "flush") == ("time over", {"rows": 1}, None)
 
 
-@pytest.mark.parametrize(
-    ("batch", "least", "most", "milliseconds", "following"),
-    [(10, 1, 50, 5, 20), (10, 1, 50, 100, 10), (10, 1, 50, 400, 2), (40, 1, 50, 1, 50), (20, 16, 64, 9000, 16)],
-)
-def test_batches_grow_and_shrink_with_their_time(
-    db: Db, batch: int, least: int, most: int, milliseconds: float, following: int
-) -> None:
+def test_batches_grow_and_shrink_with_their_time(db: Db) -> None:
     """Toward setting job_batch_ms, 100 by default."""
-    assert one(db, "select _memoir.next_batch(%s, %s, %s, %s)", batch, least, most, milliseconds) == following
+    batches = ((10, 1, 50, 5), (10, 1, 50, 100), (10, 1, 50, 400), (40, 1, 50, 1), (20, 16, 64, 9000))
+    following = [one(db, "select _memoir.next_batch(%s, %s, %s, %s)", *given) for given in batches]
+    assert following == [20, 10, 2, 50, 16]
 
 
 def test_a_run_ends_with_its_batch_size(db: Db, step: Step, setting: Callable[..., None]) -> None:
@@ -97,9 +88,8 @@ def test_a_failing_batch_is_recorded_and_undone(db: Db, step: Step) -> None:
     step("""begin insert into public.did default values; if (select count(*) > 2 from public.did) then perform 1 / 0; end if;
         return '{"more": true, "rows": 1}'; end""")
     for _ in range(2):  # and the next run begins as if nothing had been
-        with pytest.raises(psycopg.Error, match="job flush failed: 22012 division by zero") as raised:
+        with raises("PM051", "job flush failed: 22012 division by zero"):
             db.execute("call memoir.run_job('flush')")
-        assert raised.value.sqlstate == "PM051"
         assert last_run(db, "flush")[0] == "failed" and "division" in last_run(db, "flush")[2]
         assert db.execute("select count(*) from public.did").fetchone() == (2,)
     step("begin return '{}'; end")
@@ -107,15 +97,8 @@ def test_a_failing_batch_is_recorded_and_undone(db: Db, step: Step) -> None:
     assert last_run(db, "flush") == ("done", {}, None)
 
 
-def test_no_batch_after_its_time(db: Db, step: Step) -> None:
-    step("""begin update _memoir.job_runs set until = clock_timestamp() where finished_at is null;
-        return '{"more": true, "rows": 1}'; end""")
-    db.execute("call memoir.run_job('flush')")
-    assert last_run(db, "flush") == ("time over", {"rows": 1}, None)
-
-
 def test_one_run_at_a_time(db: Db, memoir_dsn: str, step: Step) -> None:
-    with blocked_run(db, memoir_dsn, step) as (_, thread, result):
+    with blocked_run(db, memoir_dsn, step) as (_, running):
         said: list[str] = []
         db.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
         db.execute("call memoir.run_job('flush', p_wait => 0)")
@@ -124,31 +107,30 @@ def test_one_run_at_a_time(db: Db, memoir_dsn: str, step: Step) -> None:
         assert last_run(db, "merge")[0] == "done"
         assert one(db, "select last_outcome from memoir.list_jobs() where job = 'flush'") == "still running"
         step("begin return '{}'; end")
-    assert result == [None]
+    assert running.result() is None
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
 def test_run_job_waits_for_another_run(db: Db, memoir_dsn: str, step: Step, is_cancelled: bool) -> None:
     """It keeps no transaction open meanwhile, and can be cancelled."""
-    with connect(memoir_dsn) as waiting, blocked_run(db, memoir_dsn, step) as (_, other_run, _result):
+    with connect(memoir_dsn) as waiting, blocked_run(db, memoir_dsn, step) as (_, other_run):
         process = waiting.info.backend_pid
-        waiter, results = in_thread(lambda: waiting.execute("call memoir.run_job('flush')"))
+        waiter = beside(lambda: code(lambda: waiting.execute("call memoir.run_job('flush')")))
         paused = "select xact_start from pg_stat_activity where pid = %s and wait_event = 'PgSleep'"
         transactions: set[datetime] = set()
         while len(transactions) < 3:
-            assert waiter.is_alive() and other_run.is_alive(), results
+            assert not waiter.done() and not other_run.done()
             transactions |= {start for (start,) in db.execute(paused, [process])}
-        while is_cancelled and waiter.is_alive():
+        while is_cancelled and not waiter.done():
             db.execute("select pg_cancel_backend(%s)", [process])
-            waiter.join(0.1)
+            futures.wait([waiter], 0.1)
         step("begin return '{\"own\": 1}'; end")
-    waiter.join(30)
-    assert results == (["57014"] if is_cancelled else [None])
+    assert waiter.result(30) == ("57014" if is_cancelled else None)
     assert is_cancelled or last_run(db, "flush") == ("done", {"own": 1}, None)
 
 
 def test_run_job_names_the_run_it_waited_for(db: Db, memoir_dsn: str, step: Step) -> None:
-    with blocked_run(db, memoir_dsn, step) as (other, _, _result):
+    with blocked_run(db, memoir_dsn, step) as (other, _):
         with pytest.raises(psycopg.Error) as raised:
             db.execute("call memoir.run_job('flush', p_wait => 1)")
         assert raised.value.sqlstate == "PM052"
@@ -157,21 +139,10 @@ def test_run_job_names_the_run_it_waited_for(db: Db, memoir_dsn: str, step: Step
         step("begin return '{}'; end")
 
 
-@pytest.mark.parametrize("wait", [-1, 3601, None])
-def test_run_job_refuses_a_wrong_wait(db: Db, wait: int | None) -> None:
-    assert code(lambda: db.execute("call memoir.run_job('flush', p_wait => %s)", [wait])) == "PM014"
-
-
-def test_schedules_do_not_wait(db: Db) -> None:
-    commands = [command for (command,) in db.execute("select command from _memoir.cron_list()")]
-    assert len(commands) > 20 and all(command.endswith("p_wait => 0)") for command in commands)
-
-
 def test_a_cancelled_run(db: Db, memoir_dsn: str, step: Step) -> None:
-    with blocked_run(db, memoir_dsn, step) as (other, thread, result):
+    with blocked_run(db, memoir_dsn, step) as (other, running):
         db.execute("select pg_cancel_backend(%s)", [other.info.backend_pid])
-        thread.join(30)
-        assert result == ["57014"]
+        assert running.result(30) == "57014"
         assert last_run(db, "flush")[:2] == ("cancelled", {"batches": 1})
         assert db.execute("select count(*) from public.did").fetchone() == (1,)
         step("begin return '{}'; end")
@@ -180,22 +151,18 @@ def test_a_cancelled_run(db: Db, memoir_dsn: str, step: Step) -> None:
 
 
 def test_a_killed_run(db: Db, memoir_dsn: str, step: Step) -> None:
-    with blocked_run(db, memoir_dsn, step) as (other, thread, result):
+    with blocked_run(db, memoir_dsn, step) as (other, running):
         db.execute("select pg_terminate_backend(%s)", [other.info.backend_pid])
-        thread.join(30)
-        assert result and last_run(db, "flush")[:2] == (None, {"batches": 1})
+        running.result(30)
+        assert last_run(db, "flush")[:2] == (None, {"batches": 1})
         step("begin return '{}'; end")
         while db.execute("select 1 from pg_stat_activity where pid = %s", [other.info.backend_pid]).fetchone():
             pass
         db.execute("call memoir.run_job('flush')")
         assert last_run(db, "flush")[0] == "done"
         runs = "select outcome, counts, error, finished_at is not null from _memoir.job_runs where job = 'flush'"
-        assert db.execute(f"{runs} order by run_id desc offset 1 limit 1").fetchone() == (
-            "lost",
-            {"batches": 1},
-            "its process ended before the job did",
-            True,
-        )
+        lost = ("lost", {"batches": 1}, "its process ended before the job did", True)
+        assert db.execute(f"{runs} order by run_id desc offset 1 limit 1").fetchone() == lost
         assert db.execute("select count(*) from _memoir.job_runs where finished_at is null").fetchone() == (0,)
 
 
@@ -220,11 +187,7 @@ def test_a_user_who_cant_be_merged_holds_up_no_other(db: Db, user: str) -> None:
     try:
         db.execute("call memoir.run_job('merge')")
         outcome, counts, error = last_run(db, "merge")
-        assert (outcome, counts["failed"], counts["users"]) == (
-            "errors",
-            1,
-            3,
-        ) and error == f"user {poisoned}: poisoned"
+        assert (outcome, counts["failed"], counts["users"], error) == ("errors", 1, 3, f"user {poisoned}: poisoned")
         left = "select user_id from _memoir.user_counters where tail_items = 1000 and user_id = any(%s)"
         assert db.execute(left, [ids]).fetchall() == [(poisoned,)]
     finally:
@@ -233,12 +196,8 @@ def test_a_user_who_cant_be_merged_holds_up_no_other(db: Db, user: str) -> None:
     assert last_run(db, "merge")[:2] == ("done", {"users": 1, "items": 1})
 
 
-# Cron expressions -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("expression", "at", "last"),
-    [
+def test_cron_expression_names_its_last_time(db: Db) -> None:
+    for expression, at, last in (
         ("*/15 * * * *", "2024-05-01T10:29:59Z", "2024-05-01T10:15:00Z"),
         ("5,50 3 * * *", "2024-05-01T03:04:00Z", "2024-04-30T03:50:00Z"),
         ("0 9-17/4 * * *", "2024-05-01T16:00:00Z", "2024-05-01T13:00:00Z"),
@@ -247,27 +206,25 @@ def test_a_user_who_cant_be_merged_holds_up_no_other(db: Db, user: str) -> None:
         ("0 12 1 * 1", "2024-05-08T00:00:00Z", "2024-05-06T12:00:00Z"),
         ("0 12 */2 * 1", "2024-05-08T00:00:00Z", "2024-04-29T12:00:00Z"),
         ("59 23 31 12 *", "2024-06-01T00:00:00Z", "2023-12-31T23:59:00Z"),
-    ],
-)
-def test_cron_expression_names_its_last_time(db: Db, expression: str, at: str, last: str) -> None:
-    assert one(db, "select _memoir.cron_last(%s, %s)", expression, at) == datetime.fromisoformat(last)
+    ):
+        assert one(db, "select _memoir.cron_last(%s, %s)", expression, at) == datetime.fromisoformat(last)
 
 
-BAD_SCHEDULES = (
-    "61 * * * *|* * * *|@hourly|0 0 * * mon|0 0 31 2 *|*/0 * * * *|5/2 * * * *|9-5 * * * *|every minute|0 seconds|60 seconds|"
-).split("|")
+BAD_SCHEDULES = """61 * * * *|* * * *|@hourly|0 0 * * mon|0 0 31 2 *|*/0 * * * *|5/2 * * * *|9-5 * * * *|every minute
+|0 seconds|60 seconds|""".replace("\n", "").split("|")
 
 
-@pytest.mark.parametrize("bad", BAD_SCHEDULES)
-def test_a_schedule_that_names_no_time_is_refused(db: Db, bad: str) -> None:
+def test_bad_schedules_and_waits_are_refused(db: Db) -> None:
     before = db.execute("select * from _memoir.schedules order by job").fetchall()
-    assert code(lambda: db.execute("select memoir.set_schedule('flush', %s)", [bad])) == "PM015"
+    for bad in BAD_SCHEDULES:
+        assert code(lambda: call(db, "set_schedule", "flush", bad)) == "PM015", bad
+    for job in ("no such job", None):
+        assert code(lambda: call(db, "set_schedule", job, "* * * * *")) == "PM014"
     assert db.execute("select * from _memoir.schedules order by job").fetchall() == before
-
-
-def test_a_schedule_of_no_job_is_refused(db: Db) -> None:
-    assert code(lambda: db.execute("select memoir.set_schedule('no such job', '* * * * *')")) == "PM014"
-    assert code(lambda: db.execute("select memoir.set_schedule(null, '* * * * *')")) == "PM014"
+    for wait in (-1, 3601, None):
+        assert code(lambda: db.execute("call memoir.run_job('flush', p_wait => %s)", [wait])) == "PM014"
+    commands = [command for (command,) in db.execute("select command from _memoir.cron_list()")]
+    assert len(commands) > 20 and all(command.endswith("p_wait => 0)") for command in commands)
 
 
 def test_schedules_are_set_switched_off_and_go_back(db: Db) -> None:
@@ -291,9 +248,8 @@ def test_upgrade_keeps_schedules(db: Db, memoir_dsn: str) -> None:
     db.execute("select memoir.set_schedule('merge', 'off'), memoir.set_schedule('archive', '5 5 * * *')")
     # As an earlier release had it.
     db.execute("update _memoir.schedules set default_schedule = '0 0 1 1 *' where job in ('archive', 'expiry')")
-    db.execute(
-        "insert into _memoir.schedules (job, default_schedule, schedule) values ('gone', '0 0 * * *', '1 * * * *')"
-    )
+    gone = "('gone', '0 0 * * *', '1 * * * *')"
+    db.execute(f"insert into _memoir.schedules (job, default_schedule, schedule) values {gone}")
     install(memoir_dsn)
     kept = {job: given for job, *given in table(db, "list_jobs", columns="job, schedule, default_schedule")}
     assert kept["archive"] == ["5 5 * * *", "11 1 * * *"] and kept["expiry"] == ["37 * * * *"] * 2
@@ -302,17 +258,14 @@ def test_upgrade_keeps_schedules(db: Db, memoir_dsn: str) -> None:
     db.execute("select memoir.set_schedule('merge', 'default'), memoir.set_schedule('archive', 'default')")
 
 
-@pytest.mark.parametrize(
-    ("schedule", "version", "given"),
-    [
+def test_schedules_in_seconds_need_pg_cron_1_5(db: Db) -> None:
+    for schedule, version, given in (
         ("5 seconds", "1.4-1", "* * * * *"),
         ("5 seconds", "1.5", "5 seconds"),
         ("5 seconds", "1.10", "5 seconds"),
         ("*/5 * * * *", "1.4", "*/5 * * * *"),
-    ],
-)
-def test_schedules_in_seconds_need_pg_cron_1_5(db: Db, schedule: str, version: str, given: str) -> None:
-    assert db.execute("select _memoir.cron_schedule(%s, %s)", [schedule, version]).fetchone() == (given,)
+    ):
+        assert db.execute("select _memoir.cron_schedule(%s, %s)", [schedule, version]).fetchone() == (given,)
 
 
 def test_sweep_removes_what_is_past_its_time(db: Db, user: str, clock: Callable[[str], None]) -> None:

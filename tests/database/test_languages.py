@@ -1,7 +1,5 @@
 """A text's language is decided once; its words are found in whatever languages the user writes."""
 
-from __future__ import annotations
-
 import pytest
 from calls import Db, call, one, persist, recalled, remember, run_job, say, set_settings, table
 from cases import read_cases
@@ -90,13 +88,8 @@ def test_another_configuration_finds_what_was_said_before(db: Db, user: str) -> 
 
 
 def test_model_says_what_it_reads(db: Db) -> None:
-    asked = {
-        "english": "How are you?",
-        "german": "Wie geht es dir?",
-        "spanish": "¿Cómo estás?",
-        "swedish": "Hur mår du i dag?",
-        "simple": "Hm?",
-    }.items()
+    said = ("How are you?", "Wie geht es dir?", "¿Cómo estás?", "Hur mår du i dag?", "Hm?")
+    asked = list(zip(("english", "german", "spanish", "swedish", "simple"), said))
     assert [is_unread(db, *q) for q in asked] == [False, False, False, True, False]
     call(db, "register_embedding_model", "both", "none", 4, p_languages=["en", "de"])
     call(db, "switch_embedding_model", "both")

@@ -74,24 +74,16 @@ def test_use_raises_a_memory_through_the_tiers(db: Db, user: str, clock: Clock) 
     assert memory_row(db, fact, "expires_at") == (None,)
 
 
-@pytest.mark.parametrize(
-    ("content", "named", "expected"),
-    [
-        ("Prefers short answers", {"type": "preference"}, 4),
-        ("Always cite the source.", {}, 4),
-        ("Runs a marathon each spring", {}, 3),
-        ("The answer was always late", {}, 3),
-        ("Deploys on Fridays", {"category": "workflow"}, 4),
-    ],
-)
-def test_how_to_act_becomes_procedural(
-    db: Db, user: str, clock: Clock, content: str, named: dict[str, Any], expected: int
-) -> None:
-    key = report(db, user, content, content, **named)
-    assert tier(db, key) == 2
-    use(db, key, 10)
+def test_how_to_act_becomes_procedural(db: Db, user: str, clock: Clock) -> None:
+    procedural = {"Prefers short answers": "preference", "Always cite the source.": "fact"}
+    keys = [report(db, user, content, content, type=kind) for content, kind in procedural.items()]
+    keys.append(report(db, user, "Deploys on Fridays", "Deploys on Fridays", category="workflow"))
+    keys += [report(db, user, fact, fact) for fact in ("Runs a marathon each spring", "The answer was always late")]
+    assert [tier(db, key) for key in keys] == [2] * 5
+    for key in keys:
+        use(db, key, 10)
     run_job(db, "promotion")
-    assert tier(db, key) == expected
+    assert [tier(db, key) for key in keys] == [4, 4, 4, 3, 3]
 
 
 def test_inference_waits_for_support(db: Db, user: str, clock: Clock) -> None:
@@ -263,9 +255,6 @@ def test_one_broken_user_does_not_stop_the_others(db: Db, user: str, clock: Cloc
     db.execute("call memoir.run_job('promotion')")
     assert last_run(db, "promotion")[1]["failed"] == 1 and [tier(db, key) for key in keys] == [1, 2]
     clear_work(db, "promote")
-
-
-# Profile --------------------------------------------------------------------------------------------------------------
 
 
 def profile(db: Db, user: str) -> dict[str, Any]:

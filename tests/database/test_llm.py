@@ -1,7 +1,6 @@
 """Queued work for a language model, called from inside the server: nothing held while it answers, what fails, what it may cost."""
 
 import json
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 from calls import Db, call, one, persist, raises, set_settings, table
 from internals import clear_work, has_python, last_run, work
-from parallel import until
+from parallel import beside, until
 from pipeline import costs
 from routines import code
 from servers import connect
@@ -38,10 +37,7 @@ def use(db: Db, stub: ChatCompletionsStub, **changed: Any) -> None:
 def compact_long_session(db: Db, user: str) -> int:
     """A session that is compacted by rules asks for better words; how many pieces of work wait."""
     for n in range(30):
-        said = (
-            f"In week {n} we sailed the boat Brisa to harbour number {n}, and it took {n + 3} hours against the wind. "
-            * 4
-        )
+        said = f"In week {n} we sailed the boat Brisa to harbour {n}, and it took {n + 3} hours against the wind. " * 4
         persist(db, user, "s", said, f"Week {n} is noted, harbour {n} as well. " * 4)
     call(db, "compact_session", user, "s", 400)
     return len(work(db, "summarise"))
@@ -125,9 +121,8 @@ def test_summary_of_what_was_forgotten_meanwhile(db: Db, memoir_dsn: str, user: 
         use(db, stub)
         assert compact_long_session(db, user)
         run_model(db)
-    assert work(db, "summarise") == [] and not any(
-        first == 0 and "gpt" in name for first, _, name in list_makers(db, user)
-    )
+    assert work(db, "summarise") == []
+    assert not any(first == 0 and "gpt" in name for first, _, name in list_makers(db, user))
 
 
 def test_cost_cap_ends_a_run(db: Db, user: str) -> None:
@@ -143,15 +138,11 @@ def test_cancel_gives_everything_back(db: Db, memoir_dsn: str, user: str) -> Non
     with ChatCompletionsStub(Answer(delay=60)) as stub, connect(memoir_dsn) as other:
         use(db, stub, timeout=60)
         asked = compact_long_session(db, user)
-        result: list[Any] = []
-        run = threading.Thread(
-            target=lambda: result.append(code(lambda: other.execute("call memoir.run_job('model')")))
-        )
-        run.start()
+        run = beside(lambda: code(lambda: run_model(other)))
         until(lambda: stub.requests)
         db.execute("select pg_cancel_backend(%s)", [other.info.backend_pid])
-        run.join(30)
-    assert result == ["57014"] and last_run(db, "model")[0] == "cancelled"
+        assert run.result(30) == "57014"
+    assert last_run(db, "model")[0] == "cancelled"
     assert [row[:2] for row in work(db, "summarise")] == [("ready", 0)] * asked
 
 

@@ -18,17 +18,13 @@ def state(db: Db, user: str, memory: str, columns: str = "state") -> Any:
 
 def relations(db: Db, user: str, memory: str) -> set[tuple[str, str]]:
     columns = "relation, target_id::text, source_id::text"
-    return {
-        (kind, to) for kind, to, of in table(db, "memory_graph", user, memory, hops=1, columns=columns) if of == memory
-    }
+    found = table(db, "memory_graph", user, memory, hops=1, columns=columns)
+    return {(kind, to) for kind, to, of in found if of == memory}
 
 
 def sources(db: Db, user: str, memory: str) -> list[int]:
     row = call(db, "memory_get", user, [memory])
     return sorted(source["turn_index"] for source in row["sources"])
-
-
-# Slots and authority --------------------------------------------------------------------------------------------------
 
 
 def home(db: Db, user: str, city: str, **named: Any) -> dict[str, Any]:
@@ -58,9 +54,8 @@ def test_a_lower_authority_only_contradicts(db: Db, user: str) -> None:
 INFERRED = ("system_inferred", "local", 1, 0.6)
 
 
-@pytest.mark.parametrize(
-    ("named", "expected"),
-    [
+def test_authority_follows_who_speaks(db: Db, user: str) -> None:
+    wanted: list[tuple[dict[str, Any], tuple[Any, ...]]] = [
         ({}, ("user_stated", "global", 3, 1.0)),
         ({"type": "preference"}, ("preference", "global", 4, 0.85)),
         ({"type": "instruction"}, ("instruction", "global", 4, 0.9)),
@@ -75,16 +70,14 @@ INFERRED = ("system_inferred", "local", 1, 0.6)
         ({"session": "s", "provenance": "user_stated", "source_turns": [2]}, INFERRED),
         ({"session": "s", "provenance": "user_stated", "source_turns": [0]}, ("user_stated", "global", 2, 0.8)),
         ({"session": "s", "actor": "tool", "provenance": "user_stated"}, ("tool_output", "local", 1, 0.7)),
-    ],
-)
-def test_authority_follows_who_speaks(db: Db, user: str, named: dict[str, Any], expected: tuple[Any, ...]) -> None:
-    persist(db, user, "s", "I fish", "Good.")
-    persist(db, user, "s", "a robot in the user's role", actor="agent")
-    memory = remembered(db, user, "Fishes on the lake", **named)
-    assert state(db, user, memory, "provenance, scope, tier, trust") == (*expected[:3], pytest.approx(expected[3]))
-
-
-# Near duplicates ------------------------------------------------------------------------------------------------------
+    ]
+    for number, (named, (*whose, trust)) in enumerate(wanted):
+        who = f"{user}-{number}"
+        persist(db, who, "s", "I fish", "Good.")
+        persist(db, who, "s", "a robot in the user's role", actor="agent")
+        memory = remembered(db, who, "Fishes on the lake", **named)
+        got = state(db, who, memory, "provenance, scope, tier, trust")
+        assert got == (*whose, pytest.approx(trust)), named
 
 
 def test_near_duplicates_merge_above_the_threshold(db: Db, user: str) -> None:
@@ -96,15 +89,6 @@ def test_near_duplicates_merge_above_the_threshold(db: Db, user: str) -> None:
     assert above["similarity"] == pytest.approx(0.95, abs=0.002)
 
 
-def merge_two(db: Db, user: str) -> tuple[str, str]:
-    """(dropped, what goes on), of which the first has a source."""
-    persist(db, user, "s", "I fish", "Good.")
-    short = remembered(db, user, FISH, session="s", actor="person", source_turns=[0], embedding=BASE)
-    long = remember(db, user, TROUT, embedding=near(0.97))
-    assert (long["outcome"], long["superseded"]) == ("stored", [short])
-    return short, long["memory_id"]
-
-
 def test_authority_beats_length_among_duplicates(db: Db, user: str) -> None:
     said = remembered(db, user, FISH, embedding=BASE)
     guess = remember(db, user, TROUT, actor="agent", embedding=near(0.97))
@@ -112,7 +96,11 @@ def test_authority_beats_length_among_duplicates(db: Db, user: str) -> None:
 
 
 def test_a_merge_can_be_undone(db: Db, user: str) -> None:
-    short, long = merge_two(db, user)
+    persist(db, user, "s", "I fish", "Good.")
+    short = remembered(db, user, FISH, session="s", actor="person", source_turns=[0], embedding=BASE)
+    merged = remember(db, user, TROUT, embedding=near(0.97))
+    assert (merged["outcome"], merged["superseded"]) == ("stored", [short])
+    long = merged["memory_id"]
     columns = "memory_id::text, other_id::text, judge, verdict, decision, winner_id::text"
     judged = table(db, "list_judgements", user, columns=columns)
     assert judged == [(long, short, "rules", "duplicate", "superseded", long)]

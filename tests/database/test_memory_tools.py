@@ -105,14 +105,8 @@ def test_the_name_of_an_object_gives_its_text(db: Db, user: str) -> None:
     text = read_files(db, user, "pier")["pier"]
     [(listed,)] = table(db, "list_memories", user, types=["file_context"], columns="memory_id::text")
     short, two = listed[:8], "\n".join(text.split("\n")[1:3])
-    for question, answer in (
-        (listed, text),
-        (short, text),
-        (f" object {short} ", text),
-        (f"{short} 2-3", two),
-        (f"{short} lines 2–3", two),
-        (f"{short}, line 2-3", two),
-    ):
+    lines = (f"{short} 2-3", f"{short} lines 2–3", f"{short}, line 2-3")
+    for question, answer in {listed: text, short: text, f" object {short} ": text, **dict.fromkeys(lines, two)}.items():
         assert run(db, user, "memory_query", question=question) == answer
     assert run(db, user, "memory_query", question=f"{short} 9-3").startswith("Error: lines must be like 40")
     assert call(db, "session_pressure", user, "s")["faults"] == {"full_restore": 6}
@@ -207,9 +201,9 @@ def test_turns_are_corrected_and_forgotten_by_id(db: Db, user: str) -> None:
     assert "5-5-1-0" not in shown and "Thursday" in shown and ("Tuesday" not in shown or "later changed" in shown)
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "says"),
-    [
+def test_an_error_tells_the_model_what_to_do(db: Db, user: str) -> None:
+    """An application's mistake is raised instead."""
+    wrong: list[tuple[str, dict[str, Any], str]] = [
         ("memory_sing", {}, 'unknown tool "memory_sing". memory_search,'),
         ("memory_search", {}, "memory_search needs the argument query"),
         ("memory_search", {"query": "  "}, "memory_search needs the argument query"),
@@ -224,14 +218,11 @@ def test_turns_are_corrected_and_forgotten_by_id(db: Db, user: str) -> None:
         ("memory_timeline", {"id": UNKNOWN}, "unknown id"),
         ("memory_correct", {"id": UNKNOWN, "content": "x"}, "unknown memory"),
         ("memory_remember", {"content": "x", "type": "dream"}, "dream"),
-    ],
-)
-def test_an_error_tells_the_model_what_to_do(
-    db: Db, user: str, name: str, arguments: dict[str, Any], says: str
-) -> None:
-    """An application's mistake is raised instead."""
-    with raises("PM003"):
-        run(db, user, name, **arguments)
+    ]
+    for name, arguments, _ in wrong:
+        with raises("PM003"):
+            run(db, user, name, **arguments)
     persist(db, user, "s", "Hello there", "Hi.")
-    answer = run(db, user, name, **arguments)
-    assert answer.startswith("Error: ") and says in answer, answer
+    for name, arguments, says in wrong:
+        answer = run(db, user, name, **arguments)
+        assert answer.startswith("Error: ") and says in answer, answer

@@ -6,6 +6,7 @@ from internals import memory_row
 
 REPLACED = [
     ("The chairperson of the club is Ada Voss.", "The chairperson of the club is Ben Roth."),
+    ("Lives in Bergen.", "Lives in Oslo."),
     ("Ada Voss is married to Ben Roth.", "Ada Voss is married to Tim Low."),
     ("Deploys go out on Tuesdays.", "Deploys go out on Thursdays."),
     ("Our team's standup is at 9:30.", "Our team's standup is at 10."),

@@ -73,9 +73,8 @@ def test_memory_is_shown_as_its_session_allows(db: Db, user: str, ceiling: int) 
         rendition = "values (%s, %s, %s, %s, %s, 'estimate', '[]', '[]', '[]', '[]', 'test', now())"
         row = [user_id, memory, fidelity, text, 4 + len(text) // 4]
         db.execute(f"insert into _memoir.memory_renditions {rendition}", row)
-    objects = (
-        "insert into _memoir.session_objects (user_id, session_id, memory_id, fidelity_ceiling) values (%s, %s, %s, %s)"
-    )
+    columns = "user_id, session_id, memory_id, fidelity_ceiling"
+    objects = f"insert into _memoir.session_objects ({columns}) values (%s, %s, %s, %s)"
     db.execute(objects, [user_id, session_id, memory, ceiling])
     query, names, seen = "Where does the harbour plan move the crane?", ["full", "detailed", "compact", "stub"], set()
     for budget in (70, 85, 100, 140, 400):
@@ -110,9 +109,8 @@ def test_what_is_said_twice_is_shown_once(db: Db, user: str) -> None:
 def test_needed_budget_is_enough_and_a_token_less_is_not(db: Db, user: str) -> None:
     """A short tool result is not made longer to fit."""
     calls = [CALL, CALL | {"id": "call_2"}]
-    results = [
-        {"role": "tool", "tool_call_id": f"call_{n}", "content": text} for n, text in ((1, "three mugs"), (2, ""))
-    ]
+    texts = ((1, "three mugs"), (2, ""))
+    results = [{"role": "tool", "tool_call_id": f"call_{n}", "content": text} for n, text in texts]
     sent = messages("Look.", {"role": "assistant", "content": None, "tool_calls": calls}, *results)
     store(db, user, "s", sent, "append_messages")
 

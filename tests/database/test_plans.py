@@ -53,10 +53,8 @@ def fill(db: psycopg.Connection, turns: int, memories: int) -> None:
     for month in range(1, 7):
         db.execute("select memoir.set_clock(%s)", [f"2026-{month:02}-10T00:00:00Z"])
         for session in (f"s{month}", "long"):
-            messages = [
-                {"role": "user" if n % 2 == 0 else "assistant", "content": sentence(n + month * 1000)}
-                for n in range(turns // 12 // 2 * 2)
-            ]
+            texts = [sentence(n + month * 1000) for n in range(turns // 12 // 2 * 2)]
+            messages = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]
             db.execute("select memoir.persist_turn('alice', %s, %s)", [session, Jsonb(messages)])
         if month == 5:
             db.execute("select _memoir.merge_tail(user_id) from _memoir.users")
@@ -77,13 +75,14 @@ def fill(db: psycopg.Connection, turns: int, memories: int) -> None:
         db.execute("select _memoir.pack_signs(user_id, model_id) from _memoir.embedding_cursors")
 
 
+COLUMNS = """select string_agg(attname, ', ') from pg_attribute where attrelid = ('_memoir.' || %s)::regclass
+    and attnum > 0 and attgenerated = '' and not attisdropped"""
+
+
 def crowd(db: psycopg.Connection, users: int) -> None:
     """Copies of her rows for that many users of her part, so that reading a leaf from end to end never pays."""
     for (table,) in db.execute("select table_name::text from _memoir.partitioned_tables where not unlogged").fetchall():
-        (columns,) = db.execute(
-            "select string_agg(attname, ', ') from pg_attribute where attrelid = ('_memoir.' || %s)::regclass and attnum > 0 and attgenerated = '' and not attisdropped",
-            [table],
-        ).fetchone()
+        (columns,) = db.execute(COLUMNS, [table]).fetchone()
         db.execute(f"create temp table copy as select {columns} from _memoir.{table}")
         for n in range(users):
             db.execute("update copy set user_id = (select id from neighbours where n = %s)", [n])
@@ -139,25 +138,13 @@ class Seen:
                     yield statement, node
 
 
-def can_compile(dsn: str) -> bool:
-    with connect(dsn) as db:
-        db.execute("set jit = on")
-        return bool(db.execute("select pg_jit_available()").fetchone()[0])
-
-
 def watch(dsn: str, query: str, jit: str = "off", **settings: Any) -> Seen:
     seen = Seen()
     with connect(dsn) as db:
         db.execute("load 'auto_explain'")
-        for name, value in {
-            "log_min_duration": "0",
-            "log_nested_statements": "on",
-            "log_analyze": "on",
-            "log_timing": "off",
-            "log_format": "json",
-            "log_level": "notice",
-        }.items():
-            db.execute(f"set auto_explain.{name} = '{value}'")
+        logged = {"min_duration": "0", "nested_statements": "on", "analyze": "on", "timing": "off", "format": "json"}
+        for name, value in (logged | {"level": "notice"}).items():
+            db.execute(f"set auto_explain.log_{name} = '{value}'")
         db.execute(f"set jit = {jit}")
         db.execute("set jit_above_cost = 0")
         with db.transaction():
@@ -177,7 +164,10 @@ def test_no_statement_is_compiled(crowded: str, name: str) -> None:
     seen = watch(crowded, CALLS[name], jit="on")
     # The caller's own statement is not ours, and shows that compiling works here.
     assert {statement for statement in seen.compiled if "('alice'" not in statement} == set()
-    if can_compile(crowded):
+    with connect(crowded) as db:
+        db.execute("set jit = on")
+        (can_compile,) = db.execute("select pg_jit_available()").fetchone()
+    if can_compile:
         assert seen.compiled
 
 
@@ -215,9 +205,6 @@ def test_plans_stay_in_the_users_part_and_use_indexes(crowded: str, name: str) -
         unread = {"search_tail"} if "as of" in name else {"embeddings"} if "words" in name else set()
         assert ARMS - read <= unread
     assert ("packed_signs" in read) == ("signs" in name)
-
-
-# Growth ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", MEASURED)
@@ -278,8 +265,7 @@ def test_the_modulus_costs_a_compile_nothing(server_dsn: str) -> None:
                 fill(db, 48, 10)
                 db.execute("analyze")
             costs[modulus] = {name: cost(dsn, CALLS[name]) for name in MEASURED}
-    assert {name: locked for name, (locked, _) in costs[2].items()} == {
-        name: locked for name, (locked, _) in costs[8].items()
-    }
+    two, eight = ({name: locked for name, (locked, _) in costs[modulus].items()} for modulus in (2, 8))
+    assert two == eight
     for name, (_, pages) in costs[2].items():
         assert abs(pages - costs[8][name][1]) <= pages * 0.05, (name, costs)

@@ -1,6 +1,5 @@
 """The queue: leases, heartbeats, retries, dead letters; one worker a piece of work, and nothing blocked by a bad one."""
 
-import threading
 import uuid
 from collections.abc import Iterator
 
@@ -8,7 +7,7 @@ import pytest
 from calls import Db, call
 from internals import end_leases
 from internals import work as waiting
-from servers import connect
+from parallel import in_parallel
 
 # What every claim, store and fail function of a kind does to the queue (claim_model_calls, store_model_result, fail_model_call).
 TAKE = "select work_id, lease_id, user_id, dedup_key, payload, attempts from _memoir.take_work('judge', 300)"
@@ -137,16 +136,11 @@ def test_many_workers_share_the_work(db: Db, memoir_dsn: str) -> None:
         ask(db, user)
     done: list[uuid.UUID] = []
 
-    def work() -> None:
-        with connect(memoir_dsn) as own:
-            while claims := claim(own, 3):
-                for work, lease, user, *_ in claims:
-                    assert complete(own, work, lease)
-                    done.append(user)
+    def work(own: Db) -> None:
+        while claims := claim(own, 3):
+            for work, lease, user, *_ in claims:
+                assert complete(own, work, lease)
+                done.append(user)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    in_parallel(memoir_dsn, *[work] * 4)
     assert sorted(done) == sorted(users) and state(db) == []

@@ -1,5 +1,5 @@
 """The authority of a quotation in a tool call, through the database: a handful of the cases that
-unit/test_read_quotations.py reads with the package alone."""
+unit/test_readings.py reads with the package alone."""
 
 import re
 from typing import Any

@@ -154,9 +154,6 @@ def test_opening_closing_and_branching_race_cleanly(memoir_dsn: str, db: Db, use
     assert len(history(db, user, "s")) == 2 + 2 * (first + second) == closed_at  # no turn after the close
 
 
-# One at a time, in the order that once went wrong -----------------------------------------------------------------------
-
-
 def waits_for(db: Db, holder: psycopg.Connection) -> None:
     """Returns when some connection waits for a lock of `holder`."""
     waiting = "select 1 from pg_stat_activity where %s = any (pg_blocking_pids(pid))"
@@ -194,10 +191,8 @@ def test_claims_do_not_wait_for_writers(memoir_dsn: str, db: Db, user: str, litt
 def test_a_session_closes_between_turns(memoir_dsn: str, db: Db, user: str) -> None:
     """Not while one is being written, not even one without a word to index."""
     db.execute(SAY, [user, "s", pair("0")])
-    with (
-        psycopg.connect(memoir_dsn) as writer,
-        psycopg.connect(memoir_dsn, options="-c lock_timeout=200ms", autocommit=True) as closer,
-    ):
+    at_once = psycopg.connect(memoir_dsn, options="-c lock_timeout=200ms", autocommit=True)
+    with psycopg.connect(memoir_dsn) as writer, at_once as closer:
         writer.execute(SAY, [user, "s", Jsonb([{"role": "user", "content": "…"}])])
         with pytest.raises(psycopg.errors.LockNotAvailable):
             closer.execute("select memoir.close_session(%s, 's')", [user])

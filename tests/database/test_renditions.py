@@ -2,7 +2,6 @@
 
 import json
 import re
-from typing import Any
 
 import pytest
 from agents import Agent
@@ -82,9 +81,8 @@ def test_searches_keep_the_files_that_they_found(db: Db, user: str) -> None:
     agent.calls("Grep", {"pattern": "order", "path": "src"}, found)
     assert all(f"src/part_{n}/handler_{n}.py ×10" in body(db, user, 2) for n in range(9))
     stub = body(db, user, 3)
-    assert (
-        "src/part_0/handler_0.py ×10, src/part_1/handler_1.py ×10" in stub and "Left out: all but these files." in stub
-    )
+    files = "src/part_0/handler_0.py ×10, src/part_1/handler_1.py ×10"
+    assert files in stub and "Left out: all but these files." in stub
     paths = "\n".join(f"./src/area_{n // 9}/module_{n}.py" for n in range(400))
     agent.calls("Glob", {"pattern": "**/*.py"}, f"Found 400 files\n{paths}")
     assert body(db, user, 2).count("./src/area_") > 8 and "./src/area_0/module_0.py, " in body(db, user, 3)
@@ -113,14 +111,6 @@ def test_stored_forms_stay_until_the_next_moment(db: Db, user: str) -> None:
     assert "edited since" in body(db, user, 3)
 
 
-# Large outputs --------------------------------------------------------------------------------------------------------
-
-
-def passages(db: Db, user: str, question: str) -> list[tuple[Any, ...]]:
-    """From the large outputs of the user's session."""
-    return large_passages(db, user, call(db, "session_info", user, "s")["session_id"], question)
-
-
 PLANTED = [
     ("{who} rotated the key of vault {n} after {m} failed logins", "How many failed logins came before vault {n} was rotated?", "{m}"),
     ("export job {who}-{n} wrote {m} rows to /srv/out/{who}_{n}.parquet", "Where did export job {who}-{n} write its rows?", "/srv/out/{who}_{n}.parquet"),
@@ -135,6 +125,7 @@ PLANTED = [
 def test_facts_in_outputs_of_a_megabyte_are_found(db: Db, user: str, outputs: int) -> None:
     """At least 95 of 100, one in each part of the text."""
     agent, missed, asked = Agent(db, user), [], 0
+    session = call(db, "session_info", user, "s")["session_id"]
     for output in range(outputs):
         facts = {}
         for n in range(20):
@@ -146,7 +137,9 @@ def test_facts_in_outputs_of_a_megabyte_are_found(db: Db, user: str, outputs: in
         agent.calls("Bash", {"command": f"cat {output}.log"}, text)
         for line, (_, question, answer) in facts.items():
             asked += 1
-            found = [(first, last) for first, last, said in passages(db, user, question) if answer in said]
+            found = [
+                (first, last) for first, last, said in large_passages(db, user, session, question) if answer in said
+            ]
             if not any(first <= line + 1 <= last for first, last in found):
                 missed.append((output, line, question))
     assert len(missed) <= 0.05 * asked, missed

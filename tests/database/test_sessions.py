@@ -67,9 +67,8 @@ def test_unregistered_model_counts_as_default(db: Db, user: str) -> None:
     assert (context(db, user)["warnings"], context(db, user)["budget"]) == ([], 60000)
 
 
-@pytest.mark.parametrize(
-    ("name", "window"),
-    [
+def test_models_are_known_by_the_names_they_go_by(db: Db, user: str) -> None:
+    for name, window in (
         ("gpt-5-mini-2025-08-07", 400000),
         ("openai/gpt-5.2", 400000),
         ("o4-mini", 200000),
@@ -82,12 +81,10 @@ def test_unregistered_model_counts_as_default(db: Db, user: str) -> None:
         ("Qwen/Qwen3-32B", 32768),
         ("mistral-large-latest", 262144),
         ("deepseek-chat", 131072),
-    ],
-)
-def test_models_are_known_by_the_names_they_go_by(db: Db, user: str, name: str, window: int) -> None:
-    info, made = open_session(db, user, model=name), context(db, user)
-    assert (info["context_window"], info["model"], made["warnings"]) == (window, name, [])
-    assert 0 < made["budget"] == window - info["response_tokens"]
+    ):
+        info, made = open_session(db, user, name, model=name), context(db, user, name)
+        assert (info["context_window"], info["model"], made["warnings"]) == (window, name, [])
+        assert 0 < made["budget"] == window - info["response_tokens"]
 
 
 def test_a_session_has_a_window_and_room_to_answer(db: Db, user: str) -> None:
@@ -167,13 +164,9 @@ def test_branches_share_turns_by_reference(db: Db, user: str) -> None:
     store(db, user, "a", messages("a4", "a5"))
     assert count_all_rows(db)["conversation_history"] == turns + 4
     # From a branch, behind its own start, before it, at it, and at nothing.
-    for name, at, want in (
-        ("c", 4, ["a0", "a1", "b2", "b3"]),
-        ("d", 1, ["a0"]),
-        ("e", 2, ["a0", "a1"]),
-        ("f", 0, []),
-        ("g", 3, ["a0", "a1", "b2"]),
-    ):
+    branches = {"c": ["a0", "a1", "b2", "b3"], "d": ["a0"], "e": ["a0", "a1"], "f": [], "g": ["a0", "a1", "b2"]}
+    for name, want in branches.items():
+        at = len(want)
         call(db, "branch_session", user, "b", name, at)
         own = [ANSWER | {"content": f"{name}x"}] if at in (1, 3) else messages(f"{name}x", f"{name}y")
         assert store(db, user, name, own)["from_turn"] == at
@@ -213,6 +206,8 @@ def test_branches_keep_calls_and_results_together(db: Db, user: str) -> None:
 
 
 def test_agent_loops_append_part_by_part(db: Db, user: str) -> None:
+    """A name is shown where it was said."""
+
     def open_calls() -> list[str]:
         return list(call(db, "session_info", user, "s")["open_calls"])
 
@@ -228,14 +223,11 @@ def test_agent_loops_append_part_by_part(db: Db, user: str) -> None:
     mark = f"{done['session_id'][:8]}:5"
     assert [done[key] for key in ("from_turn", "to_turn", "turn_count", "mark")] == [3, 4, 5, mark]
     assert open_calls() == []
-
-
-def test_a_name_is_shown_where_it_was_said(db: Db, user: str) -> None:
     tool = CALL["function"]["name"]
     asked = {"role": "user", "content": "How warm is it?", "name": "Ann"}
     step = {"role": "assistant", "content": None, "tool_calls": [CALL]}
-    persist(db, user, "s", asked, step, RESULTS[0] | {"name": tool}, ANSWER | {"name": "bot"})
-    shown = call(db, "compile_context", user, "s", "And tomorrow?")
+    persist(db, user, "named", asked, step, RESULTS[0] | {"name": tool}, ANSWER | {"name": "bot"})
+    shown = call(db, "compile_context", user, "named", "And tomorrow?")
     assert [message.get("name") for message in shown] == ["Ann", None, tool, "bot", None]
 
 
@@ -301,21 +293,21 @@ def test_cached_tokens_have_their_own_rates(db: Db, user: str) -> None:
     assert cost(db, user) == bill < plain / 5
 
 
-@pytest.mark.parametrize(
-    ("model", "usage", "tokens"),
-    [
-        ("claude-opus-4-5", {"prompt_tokens": 1000, "cache_write_1h_tokens": 1000}, 2000),
-        ("gpt-4o", {"prompt_tokens": 1000, "cache_read_tokens": 1000}, 500),
-        ("gpt-5", {"prompt_tokens": 1000, "cache_read_tokens": 1000}, 100),
-        ("gpt-4", {"prompt_tokens": 1000, "cache_read_tokens": 1000}, 1000),
-        ("own", {"prompt_tokens": 1000, "cache_read_tokens": 1000}, 300),
-        ("gpt-5", {"prompt_tokens": 10, "cache_read_tokens": 1000}, 0),  # a server that counts wrongly loses no turn
-    ],
-)
-def test_cache_rates_by_model(db: Db, user: str, model: str, usage: dict[str, int], tokens: int) -> None:
+def test_cache_rates_by_model(db: Db, user: str) -> None:
     register(db, "own", prompt_microcents_per_1k=1000, cache_read_rate="0.3")
-    store(db, user, "plain", [USER, ANSWER], p_usage={"model": model, "prompt_tokens": 1000})
-    store(db, user, "s", [USER, ANSWER], p_usage=usage | {"model": model})
-    assert cost(db, user) == tokens * cost(db, user, "plain") // 1000
+    plain, read = {"prompt_tokens": 1000}, {"prompt_tokens": 1000, "cache_read_tokens": 1000}
+    for number, (model, usage, tokens) in enumerate(
+        (
+            ("claude-opus-4-5", plain | {"cache_write_1h_tokens": 1000}, 2000),
+            ("gpt-4o", read, 500),
+            ("gpt-5", read, 100),
+            ("gpt-4", read, 1000),
+            ("own", read, 300),
+            ("gpt-5", read | {"prompt_tokens": 10}, 0),  # a server that counts wrongly loses no turn
+        )
+    ):
+        store(db, user, f"plain {number}", [USER, ANSWER], p_usage=plain | {"model": model})
+        store(db, user, f"s {number}", [USER, ANSWER], p_usage=usage | {"model": model})
+        assert cost(db, user, f"s {number}") == tokens * cost(db, user, f"plain {number}") // 1000, model
     with raises("PM014"):
         register(db, "own", cache_write_rate=11)

@@ -19,9 +19,8 @@ def read_settings(db: Db, column: str = "value", where: str = "true") -> dict[st
 @pytest.fixture(autouse=True)
 def _defaults(db: Db) -> Iterator[None]:
     yield
-    db.execute(
-        "select memoir.reset_setting(key) from memoir.list_settings() where value is distinct from default_value"
-    )
+    changed = "memoir.list_settings() where value is distinct from default_value"
+    db.execute(f"select memoir.reset_setting(key) from {changed}")
 
 
 REFUSED: dict[str, list[Any]] = {
@@ -90,9 +89,6 @@ def test_reset_and_upgrade_keep_what_was_set(db: Db, memoir_dsn: str, user: str)
     assert call(db, "set_user_settings", user, Jsonb({})) == {"window_steps": 8}
 
 
-# Overrides ------------------------------------------------------------------------------------------------------------
-
-
 def test_session_over_user_over_install_over_default(db: Db, user: str) -> None:
     for who in (user, user + "-other"):
         for n in range(30):
@@ -101,9 +97,8 @@ def test_session_over_user_over_install_over_default(db: Db, user: str) -> None:
     def count_recall(session: str, who: str = user, **settings: int | None) -> int:
         # A knowledge task: others get more or less than the setting, by their share of the budget.
         call(db, "open_session", who, session, settings=Jsonb(settings))
-        return int(
-            call(db, "context", who, session, "Which boats lie in the harbour?", task="knowledge")["recall_tokens"]
-        )
+        asked = "Which boats lie in the harbour?"
+        return int(call(db, "context", who, session, asked, task="knowledge")["recall_tokens"])
 
     plain = count_recall("plain")
     assert plain > 300
@@ -134,9 +129,6 @@ def test_some_settings_have_no_override(db: Db, user: str) -> None:
     assert call(db, "set_user_settings", user, Jsonb({})) == {} == call(db, "session_info", user, "s")["settings"]
 
 
-# The clock ------------------------------------------------------------------------------------------------------------
-
-
 def test_the_clock_is_fixed_until_it_is_released(db: Db, user: str) -> None:
     at = datetime(2031, 2, 3, 4, 5, 6, 789012, tzinfo=UTC)
     set_clock(db, at)
@@ -146,8 +138,6 @@ def test_the_clock_is_fixed_until_it_is_released(db: Db, user: str) -> None:
     set_clock(db, None)
     assert abs(one(db, "select memoir.now() - pg_catalog.now()")) < timedelta(seconds=1)
 
-
-# Settings of the server -----------------------------------------------------------------------------------------------
 
 SERVER = {
     "formats": """DateStyle=German IntervalStyle=sql_standard TimeZone=Asia/Kolkata extra_float_digits=-3 bytea_output=escape
@@ -168,10 +158,8 @@ def answers(dsn: str, user: str, settings: str) -> str:
         at = "2025-03-04T05:06:07Z"
         told = "I moved to Bergen on 3 March 2021, my budget is 1.5 kg. My folder is C:\\temp\\new."
         stored = persist(db, user, "s", {"role": "user", "content": told, "created_at": at}, "Noted.")
-        outcomes = [
-            remember(db, user, f"My locker number is {number} and it was opened on 02/03/2024.")["outcome"]
-            for number in (4711, 4711, 4712)
-        ]
+        said = "My locker number is {} and it was opened on 02/03/2024."
+        outcomes = [remember(db, user, said.format(number))["outcome"] for number in (4711, 4711, 4712)]
         run_job(db, "extract")
         found = [recalled(db, user, asked) for asked in ("Where did I move in March 2021?", "locker number", "Ordner")]
         told_at = table(db, "recall", user, "my folder", columns=f"content, said_at = '{at}'::timestamptz")

@@ -13,9 +13,7 @@ from servers import ARTIFACT, BUILD, complete, connect, database, has_plpython
 
 PATH = "set search_path = pg_catalog, memoir_extensions, pg_temp"  # what "from current" means in an install; test_access.py compares
 SCHEMAS = "create schema memoir;\ncreate schema _memoir;\ncreate schema memoir_extensions;\n"
-HEADER = re.compile(
-    r"create or replace (function|procedure) _?memoir\.(\w+)\((?:[^$;]|';')*?as (\$\w*\$)", re.IGNORECASE
-)
+HEADER = re.compile(r"create or replace (function|procedure) _?memoir\.(\w+)\((?:[^$;]|';')*?as (\$\w*\$)", re.I)
 # What pgspot would have to know, and how it is known instead.
 EXCEPTIONS = {
     # A procedure that commits can't pin a path. It is looked at name by name: nothing else of it may be found.
@@ -69,14 +67,8 @@ def prepared(text: str, internal: set[str]) -> str:
 
 class Issues(Counter):
     def __init__(self) -> None:
-        super().__init__(
-            Namespace(
-                **dict.fromkeys(("ignore", "proc_without_search_path", "sql_fn"), []),
-                ignore_lang=["plpython3u"],
-                plpgsql=True,
-                summary_only=True,
-            )
-        )
+        empty = dict.fromkeys(("ignore", "proc_without_search_path", "sql_fn"), [])
+        super().__init__(Namespace(**empty, ignore_lang=["plpython3u"], plpgsql=True, summary_only=True))
         self.found: list[str] = []
 
     def print_issue(self, code: str, context: str) -> None:
@@ -103,29 +95,23 @@ def test_pgspot_finds_nothing(internal: set[str]) -> None:
     assert issues_of(SCHEMAS + prepared(python.read_text(), internal)) == []
 
 
-@pytest.mark.parametrize(
-    ("good", "bad", "code"),
-    [
+def test_pgspot_would_find_it(internal: set[str]) -> None:
+    text = ARTIFACT.read_text()
+    for good, bad, code in (
         ("j.database operator(pg_catalog.=) pg_catalog.current_database()", "j.database = current_database()", "PS001"),
         ("::pg_catalog.text, 'memoir_jobs'", "::text, 'memoir_jobs'", "PS017"),
         ("perform pg_catalog.pg_sleep(0.5)", "perform pg_sleep(0.5)", "PS016"),
         ("security definer set search_path from current as", "security definer as", "PS003"),
         ("returns trigger language plpgsql set search_path from current", "returns trigger language plpgsql", "PS016"),
-    ],
-)
-def test_pgspot_would_find_it(internal: set[str], good: str, bad: str, code: str) -> None:
-    text = ARTIFACT.read_text()
-    start = text.rindex("\ncreate or replace", 0, text.index(good))
-    statement = SCHEMAS + text[start : text.index("\nend $$;", start) + 8]
-    assert not any(issue.startswith(code) for issue in issues_of(prepared(statement, internal)))
-    assert any(issue.startswith(code) for issue in issues_of(prepared(statement.replace(good, bad, 1), internal)))
+    ):
+        start = text.rindex("\ncreate or replace", 0, text.index(good))
+        statement = SCHEMAS + text[start : text.index("\nend $$;", start) + 8]
+        assert not any(issue.startswith(code) for issue in issues_of(prepared(statement, internal)))
+        assert any(issue.startswith(code) for issue in issues_of(prepared(statement.replace(good, bad, 1), internal)))
 
 
-# Dead code -----------------------------------------------------------------------------------------------------------
-
-TELLING = re.compile(
-    r"^(unused variable|unused parameter|never read variable|unreachable code|too many attributes|too few attributes|.* shadows )"
-)
+UNUSED = "unused variable|unused parameter|never read variable|unreachable code"
+TELLING = re.compile(rf"^({UNUSED}|too many attributes|too few attributes|.* shadows)")
 # Made by somebody else or at run time, hence not there to be checked: the tables of pg_cron, temporary tables.
 ABSENT = re.compile(r"\bcron\b|\bpg_temp\.")
 NOT_CHECKED = {"enable_jobs", "disable_jobs"}  # nothing but calls of pg_cron
@@ -155,12 +141,8 @@ def checked(server_dsn: str, template: str) -> Iterator[Db]:
 def findings(db: Db) -> list[str]:
     found = []
     for name, line, level, message in db.execute(CHECK):
-        if (
-            name in NOT_CHECKED
-            or ABSENT.search(message)
-            or message.startswith("unused parameter")
-            and INTERFACES.match(name)
-        ):
+        is_known = name in NOT_CHECKED or ABSENT.search(message)
+        if is_known or message.startswith("unused parameter") and INTERFACES.match(name):
             continue
         if level == "error" or TELLING.match(message):
             found.append(f"{name}, line {line or 1}: {message}")
@@ -170,9 +152,6 @@ def findings(db: Db) -> list[str]:
 def test_no_dead_code(checked: Db) -> None:
     found = findings(checked)
     assert not found, "\n".join(found)
-
-
-# The reference --------------------------------------------------------------------------------------------------------
 
 
 def test_the_reference_is_current(db: Db, memoir_dsn: str) -> None:

@@ -1,29 +1,25 @@
 """Lasting preferences and facts about a person appear in every list: in the profile, else at the head of recall.
 Which statements are lasting is read with the pure package (cases/standing.jsonl)."""
 
-from __future__ import annotations
-
 import pytest
 from calls import Db, call, table
-from talk import compile_text, memories, talk
+from talk import compile_text, talk
 
 pytestmark = pytest.mark.usefixtures("little_vectors")
 
 
-@pytest.mark.parametrize(
-    ("said", "stands"),
-    [
-        ("lactose intolerant here, so skip the cream. how do I thicken a soup", True),
-        ("whatever language I write in, answer in Norwegian", True),
-        ("Ich bin Vegetarierin", True),
-        ("no emojis in this one please", False),
-        ("we met with Tom at the Anchor", False),
-    ],
-)
-def test_profile_holds_what_stands(db: Db, user: str, said: str, stands: bool) -> None:
-    talk(db, user, said)
+def test_profile_holds_what_stands(db: Db, user: str) -> None:
+    said = {
+        "lactose intolerant here, so skip the cream. how do I thicken a soup": True,
+        "whatever language I write in, answer in Norwegian": True,
+        "Ich bin Vegetarierin": True,
+        "no emojis in this one please": False,
+        "we met with Tom at the Anchor": False,
+    }
+    for words in said:
+        talk(db, user + words, words)
     db.execute("call memoir.run_job('profiles')")
-    assert (call(db, "profile", user)["content"] != "") == stands
+    assert {words: call(db, "profile", user + words)["content"] != "" for words in said} == said
 
 
 def test_wishes_without_room_lead_the_recall(db: Db, user: str) -> None:
@@ -48,12 +44,6 @@ def test_profile_is_not_repeated_in_recall(db: Db, user: str) -> None:
     assert compile_text(db, user, "Am I a vegetarian?").count("vegetarian") == 2, "the profile's line and the question"
 
 
-def test_two_values_of_one_matter_become_one(db: Db, user: str) -> None:
-    call(db, "remember", user, "Lives in Bergen.")
-    call(db, "remember", user, "Lives in Oslo.")
-    assert memories(db, user) == ["Lives in Oslo."]
-
-
 def test_wishes_for_a_project_are_in_its_sessions(db: Db, user: str) -> None:
     for session, project in (("s0", "falcon"), ("asks", "falcon"), ("elsewhere", "heron")):
         call(db, "open_session", user, session, project=project)
@@ -66,12 +56,8 @@ def test_wishes_for_a_project_are_in_its_sessions(db: Db, user: str) -> None:
 
 
 def test_learnt_wish_is_in_the_profile(db: Db, user: str) -> None:
-    talk(
-        db,
-        user,
-        "Whenever I ask for a recipe, scale it for three people",
-        "When I visit my aunt, she always bakes a plum cake",
-    )
+    wish = "Whenever I ask for a recipe, scale it for three people"
+    talk(db, user, wish, "When I visit my aunt, she always bakes a plum cake")
     db.execute("call memoir.run_job('profiles')")
     profile = call(db, "profile", user)["content"]
     assert "three people" in profile and "plum cake" not in profile.split("Facts")[0]

@@ -1,20 +1,14 @@
 """Frameworks keep documents under namespaces and items of sessions as they came, and take turns back."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from calls import Db, run_job, set_clock
+from loops import step
 from pg_memoir import Memoir, Session, errors
 
-CALL = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
+STEP = step(1, "look_up", {}, "ok")
 ASKED = "What is my lighthouse called?"
-
-
-@pytest.fixture(scope="module")
-def memoir(memoir_dsn: str) -> Iterator[Memoir]:
-    with Memoir(memoir_dsn) as client:
-        yield client
 
 
 def put(memoir: Memoir, user: str, key: str = "k", namespace: str = "notes", **more: Any) -> dict[str, Any]:
@@ -107,9 +101,9 @@ def test_secret_documents_are_not_found(memoir: Memoir, user: str) -> None:
     assert find_keys(memoir, user) == ["plain"]
 
 
-@pytest.mark.parametrize(
-    ("entry", "problem"),
-    [
+def test_wrong_documents_are_refused(memoir: Memoir, user: str) -> None:
+    put(memoir, user, value={"a": 1})
+    for entry, problem in (
         ({"namespace": [""], "value": 1}, "namespace"),
         ({"namespace": "n", "value": 1}, "documents"),
         ({"key": None, "value": 1}, "key"),
@@ -121,14 +115,10 @@ def test_secret_documents_are_not_found(memoir: Memoir, user: str) -> None:
         ({"at": "a", "merge": {"x": 1}}, "merge must be an object"),
         ({"merge": [1]}, "merge must be an object"),
         ({"merge": {"x": 1}, "value": {}}, "merge must be an object"),
-    ],
-)
-def test_wrong_documents_are_refused(memoir: Memoir, user: str, entry: dict[str, Any], problem: str) -> None:
-    put(memoir, user, value={"a": 1})
-    with pytest.raises(errors.InvalidArgumentError, match=problem):
-        memoir.put_documents(
-            user, [{k: v for k, v in ({"namespace": ["notes"], "key": "k"} | entry).items() if v is not None}]
-        )
+    ):
+        whole = {"namespace": ["notes"], "key": "k"} | entry
+        with pytest.raises(errors.InvalidArgumentError, match=problem):
+            memoir.put_documents(user, [{k: v for k, v in whole.items() if v is not None}])
     with pytest.raises(errors.InvalidArgumentError, match="unknown operator"):
         find_keys(memoir, user, filter={"text": {"$near": 1}})
     assert value_of(memoir, user) == {"a": 1}
@@ -159,12 +149,8 @@ def test_documents_change_only_as_they_were_read(memoir: Memoir, user: str) -> N
     """No update is lost, and nothing of a refused call is written."""
     put(memoir, user, value={"n": 1}, exists=False)
     here = {"namespace": ["notes"], "key": "k"}
-    for stale in (
-        {"exists": False, "value": 0},
-        {"was": {"n": 2}, "value": 0},
-        {"was": {"n": 2}},
-        {"exists": False, "merge": {}},
-    ):
+    was = {"was": {"n": 2}}
+    for stale in ({"exists": False, "value": 0}, was | {"value": 0}, was, {"exists": False, "merge": {}}):
         with pytest.raises(errors.ChangedElsewhereError, match='document "k"'):
             memoir.put_documents(user, [here | {"key": "first", "value": 1}, here | stale])
     with pytest.raises(errors.ChangedElsewhereError):
@@ -196,8 +182,6 @@ def session(memoir: Memoir, user: str) -> Session:
     """A session with four items, of which a call and its output are one step."""
     session = memoir.session(user, "s")
     said = {"role": "user", "content": "My lighthouse is called Fennimore.", "id": "x1"}
-    step = {"role": "assistant", "content": None, "tool_calls": [CALL]}
-    told = [step, {"role": "tool", "tool_call_id": "c1", "content": "ok"}]
     session.append_items(
         [
             {"item": said, "messages": [{"role": "user", "content": said["content"]}]},
@@ -206,7 +190,7 @@ def session(memoir: Memoir, user: str) -> Session:
         ]
     )
     output = {"type": "function_call_output", "call_id": "c1"}
-    session.append_items([{"item": output, "part_of": "c1", "messages": told}])
+    session.append_items([{"item": output, "part_of": "c1", "messages": STEP}])
     return session
 
 
@@ -238,8 +222,7 @@ def test_retracted_turns_are_hidden_but_kept(memoir: Memoir, user: str, session:
 def test_a_turn_is_taken_back_with_its_memories(memoir: Memoir, user: str) -> None:
     session = memoir.session(user, "s")
     session.persist_turn([{"role": "user", "content": "I live in Skagen."}, {"role": "assistant", "content": "Nice."}])
-    step = {"role": "assistant", "content": None, "tool_calls": [CALL]}
-    session.append([{"role": "user", "content": "Look it up."}, step])
+    session.append([{"role": "user", "content": "Look it up."}, STEP[0]])
     memoir.remember(user, "Lives in Skagen.", session="s", source_turns=[0])
     done = session.retract_turns(0)
     assert done["turns"] == [0] and len(done["memories"]) == 1

@@ -82,11 +82,8 @@ def test_turns_are_found_by_their_tags(db: Db, user: str) -> None:
     assert history(db, user, "s")[0]["tags"] == ["home", "repair"]
     for query in ("zebra", "boiler hums"):
         assert recalled(db, user, query, tags=["repair"]) == ["The boiler hums."]
-    for named in (
-        {"tags": ["garden"]},
-        {"tags": ["repair"], "kinds": ["memory"]},
-        {"tags": ["repair"], "types": ["fact"]},
-    ):
+    repair = {"tags": ["repair"]}
+    for named in ({"tags": ["garden"]}, repair | {"kinds": ["memory"]}, repair | {"types": ["fact"]}):
         assert recalled(db, user, "zebra", **named) == []
     call(db, "mark_turn", user, "s", 0, sensitivity="private")  # it is indexed anew, tags and all
     assert recalled(db, user, "zebra", tags=["home"]) == ["The boiler hums."]

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from calls import Db, call, embed_waiting, one, persist, read_turns, recalled, remember, remembered, store, table
 from catalog import describe, differences
+from loops import step
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, NO_RIGHT, PERSONS, Routine, World, code, world_of
 from rows import tables_with_users
@@ -121,9 +122,8 @@ def test_no_id_reaches_somebody_else(world: World) -> None:
                 if name == "p_user":
                     is_right = failed == "PM001"
                 else:
-                    is_right = (failed or ("" if name in STRICT else "PM00")).startswith(
-                        "PM00" if name in STRICT else "PM"
-                    )
+                    state = "PM00" if name in STRICT else "PM"
+                    is_right = failed.startswith(state) if failed else name not in STRICT
                 if not is_right or "Zanzibar" in told or (set(UUID.findall(told)) - given) & ids:
                     shown.append((routine.name, name, value, failed))
     assert shown == [] and rows_of(world, "bob") == before
@@ -161,20 +161,14 @@ def test_nothing_of_one_user_names_another(world: World) -> None:
         jobs.execute("call memoir.run_job(%s)", [job])
     assert one(world.db, "select count(*) from _memoir.job_runs where outcome not in ('done', 'time over')") == 0
     owner: dict[str, str] = {}
-    for column, name in (
-        ("session_id", "sessions"),
-        ("memory_id", "memory_store"),
-        ("message_id", "conversation_history"),
-        ("call_id", "api_calls"),
-        ("user_id", "users"),
-        ("compile_id", "compile_ledger"),
-    ):
+    named = {"session_id": "sessions", "memory_id": "memory_store", "message_id": "conversation_history"}
+    named |= {"call_id": "api_calls", "user_id": "users", "compile_id": "compile_ledger"}
+    for column, name in named.items():
         owner |= dict(world.db.execute(f"select {column}::text, user_id::text from _memoir.{name}").fetchall())
     mixed, read = set(), 0
     for name in set(tables_with_users(world.db)) - {"login_users"}:
-        query = (
-            f"select user_id::text, (to_jsonb(t) - 'external_id')::text from _memoir.{name} t where user_id is not null"
-        )
+        row = "select user_id::text, (to_jsonb(t) - 'external_id')::text"
+        query = f"{row} from _memoir.{name} t where user_id is not null"
         for user, row in world.db.execute(query):
             read += len(uuids := UUID.findall(row))
             mixed |= {(name, uuid) for uuid in uuids if owner.get(uuid, user) != user}
@@ -203,9 +197,8 @@ def test_errors_name_nothing_of_others(world: World) -> None:
         told = error.value.diag
         return f"{told.message_primary} {told.message_detail} {told.context}".replace(user, "?")
 
-    assert (
-        describe_refusal("bob", "known") == describe_refusal("bob", "unknown") == describe_refusal("nobody", "unknown")
-    )
+    unknown = describe_refusal("bob", "unknown")
+    assert describe_refusal("bob", "known") == unknown == describe_refusal("nobody", "unknown")
 
 
 # Whose word -----------------------------------------------------------------------------------------------------------
@@ -236,11 +229,8 @@ def test_an_agent_is_nobodys_voice(world: World) -> None:
 
 
 def test_a_tenant_does_not_move_its_cost_limit(world: World) -> None:
-    for key, value in (
-        ("budget_microcents_session", 0),
-        ("budget_action", "warn"),
-        ("budget_microcents_session", None),
-    ):
+    limit = "budget_microcents_session"
+    for key, value in ((limit, 0), ("budget_action", "warn"), (limit, None)):
         for login, state in (("ann", "PM001"), ("app", None)):
             db = world.connection(login)
             assert refusal(db, "open_session", "ann", unique("s"), settings={key: value}) == state
@@ -312,11 +302,8 @@ def test_projects_bound_a_tenant(world: World) -> None:
             if failed != "PM001" and ("reader" not in routine.roles or "4711" in str(answer)):
                 reached.append((routine.name, "p_project"))
     assert reached == []
-    for function, *arguments in (
-        ("recall", "vault code"),
-        ("compile_context", "fresh", "What is the vault code?"),
-        ("explain_context", "fresh", "What is the vault code?"),
-    ):
+    asked = ("fresh", "What is the vault code?")
+    for function, *arguments in (("recall", "vault code"), ("compile_context", *asked), ("explain_context", *asked)):
         assert "4711" in str(table(app, function, "ann", *arguments))
         assert "4711" not in str(table(red, function, "ann", *arguments))
 
@@ -360,10 +347,7 @@ def test_a_kept_recall_is_for_the_same_bounds(world: World) -> None:
     remember(app, "ann", "The regatta starts in Trieste.", project="blue")
     call(app, "open_session", "ann", session, project="red")
     assert "Trieste" in str(call(app, "compile_context", "ann", session, query))
-    tool = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-    step = {"role": "assistant", "content": None, "tool_calls": [tool]}
-    told = {"role": "tool", "tool_call_id": "c1", "content": "nothing"}
-    persist(app, "ann", session, query, step, told, function="append_messages")
+    persist(app, "ann", session, query, *step(1, "look", {}, "nothing"), function="append_messages")
     for key, is_seen in (("admin", True), ("red", False), ("app", True)):
         assert ("Trieste" in str(call(world.connection(key), "compile_context", "ann", session))) == is_seen
 
@@ -373,20 +357,15 @@ def test_clearance_bounds_what_is_shown(world: World) -> None:
     app = world.connection("app")
     remember(app, "ann", "The clinic is in Uppsala.", sensitivity="private")
     remember(app, "ann", "The clinic safe opens with 90125.", sensitivity="secret")
-    for function, *arguments in (
-        ("recall", "clinic safe"),
-        ("explain_context", "fresh", "Where is the clinic safe?"),
-        ("compile_context", "fresh", "Where is the clinic safe?"),
-    ):
-        told = {
-            key: str(table(world.connection(key), function, "ann", *arguments)) for key in ("normal", "ann", "cleared")
-        }
+    asked = ("fresh", "Where is the clinic safe?")
+    for function, *arguments in (("recall", "clinic safe"), ("explain_context", *asked), ("compile_context", *asked)):
+        logins = {key: world.connection(key) for key in ("normal", "ann", "cleared")}
+        told = {key: str(table(login, function, "ann", *arguments)) for key, login in logins.items()}
         assert "Uppsala" not in told["normal"] and "Uppsala" in told["ann"], function
         assert "90125" not in told["normal"] + told["ann"], function
         assert ("90125" in told["cleared"]) == (function == "recall"), function
-    assert "Uppsala" not in str(
-        table(world.connection("normal"), "match_memories", "ann", embedding=[0.1] * 384, threshold=-1)
-    )
+    near = table(world.connection("normal"), "match_memories", "ann", embedding=[0.1] * 384, threshold=-1)
+    assert "Uppsala" not in str(near)
     assert "90125" not in str(world.db.execute("select * from memoir.claim_embeddings(1000)").fetchall())
 
 
@@ -488,14 +467,8 @@ INJECTIONS = [
 def shapes_of(kind: str, payload: str) -> list[Any]:
     """An argument of that type in every shape that has the payload somewhere."""
     said = {"role": "user", "content": payload, payload: payload, "name": payload}
-    values = [
-        payload,
-        [payload],
-        {payload: payload},
-        [said],
-        [said | {"role": payload}],
-        {"recall_tokens_max": payload},
-    ]
+    lists = [[payload], [said], [said | {"role": payload}]]
+    values = [payload, {payload: payload}, {"recall_tokens_max": payload}, *lists]
     return {"jsonb": [Jsonb(v) for v in values], "text[]": [[payload, "b"]]}.get(kind, [payload])
 
 
@@ -508,15 +481,13 @@ def test_arguments_are_never_sql(world: World) -> None:
     before = describe(world.db)
     with world.login("admin") as admin:
         for routine in world.of_role("admin"):
-            kinds = {
-                name: kind for name, kind in routine.arguments.items() if kind in ("text", "name", "text[]", "jsonb")
-            }
+            texts = ("text", "name", "text[]", "jsonb")
+            kinds = {name: kind for name, kind in routine.arguments.items() if kind in texts}
             if not kinds or routine.name in {"fail", "ensure_embedder"}:
                 continue
             values = world.values(routine, admin, "mallory")
-            for name, value in (
-                (n, v) for n, k in kinds.items() for payload in INJECTIONS for v in shapes_of(k, payload)
-            ):
+            wrong = ((n, v) for n, k in kinds.items() for payload in INJECTIONS for v in shapes_of(k, payload))
+            for name, value in wrong:
                 calls += 1
                 try:
                     routine.call(admin, {**values, name: value})

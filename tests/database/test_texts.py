@@ -63,8 +63,6 @@ def test_small_numbers_find_no_codes(db: Db, user: str) -> None:
     assert recalled(db, user, "bus 47", limit=1) == [NUMBERS[5]]
 
 
-# Long texts -----------------------------------------------------------------------------------------------------------
-
 slow = pytest.mark.acceptance
 
 
@@ -123,11 +121,8 @@ def test_arguments_of_any_length_are_linear(db: Db) -> None:
     db.execute("set statement_timeout = '60s'; set client_min_messages = error")
     odd, tried = [], 0
     for routine in all_routines(db).values():
-        if (
-            (routine.schema, routine.kind) != ("memoir", "f")
-            or "app" not in routine.roles
-            or routine.name == "erase_user"
-        ):
+        is_public = (routine.schema, routine.kind) == ("memoir", "f")
+        if not is_public or "app" not in routine.roles or routine.name == "erase_user":
             continue
         values = values_for(routine, db, unique("long"))
         for name in [name for name, kind in routine.arguments.items() if kind in RUNS]:

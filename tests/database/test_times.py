@@ -24,13 +24,8 @@ def weeks(db: Db, user: str, clock: Callable[[str], None]) -> str:
     """A user who spoke of one matter each day of June, and asks on the 17th."""
     clock(NOW)
     for day, matter in enumerate(MATTERS, 1):
-        say(
-            db,
-            user,
-            f"2026-06-{day:02}T09:00:00+00:00",
-            f"The {matter} took me all morning.",
-            f"Good that the {matter} is done.",
-        )
+        said = (f"The {matter} took me all morning.", f"Good that the {matter} is done.")
+        say(db, user, f"2026-06-{day:02}T09:00:00+00:00", *said)
     return user
 
 
@@ -38,31 +33,21 @@ def matters(text: str) -> list[str]:
     return [matter for matter in MATTERS if f"The {matter} took" in text]
 
 
-@pytest.mark.parametrize(
-    ("asked", "first", "last"),
-    [
+def test_all_of_a_time_is_shown(db: Db, weeks: str) -> None:
+    for asked, first, last in (
         ("What happened last week?", 8, 14),
         ("What did we talk about a week ago?", 7, 12),
         ("What did I do last weekend?", 13, 14),
         ("what did I do on Friday", 12, 12),
         ("What happened on 3 June?", 3, 3),
-    ],
-)
-def test_all_of_a_time_is_shown(db: Db, weeks: str, asked: str, first: int, last: int) -> None:
-    shown = block(db, weeks, asked)
-    assert matters(shown) == MATTERS[first - 1 : last]
-    assert all(f"Good that the {matter}" in shown for matter in MATTERS[first - 1 : last])
-    assert "Weak matches" not in shown
-
-
-def test_time_that_is_too_much_fills_the_budget(db: Db, weeks: str) -> None:
+    ):
+        shown = block(db, weeks, asked)
+        assert matters(shown) == MATTERS[first - 1 : last], asked
+        assert all(f"Good that the {matter}" in shown for matter in MATTERS[first - 1 : last])
+        assert "Weak matches" not in shown, asked
+    assert matters(block(db, weeks, "What did I say about the piano last week?")) == ["piano"], "asked by the matter"
     made = call(db, "context", weeks, "asking", "What happened last week?", memory_budget=120)
-    assert 60 < made["recall_tokens"] <= 120
-    assert 0 < len(matters(str(made["messages"]))) < 7
-
-
-def test_matter_and_time_are_asked_by_the_matter(db: Db, weeks: str) -> None:
-    assert matters(block(db, weeks, "What did I say about the piano last week?")) == ["piano"]
+    assert 60 < made["recall_tokens"] <= 120 and 0 < len(matters(str(made["messages"]))) < 7
 
 
 def test_days_are_those_of_the_time_zone(db: Db, user: str, clock: Callable[[str], None]) -> None:

@@ -29,30 +29,23 @@ def find_alike(letter: str) -> list[str]:
     """Single characters that look like it by Unicode's table, which are no digits of other scripts."""
     near = [other["c"] for other in confusables_data.get(letter, ()) if len(other["c"]) == 1]
     folded = [(c, unicodedata.normalize("NFKC", c).lower()) for c in near if not c.isascii()]
-    return [
-        c for c, f in folded if unicodedata.category(f[0]) in ("Ll", "Lo") and unicodedata.bidirectional(f[0]) == "L"
-    ]
+    letters = [(c, f[0]) for c, f in folded]
+    return [c for c, f in letters if unicodedata.category(f) in ("Ll", "Lo") and unicodedata.bidirectional(f) == "L"]
 
 
 def test_disguises_are_refused_at_the_door(db: Db, user: str) -> None:
     memory = remembered(db, user, VALUE, slot="gate code", slot_value="Kestrel-4711")
     call(db, "retract", user, memory)
-    for text in (
-        VALUE.upper(),
-        VALUE.replace("e", "\u0435").replace("K", "\u041a"),
-        VALUE.replace("Kestrel", "K e s t r e l"),
-        unicodedata.normalize("NFD", VALUE) + ".",
-        VALUE.replace("l", "I"),
-    ):
+    cyrillic, apart = VALUE.replace("e", "\u0435").replace("K", "\u041a"), VALUE.replace("Kestrel", "K e s t r e l")
+    for text in (VALUE.upper(), cyrillic, apart, unicodedata.normalize("NFD", VALUE) + ".", VALUE.replace("l", "I")):
         for named in ({}, {"actor": "agent"}, {"provenance": "correction"}, {"type": "instruction"}):
             assert remember(db, user, text, **named)["outcome"] == "refused_tombstone", (ascii(text), named)
     slotted = {"slot": "Gat\u0435 code", "slot_value": "kestrel 4711", "actor": "agent"}
     assert remember(db, user, "It opens with that bird.", **slotted)["outcome"] == "refused_tombstone"
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
+def test_different_values_stay_different(db: Db) -> None:
+    for text, other in (
         ("Pays 5.50 euros", "Pays 5.60 euros"),
         ("Pays 5.50", "Pays 550"),
         ("It was -5 degrees", "It was 5 degrees"),
@@ -66,10 +59,8 @@ def test_disguises_are_refused_at_the_door(db: Db, user: str) -> None:
         ("١٢", "١٣"),
         ("喜欢茶", "不喜欢茶"),
         ("🙂", "🙁"),
-    ],
-)
-def test_different_values_stay_different(db: Db, one: str, other: str) -> None:
-    assert key(db, one) and key(db, other) and key(db, one) != key(db, other)
+    ):
+        assert key(db, text) and key(db, other) and key(db, text) != key(db, other)
 
 
 @pytest.mark.parametrize("text", ["Νίκος Παπάς", "Мария из Киева", "Straße in İzmir", "Åland Été"])

@@ -122,9 +122,6 @@ def test_dashboard_and_pages_name_every_view(admin: Db) -> None:
     assert [name for name in sorted(views | jobs) if f"`{name}`" not in text] == []
 
 
-# What a person looks at -----------------------------------------------------------------------------------------------
-
-
 def test_users_are_listed_by_name(db: Db, memoir_dsn: str, user: str) -> None:
     """A tenant sees its own, one of a project none."""
     for name in (f"{user}-b", f"{user}-a", user):
@@ -143,13 +140,8 @@ def test_a_user_in_numbers(db: Db, user: str) -> None:
     old = remembered(db, user, "The dentist is Dr. Okafor", actor="person")
     call(db, "correct", user, old, "The dentist is Dr. Lind")
     stats = call(db, "memory_stats", user)
-    assert [stats[key] for key in ("sessions", "open_sessions", "turns", "memories", "contradictions")] == [
-        1,
-        1,
-        2,
-        1,
-        0,
-    ]
+    keys = ("sessions", "open_sessions", "turns", "memories", "contradictions")
+    assert [stats[key] for key in keys] == [1, 1, 2, 1, 0]
     assert stats["states"] == {"active": 1, "superseded": 1}
     assert call(db, "memory_stats", f"{user}-nobody")["memories"] == 0
 

@@ -24,9 +24,7 @@ def priced_model(memoir_dsn: str) -> None:
 
 
 @pytest.fixture(params=WAYS[:1], ids="-".join)
-def way(
-    request: pytest.FixtureRequest, db: Db, memoir_dsn: str, priced_model: None, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Way]:
+def way(request: pytest.FixtureRequest, db: Db, memoir_dsn: str, priced_model: None, monkeypatch) -> Iterator[Way]:
     """Job `model` in the server, whose environment has no key, or the worker's loop."""
     provider, place = request.param
     if place == "inside" and not has_python(db):
@@ -34,20 +32,14 @@ def way(
     monkeypatch.setenv("PG_MEMOIR_LLM_API_KEY", "sk-x")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with Memoir(memoir_dsn) as memoir:
-        ways: dict[str, Callable[[], None]] = {
-            "inside": lambda: db.execute("call memoir.run_job('model')") and None,
+        ways: dict[str, Callable[[], Any]] = {
+            "inside": lambda: db.execute("call memoir.run_job('model')"),
             "outside": lambda: worker.run_models(memoir, once=True, interval=0),
         }
         yield Way(db, memoir_dsn, provider, ways[place])
     for key in SETTINGS:
         call(db, "reset_setting", key)
     clear_work(db)
-
-
-@pytest.fixture
-def memoir(memoir_dsn: str) -> Iterator[Memoir]:
-    with Memoir(memoir_dsn) as client:
-        yield client
 
 
 @pytest.fixture

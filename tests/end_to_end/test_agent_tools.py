@@ -20,10 +20,8 @@ CORRECTIONS = [
     ("We fly to Madeira on 9 April.", "The Madeira flight was moved to the 12th", "Flies to Madeira on 12 April"),
     ("我的车是红色的本田。", "我现在开蓝色的丰田", "开蓝色的丰田"),
 ]
-FORGOTTEN = [
-    ("My locker at the studio is number 90417.", "Please forget my locker at the studio", "90417"),
-    ("我的密码提示是外婆的名字", "请忘记我的密码提示", "外婆"),
-]
+LOCKER = ("My locker at the studio is number 90417.", "Please forget my locker at the studio", "90417")
+FORGOTTEN = [LOCKER, ("我的密码提示是外婆的名字", "请忘记我的密码提示", "外婆")]
 
 
 def last_result(body: dict[str, Any]) -> str | None:
@@ -96,9 +94,7 @@ def prompt(memoir: Memoir, user: str, question: str) -> str:
 
 
 @pytest.mark.parametrize(("before", "said", "now"), CORRECTIONS)
-def test_a_correction_has_effect(
-    memoir_dsn: str, user: str, provider: tuple[type, Callable[[Any], Ask]], before: str, said: str, now: str
-) -> None:
+def test_a_correction_has_effect(memoir_dsn: str, user: str, provider, before: str, said: str, now: str) -> None:
     stub_of, asker = provider
     script = model(before, lambda hit: ("memory_correct", {"id": hit, "content": now, "said": said}))
     with Memoir(memoir_dsn) as memoir, stub_of(script) as stub:
@@ -111,9 +107,7 @@ def test_a_correction_has_effect(
 
 
 @pytest.mark.parametrize(("before", "said", "secret"), FORGOTTEN)
-def test_a_request_to_forget_has_effect(
-    memoir_dsn: str, user: str, provider: tuple[type, Callable[[Any], Ask]], before: str, said: str, secret: str
-) -> None:
+def test_a_request_to_forget_has_effect(memoir_dsn, user: str, provider, before: str, said: str, secret: str) -> None:
     stub_of, asker = provider
     script = model(before, lambda hit: ("memory_forget", {"id": hit, "said": said}))
     with Memoir(memoir_dsn) as memoir, stub_of(script) as stub:

@@ -4,18 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from pg_memoir import Memoir
 from pg_memoir_cli import ConversationError, import_conversations
 from pg_memoir_cli.__main__ import main
 
 SAMPLE = Path(__file__).resolve().parents[2] / "docs" / "start" / "sample.json"
 USER, MODEL = {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}
-
-
-@pytest.fixture(scope="module")
-def memoir(memoir_dsn):
-    with Memoir(memoir_dsn, max_size=1) as client:
-        yield client
 
 
 def write(tmp_path, *records):
@@ -39,16 +32,10 @@ def test_the_sample_comes_back_as_it_is(memoir):
 
 
 def test_dates_names_and_metadata_are_kept(memoir, tmp_path):
-    turns = [
-        {"speaker": "Ann", "dia_id": "D1:1", "text": "A kite", "blip_caption": "a red kite"},
-        {"speaker": "Bo", "dia_id": "D1:2", "text": "Nice"},
-    ]
-    conversation = {
-        "speaker_a": "Ann",
-        "speaker_b": "Bo",
-        "session_1": turns,
-        "session_1_date_time": "1:56 pm on 8 May, 2023",
-    }
+    kite = {"speaker": "Ann", "dia_id": "D1:1", "text": "A kite", "blip_caption": "a red kite"}
+    turns = [kite, {"speaker": "Bo", "dia_id": "D1:2", "text": "Nice"}]
+    at = {"session_1_date_time": "1:56 pm on 8 May, 2023"}
+    conversation = {"speaker_a": "Ann", "speaker_b": "Bo", "session_1": turns} | at
     path = write(tmp_path, {"sample_id": "c1", "conversation": conversation})
     import_conversations(memoir, path)
     [hit, *_] = memoir.recall("locomo:c1", "red kite")
@@ -63,24 +50,21 @@ def test_dates_names_and_metadata_are_kept(memoir, tmp_path):
 def test_interrupted_and_resumed(memoir, tmp_path):
     good = {"user": "res", "session": "s1", "messages": [{**USER, "content": f"{n}"} for n in range(150)]}
     bad = {"user": "res", "session": "s2", "messages": [USER, {"role": "tool", "tool_call_id": "x", "content": "1"}]}
-    with pytest.raises(
-        ConversationError, match=r"chats.jsonl:2: session 's2', messages from 0: .*messages\[1\]"
-    ) as caught:
+    where = r"chats.jsonl:2: session 's2', messages from 0: .*messages\[1\]"
+    with pytest.raises(ConversationError, match=where) as caught:
         import_conversations(memoir, write(tmp_path, good, bad))
     assert caught.value.line == 2
     done = import_conversations(memoir, write(tmp_path, good, bad, good | {"session": "s3"}), skip_bad=True)
     assert (done.conversations, len(done.refused)) == (2, 1)
     assert [len(memoir.history("res", session)) for session in ("s1", "s3")] == [150, 150]
-    with pytest.raises(
-        ConversationError, match=r"messages\[0\]: session 's1' of user 'res' was imported before with other messages"
-    ):
+    changed = r"messages\[0\]: session 's1' of user 'res' was imported before with other messages"
+    with pytest.raises(ConversationError, match=changed):
         import_conversations(memoir, write(tmp_path, good | {"messages": [MODEL, *good["messages"]]}))
 
 
 def test_a_closed_session_is_recognised(memoir, tmp_path):
-    path = write(
-        tmp_path, {"user": "cl", "session": "s1", "messages": [{"role": "system", "content": "Be kind."}, USER, MODEL]}
-    )
+    prompt = {"role": "system", "content": "Be kind."}
+    path = write(tmp_path, {"user": "cl", "session": "s1", "messages": [prompt, USER, MODEL]})
     import_conversations(memoir, path)
     memoir.close_session("cl", "s1")
     assert import_conversations(memoir, path).messages == 2

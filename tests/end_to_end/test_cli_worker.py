@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 from calls import call, messages, one, set_settings, table
+from internals import changed_function, end_leases
 from parallel import until
 from pg_memoir import AsyncMemoir, Memoir, MemoirError
 from pg_memoir_cli import worker
@@ -23,23 +24,19 @@ from servers import complete, database
 from stubs import ChatCompletionsStub, fake_vector
 
 WORKER = [sys.executable, "-m", "pg_memoir_cli", "worker"]
+OPEN = """select count(*) from pg_stat_activity where datname = current_database() and xact_start is not null
+    and pid <> pg_backend_pid() and backend_type = 'client backend'"""
 
 
 def embed(texts):
     return [fake_vector(text) for text in texts]
 
 
-@pytest.fixture(scope="module")
-def client(memoir_dsn):
-    with Memoir(memoir_dsn) as client:
-        yield client
-
-
 @pytest.fixture
-def memoir(client):
+def memoir(memoir):
     """Without a backlog: tests run in any order, and some leave work."""
-    client.embed_backlog(embed)
-    return client
+    memoir.embed_backlog(embed)
+    return memoir
 
 
 def store(memoir, user, count=3):
@@ -55,11 +52,7 @@ def test_backlog(memoir, memoir_dsn, user):
         sizes.append(len(texts))
         with psycopg.connect(memoir_dsn) as connection:
             # Only this look itself may be in a transaction.
-            open_now = connection.execute(
-                "select count(*) from pg_stat_activity where datname = current_database() and xact_start is not null and pid <> pg_backend_pid() "
-                "and backend_type = 'client backend'"
-            ).fetchone()
-        assert open_now == (0,)
+            assert one(connection, OPEN) == 0
         return embed(texts)
 
     assert memoir.embed_backlog(watched, limit=4) == 6
@@ -94,23 +87,19 @@ def test_async_with_both_kinds_of_embedder(memoir_dsn, user):
 
     async def run():
         async with AsyncMemoir(memoir_dsn) as client:
-            counts = []
             for function in (slow, embed):
-                await client.persist_turn(
-                    f"{user}-{function.__name__}", "s1", [{"role": "user", "content": "one text"}]
-                )
-                counts.append(await client.embed_backlog(function))
-            return counts
+                said = {"role": "user", "content": "one text"}
+                await client.persist_turn(f"{user}-{function.__name__}", "s1", [said])
+                assert await client.embed_backlog(function) >= 1
 
-    assert all(count >= 1 for count in asyncio.run(run()))
+    asyncio.run(run())
 
 
 def outlive_lease(db, kind):
     """Stands for a slow model: its lease is about to end, and is renewed before this returns."""
     leased = f"from _memoir.work_items where kind = '{kind}' and state = 'leased'"
-    db.execute(
-        f"update _memoir.work_items set leased_until = clock_timestamp() + interval '30 s' where work_id = (select work_id {leased})"
-    )
+    soon = "leased_until = clock_timestamp() + interval '30 s'"
+    db.execute(f"update _memoir.work_items set {soon} where work_id = (select work_id {leased})")
     until(lambda: one(db, f"select leased_until >= clock_timestamp() + interval '290 s' {leased}"))
 
 
@@ -192,10 +181,8 @@ def test_worker_process_with_an_endpoint(memoir, memoir_dsn, user):
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=30)
         assert process.returncode == 0 and "stopped after 6" in said
-    assert all(
-        hit.vector_score > 0
-        for hit in memoir.recall(user, "bicycle 2", query_embedding=fake_vector("bicycle 2"), limit=3)
-    )
+    hits = memoir.recall(user, "bicycle 2", query_embedding=fake_vector("bicycle 2"), limit=3)
+    assert all(hit.vector_score > 0 for hit in hits)
 
 
 # Jobs from outside ----------------------------------------------------------------------------------------------------
@@ -219,11 +206,9 @@ def schedule(db):
 @pytest.fixture
 def step_flush(db):
     """step_flush(body): what a batch of job flush does instead."""
-    old = one(db, "select pg_get_functiondef('_memoir.step_flush(integer)'::regprocedure)")
-    yield lambda body: db.execute(
-        f"create or replace function _memoir.step_flush(p_limit integer) returns jsonb language plpgsql as $$ {body} $$"
-    )
-    db.execute(old)
+    head = "create or replace function _memoir.step_flush(p_limit integer) returns jsonb language plpgsql"
+    with changed_function(db, "step_flush", lambda old: old):
+        yield lambda body: db.execute(f"{head} as $$ {body} $$")
 
 
 def outcomes_of(memoir):
@@ -264,10 +249,9 @@ def test_a_worker_ended_in_the_middle_of_a_job(memoir, memoir_dsn, db, schedule,
     command = [*WORKER, "--dsn", memoir_dsn, "--jobs", "--no-embed", "--interval", "0.1"]
     db.execute("create table if not exists public.done (n integer); truncate public.done")
     db.execute("grant all on public.done to public")
-    step_flush(
-        "declare n integer := (select count(*) from public.done); begin insert into public.done values (n);"
-        " if n = 3 then perform pg_advisory_xact_lock(4712); end if; return jsonb_build_object('more', n < 5, 'rows', 1); end"
-    )
+    step_flush("""declare n integer := (select count(*) from public.done); begin insert into public.done values (n);
+        if n = 3 then perform pg_advisory_xact_lock(4712); end if;
+        return jsonb_build_object('more', n < 5, 'rows', 1); end""")
     db.execute("select pg_advisory_lock(4712)")
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     waiting = "select pid from pg_locks where locktype = 'advisory' and not granted and objid = 4712"
@@ -317,10 +301,6 @@ def without_python(server_dsn):
             yield memoir, db
 
 
-def end_leases(db, kind):
-    db.execute("update _memoir.work_items set leased_until = now() - interval '1 second' where kind = %s", [kind])
-
-
 def test_turns_are_read_before_they_are_embedded(without_python, caplog):
     """Without PL/Python a worker looks for secrets; until then nothing of the user is embedded or sent to a model."""
     caplog.set_level(logging.INFO)
@@ -328,10 +308,7 @@ def test_turns_are_read_before_they_are_embedded(without_python, caplog):
     for text in ("my password is hunter2x", "The harbour is grey", "I pay with 4111 1111 1111 1111"):
         memoir.persist_turn("ann", "s", messages(text))
     set_settings(db, llm_provider="openai", llm_model="gpt-4o-mini")
-    db.execute(
-        "insert into _memoir.work_items (kind, user_id, dedup_key, payload, run_after, created_at) "
-        "select 'extract', user_id, 'x', '{}', now(), now() from _memoir.users"
-    )
+    db.execute("select _memoir.enqueue('extract', user_id, 'x', '{}') from _memoir.users")
     assert memoir.claim_embeddings(limit=100) == memoir.claim_model_calls(limit=4) == []
 
     def levels():
@@ -350,7 +327,7 @@ def test_turns_are_read_before_they_are_embedded(without_python, caplog):
     assert memoir.claim_embeddings(limit=100) == []
     [claim] = memoir.claim_unread()
     assert "quay" in claim.text and memoir.claim_unread() == []
-    end_leases(db, "secrets")
+    end_leases(db)
     [again] = memoir.claim_unread()
     assert memoir.store_secrets(claim.work_id, claim.lease_id, [claim.item_no], ["password"]) == 0
     assert memoir.store_secrets(again.work_id, again.lease_id, [again.item_no], [""]) == 0
@@ -378,7 +355,7 @@ def test_a_worker_reads_turns(without_python):
     # An answer that comes too late changes nothing.
     memoir.persist_turn("ann", "four", messages("I work in Bern."))
     [claim] = memoir.claim_turns()
-    end_leases(db, "turns")
+    end_leases(db)
     [again] = memoir.claim_turns()
     reading = {"languages": ["english"], "found": [], "requests": [], "stating": []}
     assert memoir.store_turns(claim.work_id, claim.lease_id, reading, None) is None

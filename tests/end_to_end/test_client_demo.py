@@ -15,10 +15,8 @@ pytestmark = pytest.mark.extended
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "docs" / "start" / "demo.py"
 KEY = [{"role": "user", "content": "The spare key is under the blue pot."}, {"role": "assistant", "content": "Noted."}]
-SHAREGPT = {
-    "id": "s1",
-    "conversations": [{"from": "human", "value": KEY[0]["content"]}, {"from": "gpt", "value": "Noted."}],
-}
+SAID = [{"from": "human", "value": KEY[0]["content"]}, {"from": "gpt", "value": "Noted."}]
+SHAREGPT = {"id": "s1", "conversations": SAID}
 LOCOMO = {
     "sample_id": "two-friends",
     "conversation": {
@@ -39,9 +37,8 @@ FORMATS = {
 
 
 def demo(dsn, *arguments):
-    done = subprocess.run(
-        [sys.executable, str(DEMO), "--dsn", dsn, *arguments], capture_output=True, text=True, timeout=300
-    )
+    command = [sys.executable, str(DEMO), "--dsn", dsn, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -66,9 +63,8 @@ def test_demo(memoir_dsn, tmp_path):
         assert len(memoir.history("ines", "celadon-cracks")) == 10
         assert len(memoir.recall("ines", "Lindenhof order sets cups due", kinds=["memory"])) == 1
     own = tmp_path / "own.jsonl"
-    own.write_text(
-        '[{"role": "user", "content": "The spare key is under the blue pot."}]\n[{"role": "user", "content": "Hm"}]'
-    )
+    texts = ("The spare key is under the blue pot.", "Hm")
+    own.write_text("\n".join(json.dumps([{"role": "user", "content": text}]) for text in texts))
     assert "blue pot" in demo(memoir_dsn, str(own), "--ask", "Where is the spare key?").split("The list to send")[1]
 
 

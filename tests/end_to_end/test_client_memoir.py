@@ -113,10 +113,8 @@ async def _async_embedders(dsn):
 
 
 def test_no_server_is_said_with_the_reason(tmp_path):
-    with (
-        Memoir(f"host={tmp_path} dbname=x", timeout=0.5) as memoir,
-        pytest.raises(psycopg.OperationalError, match="No such file"),
-    ):
+    missing = pytest.raises(psycopg.OperationalError, match="No such file")
+    with Memoir(f"host={tmp_path} dbname=x", timeout=0.5) as memoir, missing:
         memoir.count_tokens("x")
 
 
@@ -150,30 +148,22 @@ NO_METHOD = {
 def test_calls_fit_the_database(memoir_dsn):
     """Every function has a method or a reason; every argument is there by that name and type, is sent if it has no default,
     and none is missing here."""
+    query = """select proname, proargnames, proargtypes::oid[]::regtype[]::text[], pronargdefaults from pg_proc
+        where pronamespace = 'memoir'::regnamespace"""
     with psycopg.connect(memoir_dsn) as connection:
         known = {
-            name: (
-                {argument.removeprefix("p_"): kind for argument, kind in zip(names or [], types)},
-                len(types) - defaults,
-            )
-            for name, names, types, defaults in connection.execute(
-                "select proname, proargnames, array(select format_type(t, null) from unnest(proargtypes) with ordinality u(t, o) order by o), "
-                "pronargdefaults from pg_proc where pronamespace = 'memoir'::regnamespace"
-            )
+            name: ({argument.removeprefix("p_"): kind for argument, kind in zip(names or [], types)}, len(types) - left)
+            for name, names, types, left in connection.execute(query)
         }
     assert {method.function for method in METHODS.values()} | set(NO_METHOD) == set(known)
     spelled = {"int": "integer", "timestamptz": "timestamp with time zone", "int[]": "integer[]", "real[][]": "real[]",
                "timestamptz[]": "timestamp with time zone[]", "text[]::jsonb[]": "jsonb[]"}  # fmt: skip
     for name, method in METHODS.items():
         theirs, required = known[method.function]
-        sent = {
-            argument: spelled.get(kind, kind)
-            for argument, kind in types_sent(getattr(calls, name)(**arguments(name))).items()
-        }
+        made = getattr(calls, name)(**arguments(name))
+        sent = {argument: spelled.get(kind, kind) for argument, kind in types_sent(made).items()}
         assert sent.items() <= theirs.items(), name
-        if not getattr(calls, name)(**arguments(name)).sql.startswith(
-            "call"
-        ):  # procedures have arguments for jobs only
+        if not made.sql.startswith("call"):  # procedures have arguments for jobs only
             assert set(theirs) - set(sent) <= {"format"}, name
         fewest = types_sent(getattr(calls, name)(**arguments(name, only_required=True)))
         assert set(list(theirs)[:required]) <= set(fewest), name
@@ -225,7 +215,6 @@ else:
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_what_is_not_closed_closes_at_exit(memoir_dsn, kind):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FORGETFUL, kind, memoir_dsn], capture_output=True, text=True, timeout=60
-    )
+    command = [sys.executable, "-W", "error", "-c", FORGETFUL, kind, memoir_dsn]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "closed\n", "")

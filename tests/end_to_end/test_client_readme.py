@@ -3,7 +3,6 @@
 import contextlib
 import io
 
-from pg_memoir import Memoir
 from readme import EXAMPLES, README
 from stubs import Answer, ChatCompletionsStub, MessagesStub
 
@@ -29,32 +28,26 @@ def test_every_example_is_tested_and_short():
     assert len([line for line in EXAMPLES["openai"].splitlines() if line.strip()]) <= 15
 
 
-def test_openai(memoir_dsn, monkeypatch):
+def test_openai(memoir, memoir_dsn, monkeypatch):
     with ChatCompletionsStub(Answer(text="Two issues were billed twice.")) as stub:
         assert run_example("openai", memoir_dsn, stub, monkeypatch) == "Two issues were billed twice.\n"
         assert stub.requests[0]["messages"][0]["role"] == "system"
         assert stub.requests[0]["messages"][-1]["content"].endswith("Why was my March invoice wrong?")
-    with Memoir(memoir_dsn) as memoir:
-        history = memoir.history("alice", "support-42")
-        assert [m["role"] for m in history] == ["user", "assistant"] and history[1][
-            "content"
-        ] == "Two issues were billed twice."
+    history = memoir.history("alice", "support-42")
+    assert [m["role"] for m in history] == ["user", "assistant"]
+    assert history[1]["content"] == "Two issues were billed twice."
 
 
-def test_anthropic(memoir_dsn, monkeypatch):
+def test_anthropic(memoir, memoir_dsn, monkeypatch):
     with MessagesStub(Answer(text="Two issues were billed twice.")) as stub:
         assert run_example("anthropic", memoir_dsn, stub, monkeypatch) == "Two issues were billed twice."
         assert stub.requests[0]["system"][0]["type"] == "text" and stub.requests[0]["messages"][-1]["role"] == "user"
-    with Memoir(memoir_dsn) as memoir:
-        assert [m["role"] for m in memoir.history("alice", "support-43")] == ["user", "assistant"]
+    assert [m["role"] for m in memoir.history("alice", "support-43")] == ["user", "assistant"]
 
 
-def test_tools(memoir_dsn, monkeypatch):
-    answers = (
-        Answer(tool_calls=CALLS),
-        Answer(text="One more.", tool_calls=[("c3", "get_invoice", {"month": "May"})]),
-        Answer(text="21 €."),
-    )
+def test_tools(memoir, memoir_dsn, monkeypatch):
+    more = [("c3", "get_invoice", {"month": "May"})]
+    answers = (Answer(tool_calls=CALLS), Answer(text="One more.", tool_calls=more), Answer(text="21 €."))
     with ChatCompletionsStub(*answers) as stub:
         assert run_example("tools", memoir_dsn, stub, monkeypatch) == "21 €.\n"
         sent = [request["messages"] for request in stub.requests]
@@ -62,12 +55,10 @@ def test_tools(memoir_dsn, monkeypatch):
     # Each request starts with the one before, byte for byte: that is what a provider's cache needs.
     assert sent[1][: len(sent[0])] == sent[0] and sent[2][: len(sent[1])] == sent[1]
     assert [m["role"] for m in sent[2]] == ["user", "assistant", "tool", "tool", "assistant", "tool"]
-    with Memoir(memoir_dsn) as memoir:
-        assert len(memoir.history("alice", "support-44")) == 7
+    assert len(memoir.history("alice", "support-44")) == 7
 
 
-def test_wrapped(memoir_dsn, monkeypatch):
+def test_wrapped(memoir, memoir_dsn, monkeypatch):
     with ChatCompletionsStub(Answer(text="Two issues were billed twice.")) as stub:
         assert run_example("wrap", memoir_dsn, stub, monkeypatch) == "Two issues were billed twice.\n"
-    with Memoir(memoir_dsn) as memoir:
-        assert [turn["role"] for turn in memoir.history("alice", "support-45")] == ["user", "assistant"]
+    assert [turn["role"] for turn in memoir.history("alice", "support-45")] == ["user", "assistant"]

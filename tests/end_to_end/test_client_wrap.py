@@ -54,9 +54,8 @@ class Door:
             return answer.choices[0].message.content or "", [c.id for c in answer.choices[0].message.tool_calls or []]
         if self.form == "responses":
             return answer.output_text, [item.call_id for item in answer.output if item.type == "function_call"]
-        return "".join(b.text for b in answer.content if b.type == "text"), [
-            b.id for b in answer.content if b.type == "tool_use"
-        ]
+        blocks = answer.content
+        return "".join(b.text for b in blocks if b.type == "text"), [b.id for b in blocks if b.type == "tool_use"]
 
     def listed(self, create: Any, request: dict[str, Any]) -> Any:
         if not self.runner:
@@ -94,10 +93,9 @@ class Door:
         if self.form == "responses":
             asked = {"type": "function_call", "call_id": call, "name": "weather", "arguments": "{}"}
             return [asked, {"type": "function_call_output", "call_id": call, "output": answer}]
-        return [
-            {"role": "assistant", "content": [{"type": "tool_use", "id": call, "name": "weather", "input": {}}]},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call, "content": answer}]},
-        ]
+        asked = [{"type": "tool_use", "id": call, "name": "weather", "input": {}}]
+        told = [{"type": "tool_result", "tool_use_id": call, "content": answer}]
+        return [{"role": "assistant", "content": asked}, {"role": "user", "content": told}]
 
     def history(self, user: str, session: str = "s") -> list[tuple[str, Any]]:
         return [(turn["role"], turn.get("content")) for turn in self.run(self.memoir.history(user, session))]
@@ -168,11 +166,8 @@ def test_memory_tools_are_answered_unseen(door, user, stream):
     if stream and door.form == "responses":
         pytest.skip("memory's tools are not offered there")
     own = ("m1", "memory_remember", {"content": "Plays the cello.", "said": "I play the cello"})
-    script = [
-        Answer(tool_calls=[own]),
-        Answer(text="Well, ", tool_calls=[("m2", "memory_search", {"query": "cello"}), ("c1", "weather", {})]),
-        Answer(text="Rain."),
-    ]
+    both = [("m2", "memory_search", {"query": "cello"}), ("c1", "weather", {})]
+    script = [Answer(tool_calls=[own]), Answer(text="Well, ", tool_calls=both), Answer(text="Rain.")]
     with door.stub_type(*script) as stub:
         client = door.client(stub, user=user, session="s", memory_tools=True)
         asked = [said("I play the cello. How is the weather?")]
@@ -230,9 +225,8 @@ def test_a_stream_that_is_left_is_stored_as_far_as_it_came(door, user):
 def test_the_streaming_helper_of_anthropic(memoir_dsn, user):
     with Memoir(memoir_dsn) as memoir, MessagesStub(Answer(text="Hello there.")) as stub:
         client = memoir.wrap(anthropic.Anthropic(api_key="k", base_url=stub.url), user=user, session="s")
-        with client.messages.stream(
-            model="claude-sonnet-4-6", max_tokens=9, messages=[said("Hello, it is me.")]
-        ) as stream:
+        messages = [said("Hello, it is me.")]
+        with client.messages.stream(model="claude-sonnet-4-6", max_tokens=9, messages=messages) as stream:
             assert "".join(stream.text_stream) == "Hello there."
             assert stream.get_final_message().content[0].text == "Hello there."
         assert [turn["role"] for turn in memoir.history(user, "s")] == ["user", "assistant"]

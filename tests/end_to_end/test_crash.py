@@ -242,16 +242,12 @@ def in_background(db: psycopg.Connection, dsn: str, statement: str) -> Iterator[
 def test_the_server_starts_again_beside_a_backend_that_computes(folder: Path) -> None:
     orphans = [ROOT / "scripts/end_orphans.sh", folder / "data"]
     with running(folder) as server:
-        with (
-            connect(server) as db,
-            in_background(db, server, "do $$ begin loop perform 1; end loop; end $$") as backend,
-        ):
+        loop = "do $$ begin loop perform 1; end loop; end $$"
+        with connect(server) as db, in_background(db, server, loop) as backend:
             kill(folder, backend)
             assert _status(backend)[0] == "R", "it should know nothing yet"
-            with (
-                pytest.raises(AssertionError, match="pre-existing shared memory block .* is still in use"),
-                running(folder),
-            ):
+            used = pytest.raises(AssertionError, match="pre-existing shared memory block .* is still in use")
+            with used, running(folder):
                 pass
             begun = time.monotonic()
             done = subprocess.run(orphans, capture_output=True, text=True)
@@ -303,9 +299,7 @@ class Compatible:
 
 
 @pytest.mark.parametrize("kind", ["embed", "nli", "summarise"])
-def test_a_killed_worker(
-    memoir_dsn: str, db: psycopg.Connection, user: str, setting: Any, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_a_killed_worker(memoir_dsn: str, db, user: str, setting: Any, monkeypatch, kind: str) -> None:
     """It dies at its model; once its lease is over, another does the work, once."""
     monkeypatch.setenv("PG_MEMOIR_LLM_API_KEY", "sk-x")
     summary = Answer(text='{"summary": "- user: rode a bicycle"}', prompt_tokens=500, completion_tokens=20)

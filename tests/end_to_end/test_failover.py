@@ -24,11 +24,8 @@ sys.path.insert(0, str(ROOT / "deploy"))
 from replicas import NODES, Cluster
 
 BOUNCER = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin")
-pytestmark = [
-    pytest.mark.acceptance,
-    pytest.mark.extended,
-    pytest.mark.skipif(BOUNCER is None, reason="pgbouncer is not installed"),
-]
+needs_bouncer = pytest.mark.skipif(BOUNCER is None, reason="pgbouncer is not installed")
+pytestmark = [pytest.mark.acceptance, pytest.mark.extended, needs_bouncer]
 
 
 @pytest.fixture
@@ -67,10 +64,8 @@ class Load(threading.Thread):
         number = 0
         while not self.stop.is_set():
             try:
-                with (
-                    Memoir(self.cluster.bouncer(), max_size=1) as memoir,
-                    Memoir(self.cluster.bouncer("memoir_read"), max_size=1) as reader,
-                ):
+                dsns = (self.cluster.bouncer(), self.cluster.bouncer("memoir_read"))
+                with Memoir(dsns[0], max_size=1) as memoir, Memoir(dsns[1], max_size=1) as reader:
                     while not self.stop.is_set():
                         number += 1
                         done = memoir.persist_turn(self.user, "s", messages(f"Fact number {number}.", "Noted."))
@@ -98,9 +93,8 @@ def ask(cluster: Cluster, session: str, text: str) -> str:
         base_url=f"http://127.0.0.1:{cluster.gateway_port}", api_key="k", max_retries=0,
         default_headers={"x-claude-code-session-id": session},
     )  # fmt: skip
-    said = client.messages.create(
-        model="claude-sonnet-4-5", max_tokens=50, messages=[{"role": "user", "content": text}]
-    )
+    messages = [{"role": "user", "content": text}]
+    said = client.messages.create(model="claude-sonnet-4-5", max_tokens=50, messages=messages)
     return said.content[0].text
 
 

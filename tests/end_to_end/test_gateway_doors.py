@@ -8,9 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from answers import text
 from cases import read_cases
 from gateways import TOOL, Running, gateway
 from internals import lock_tables
+from parallel import until
 from pg_memoir import Memoir
 from servers import connect
 from starlette.applications import Starlette
@@ -41,9 +41,7 @@ def body(said: str, **more: Any) -> bytes:
 
 
 @pytest.mark.parametrize("headers", [PAGE, {"host": "evil.example"}, {"content-type": "text/plain"}])
-def test_pages_write_and_read_nothing(
-    running: Running, model: Upstream, memoir: Memoir, user: str, headers: dict[str, str]
-) -> None:
+def test_pages_write_and_read_nothing(running: Running, model: Upstream, memoir: Memoir, user: str, headers) -> None:
     answer = running.post("/v1/messages", body("I live in Evilville."), **headers)
     assert answer.status_code in (403, 415) and answer.json()["error"]["message"]
     assert running.post("/mcp", b"{}", **headers).status_code in (403, 415)
@@ -194,29 +192,21 @@ def process(dsn: str, upstream: str, user: str, state: Path) -> Iterator[tuple[s
     given["PG_MEMOIR_GATEWAY_USER"] = user
     running = subprocess.Popen(command, env=os.environ | given, stdout=subprocess.DEVNULL)
     try:
-        wait_for(lambda: "pg_memoir_database_up 1" in httpx.get(f"{url}/metrics", timeout=10).text)
+        until(lambda: is_up(url), 60)
         yield running, url
     finally:
         running.kill()
         running.wait()
 
 
-def wait_for(holds: Callable[[], bool], seconds: float = 60) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        try:
-            if holds():
-                return
-        except httpx.HTTPError:
-            pass
-        time.sleep(0.05)
-    raise AssertionError(f"not within {seconds} s")
+def is_up(url: str) -> bool:
+    with suppress(httpx.HTTPError):
+        return "pg_memoir_database_up 1" in httpx.get(f"{url}/metrics", timeout=10).text
+    return False
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_killed_gateway_loses_no_answer(
-    memoir_dsn: str, model: Upstream, user: str, tmp_path: Path, stream: bool
-) -> None:
+def test_killed_gateway_loses_no_answer(memoir_dsn: str, memoir: Memoir, model, user: str, tmp_path, stream) -> None:
     """The database hangs while the exchange goes on, so the first process can't store it."""
     headers = {"x-api-key": "SECRETKEY", "x-session-id": "s", "content-type": "application/json"}
     with process(memoir_dsn, model.url, user, tmp_path) as (first, url), connect(memoir_dsn) as blocker:
@@ -228,11 +218,10 @@ def test_killed_gateway_loses_no_answer(
         blocker.rollback()
     kept = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
     assert b"Visby" in kept and b"SECRETKEY" not in kept
-    with Memoir(memoir_dsn) as memoir:
-        assert not any(one.turns for one in memoir.list_sessions(user))
-        with process(memoir_dsn, model.url, user, tmp_path):
-            wait_for(lambda: not [*tmp_path.rglob("*.request"), *tmp_path.rglob("*.answer")])
-        assert [turn["content"] for turn in memoir.history(user, "session s")] == ["I moved to Visby.", "Noted."]
+    assert not any(one.turns for one in memoir.list_sessions(user))
+    with process(memoir_dsn, model.url, user, tmp_path):
+        until(lambda: not [*tmp_path.rglob("*.request"), *tmp_path.rglob("*.answer")], 60)
+    assert [turn["content"] for turn in memoir.history(user, "session s")] == ["I moved to Visby.", "Noted."]
 
 
 def test_metrics_of_a_database_that_is_away(memoir_dsn: str, model: Upstream, user: str) -> None:

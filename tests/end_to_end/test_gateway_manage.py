@@ -19,9 +19,8 @@ def result(step: int) -> str:
 def results(messages: list[dict[str, Any]]) -> list[Any]:
     """The tool results of a list as the model gets them, with their texts in one."""
     blocks = [b for m in messages if isinstance(m["content"], list) for b in m["content"] if b["type"] == "tool_result"]
-    texts = [
-        b["content"] if isinstance(b["content"], str) else "".join(p["text"] for p in b["content"]) for b in blocks
-    ]
+    contents = [b["content"] for b in blocks]
+    texts = [c if isinstance(c, str) else "".join(p["text"] for p in c) for c in contents]
     return [block | {"content": told} for block, told in zip(blocks, texts)]
 
 

@@ -22,27 +22,23 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("name", ODD)
-def test_bodies_and_headers_arrive_as_sent(running: Running, model: Upstream, name: str) -> None:
-    answer = running.post("/v1/messages?beta=true", ODD[name], **{"anthropic-beta": "a,b", "X-Odd": "kept"})
-    assert answer.status_code == 200 and model.asked[-1].raw == ODD[name]
-    assert (model.asked[-1].headers["anthropic-beta"], model.asked[-1].headers["x-odd"]) == ("a,b", "kept")
-
-
-def test_other_paths_pass(running: Running) -> None:
+def test_bodies_and_headers_arrive_as_sent(running: Running, model: Upstream) -> None:
+    for name, raw in ODD.items():
+        answer = running.post("/v1/messages?beta=true", raw, **{"anthropic-beta": "a,b", "X-Odd": "kept"})
+        assert answer.status_code == 200 and model.asked[-1].raw == raw, name
+        assert (model.asked[-1].headers["anthropic-beta"], model.asked[-1].headers["x-odd"]) == ("a,b", "kept")
     assert httpx.get(running.url + "/v1/models?limit=2", headers={"x-api-key": "k"}).json()["data"] == []
     assert running.post("/v1/embeddings", b"{}").json() == {"path": "/v1/embeddings", "data": []}
 
 
-@pytest.mark.parametrize("status", [400, 429, 529])
-def test_errors_come_back_unmodified(running: Running, model: Upstream, status: int) -> None:
+def test_errors_come_back_unmodified(running: Running, model: Upstream, memoir_dsn: str, user: str) -> None:
+    """Where the upstream can't be reached, the gateway says so."""
     said = b'{"type":"error","error":{"message":"prompt is too long: 9 > 8"}}'
-    model.answer = lambda body: Response(said, status, {"retry-after": "7", "content-type": "application/json"})
-    answer = running.post("/v1/messages", ODD["escapes"])
-    assert (answer.status_code, answer.content, answer.headers["retry-after"]) == (status, said, "7")
-
-
-def test_unreachable_upstream_is_an_error(memoir_dsn: str, user: str) -> None:
+    headers = {"retry-after": "7", "content-type": "application/json"}
+    for status in (400, 429, 529):
+        model.answer = lambda body, status=status: Response(said, status, headers)
+        answer = running.post("/v1/messages", ODD["escapes"])
+        assert (answer.status_code, answer.content, answer.headers["retry-after"]) == (status, said, "7")
     with gateway(memoir_dsn, Upstream(lambda body: [], url="http://127.0.0.1:9"), user) as running:
         answer = running.post("/v1/messages", ODD["escapes"])
     assert answer.status_code == 502 and "ConnectError" in answer.json()["error"]["message"]
@@ -64,7 +60,7 @@ def test_growing_list_is_stored_once(running: Running, model: Upstream, memoir: 
     assert b"".join(bytes(part.body) for part in parts[1:]) == model.sent[0]
 
 
-def test_replayed_conversation_is_known(model: Upstream, memoir_dsn: str, user: str) -> None:
+def test_replayed_conversation_is_known(model: Upstream, memoir: Memoir, memoir_dsn: str, user: str) -> None:
     """A process that has not seen it finds all of it stored, and makes no session of its own."""
     answers = [[call("read", f"toolu_{n}", path="a")] for n in range(4)] + [[text("Done.")]]
     for _ in range(2):
@@ -76,8 +72,7 @@ def test_replayed_conversation_is_known(model: Upstream, memoir_dsn: str, user: 
                 running.settle()
                 client.result(f"toolu_{n}", f"part {n}")
             running.settle()
-        with Memoir(memoir_dsn) as memoir:
-            assert [(row.session, row.turns) for row in memoir.list_sessions(user)] == [("claude-code s1", 10)]
+        assert [(row.session, row.turns) for row in memoir.list_sessions(user)] == [("claude-code s1", 10)]
 
 
 def test_changed_past_is_a_branch(running: Running, memoir: Memoir, user: str) -> None:
@@ -110,10 +105,9 @@ def test_list_that_the_provider_keeps(running: Running, memoir: Memoir, user: st
     client.responses.create(model="m", input="Who are you?", previous_response_id="resp_never_seen")
     running.settle()
     told = [memoir.history(user, s.session) for s in memoir.list_sessions(user)]
-    assert sorted([turn["content"] for turn in turns if turn["role"] == "user"] for turns in told) == [
-        ["My locker code is 4711.", "Or is it open?"],
-        ["My locker code is 4711.", "The gym is shut.", "Thanks."],
-    ]
+    said = sorted([turn["content"] for turn in turns if turn["role"] == "user"] for turns in told)
+    locker = "My locker code is 4711."
+    assert said == [[locker, "Or is it open?"], [locker, "The gym is shut.", "Thanks."]]
     assert sorted(map(len, told)) == [4, 6]
 
 

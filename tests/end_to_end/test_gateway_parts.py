@@ -1,6 +1,5 @@
 """Requests that the gateway answers itself: citations, health, metrics, and the inspector's doors."""
 
-import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +11,8 @@ import psycopg
 import pytest
 from agents import Agent
 from calls import call, persist, remembered
-from pg_memoir_gateway.config import User
-from served import served
+from served import KEYS, USERS, served
 
-KEYS = {"ann": "sk-ann-0123456789", "bob": "sk-bob-0123456789"}
-USERS = tuple(User(name, hashlib.sha256(key.encode()).hexdigest()) for name, key in KEYS.items())
 NO_ID = "00000000-0000-0000-0000-000000000001"
 
 

@@ -87,9 +87,8 @@ def log_in(browser: webdriver.Chrome, pages: dict[str, str]) -> None:
 
 
 def look(browser: webdriver.Chrome, scheme: str, width: int) -> None:
-    browser.execute_cdp_cmd(
-        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    )
+    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
     browser.set_window_size(width, 900)
 
 

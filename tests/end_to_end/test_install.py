@@ -130,11 +130,8 @@ def test_upgraded_equals_fresh(scratch: str, empty: str) -> None:
             assert len(differences(describe(fresh), describe(db))) > 15
             install(other, modulus=16)  # the modulus is fixed for life: the option no longer counts
             wanted, got = describe(fresh), describe(db)
-            made_by_writes = {
-                key
-                for key in got
-                if key not in untouched and any(month in key for month in ("2026m05", "2026m06", "2027m0"))
-            }
+            months = ("2026m05", "2026m06", "2027m0")
+            made_by_writes = {key for key in got.keys() - untouched if any(month in key for month in months)}
             assert len(made_by_writes) > 50
             assert not differences(wanted, {key: value for key, value in got.items() if key not in made_by_writes})
             assert not differences(before, contents(db))
@@ -151,10 +148,8 @@ def test_upgraded_equals_fresh(scratch: str, empty: str) -> None:
 def test_upgrade_takes_no_lock_per_partition(scratch: str, empty: str, tmp_path: Path) -> None:
     """Thousands of partitions must not run an upgrade out of locks, nor make it wait for each of their users."""
     counting = tmp_path / "counting.sql"
-    counting.write_text(
-        ARTIFACT.read_text()
-        + "\ncreate table public.held as select count(*) as n from pg_locks where pid = pg_backend_pid();\n"
-    )
+    count = "select count(*) as n from pg_locks where pid = pg_backend_pid()"
+    counting.write_text(f"{ARTIFACT.read_text()}\ncreate table public.held as {count};\n")
     held = []
     with database(scratch) as wide:
         for dsn, modulus in ((empty, 1), (wide, 4)):
@@ -197,9 +192,8 @@ def sources(tmp_path: Path) -> Path:
 
 @pytest.mark.acceptance
 def test_migrations_run_once_and_are_frozen(empty: str, sources: Path) -> None:
-    (sources / "migrations" / "9998_more.sql").write_text(
-        "create table memoir.more (n integer primary key);\ninsert into memoir.more values (1);\n"
-    )
+    more = "create table memoir.more (n integer primary key);\ninsert into memoir.more values (1);\n"
+    (sources / "migrations" / "9998_more.sql").write_text(more)
     more = build_from(sources, sources / "out")
     with connect(empty) as db:
         complete(empty)
@@ -216,9 +210,8 @@ def test_migrations_run_once_and_are_frozen(empty: str, sources: Path) -> None:
         assert "migration 0002_conversations was applied with another text" in complaint
 
         shutil.copy(ROOT / "migrations" / changed.name, changed)
-        (sources / "migrations" / "9999_broken.sql").write_text(
-            "create table memoir.half (n integer);\nselect 1 / 0;\n"
-        )
+        broken = "create table memoir.half (n integer);\nselect 1 / 0;\n"
+        (sources / "migrations" / "9999_broken.sql").write_text(broken)
         assert "division by zero" in apply(empty, artifact=build_from(sources, sources / "out"))
         assert not differences(before, describe(db))
 
@@ -231,8 +224,10 @@ def test_a_schema_of_somebody_else_is_refused(scratch: str, empty: str) -> None:
         assert apply(empty) == ""
 
 
-def test_outside_one_transaction_is_refused(empty: str) -> None:
+def test_wrong_ways_to_install_are_refused(empty: str) -> None:
     assert "SAVEPOINT can only be used in transaction blocks" in apply(empty, one=False)
+    for modulus in (0, 3, 8192):  # no power of two, or too many
+        assert "installation_modulus_check" in apply(empty, modulus)
     with connect(empty) as db:
         assert db.execute("select to_regnamespace('memoir')").fetchone() == (None,)
 
@@ -246,11 +241,6 @@ def test_unfit_databases_are_refused(scratch: str, encoding: str, wrong: str) ->
         assert f"{conninfo_to_dict(dsn)['dbname']} has {wrong}\n" in complaint and "HINT:" in complaint
         with connect(dsn) as db:
             assert db.execute("select to_regnamespace('memoir'), count(*) from pg_extension").fetchone() == (None, 1)
-
-
-def test_a_modulus_is_a_power_of_two(empty: str) -> None:
-    for modulus in (0, 3, 8192):
-        assert "installation_modulus_check" in apply(empty, modulus)
 
 
 # Extensions and roles -------------------------------------------------------------------------------------------------
@@ -412,10 +402,8 @@ def test_restore_without_privileges(scratch: str, empty: str, tmp_path: Path) ->
             for kind in kinds:
                 restored.execute(f"alter default privileges revoke all on {kind} from {stranger}")
             assert not differences(describe(db), describe(restored))
-            assert (
-                restored.execute(reachable, [tenant, tenant]).fetchone()
-                == db.execute(reachable, [tenant, tenant]).fetchone()
-            )
+            counts = [each.execute(reachable, [tenant, tenant]).fetchone() for each in (restored, db)]
+            assert counts[0] == counts[1]
             assert restored.execute(reachable, [stranger, stranger]).fetchone() == (0,)
             assert "everybody may execute" not in restored.execute("select why from memoir.health").fetchone()[0]
 

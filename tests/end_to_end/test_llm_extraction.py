@@ -75,11 +75,8 @@ def test_provider_that_is_down_takes_nothing_with_it(db: Db, user: str, way: Way
 @outside
 def test_model_reads_in_the_place_of_rules(db: Db, user: str, way: Way) -> None:
     """It sees the memories, changes and forgets them by number, and what rules made of the turn goes. undo_change takes it back."""
-    nuts, bank, dentist = (
-        "User is allergic to nuts and cats.",
-        "User banks with Sparnord.",
-        "User's dentist is Dr Moser.",
-    )
+    nuts, bank = "User is allergic to nuts and cats.", "User banks with Sparnord."
+    dentist = "User's dentist is Dr Moser."
     for content in (nuts, dentist, bank):
         remember(db, user, content)
     persist(db, user, "old", "I live in Bergen.", "Noted.")
@@ -123,10 +120,8 @@ def test_quoted_words_are_whose_they_are(db: Db, user: str, way: Way) -> None:
     }
     pasted = "Can you polish this letter?\n\nDear Sir or Madam,\nI live in Trondheim and I am a welder.\nKind regards\nSolveig Aune"
     found = [candidate(2 * n, said, content, standing=True) for n, (said, content) in enumerate(own.items())]
-    found += [
-        candidate(8, "I live in Trondheim", "User lives in Trondheim.", standing=True),
-        candidate(0, "allergisch", "User owns 4711 yachts in Monaco."),
-    ]
+    found.append(candidate(8, "I live in Trondheim", "User lives in Trondheim.", standing=True))
+    found.append(candidate(0, "allergisch", "User owns 4711 yachts in Monaco."))
     with way.asks(says(new=found)):
         way.extract(user, *[text for said in [*own, pasted] for text in (said, "Noted.")])
         way.run()
@@ -146,8 +141,6 @@ def test_stretch_that_is_too_long_for_an_answer(db: Db, user: str, way: Way) -> 
         way.extract(user, f"{BOAT}.", "Noted.", "My hat is at Ida's.", "Noted.")
         for _ in range(3):
             way.run()
-        assert [[turn["turn"] for turn in read_request(request)["turns"]] for request in stub.requests[2:]] == [
-            [0, 1],
-            [2, 3],
-        ]
+        shown = [read_request(request)["turns"] for request in stub.requests[2:]]
+        assert [[turn["turn"] for turn in turns] for turns in shown] == [[0, 1], [2, 3]]
     assert work(db, "extract") == [] and way.contents(user) == {KEPT, "User's hat is at Ida's."}

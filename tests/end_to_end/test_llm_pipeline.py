@@ -75,9 +75,7 @@ def test_model_merges_what_rules_put_together(db: Db, user: str, way: Way) -> No
     ("covers", "content", "left"),
     [([0, 1], "Hikes in the Alps each summer, with Brigida.", {"Hiked 40 km around Zermatt"}), ([], "", set(HIKES))],
 )
-def test_part_that_a_model_leaves_out_stands_by_itself(
-    db: Db, user: str, way: Way, covers: list[int], content: str, left: set[str]
-) -> None:
+def test_part_that_a_model_leaves_out_stands_by_itself(db: Db, user: str, way: Way, covers, content: str, left) -> None:
     with way.asks(says(content=content, covers=covers)):
         way.hikes(user)
         way.run()
@@ -277,9 +275,7 @@ def test_passages_come_at_once_and_an_answer_later(db: Db, user: str, way: Way) 
         ("answer", {"answer": 7}, "must be of type string or null"),
     ],
 )
-def test_text_that_can_not_stand_is_refused(
-    db: Db, user: str, way: Way, kind: str, answer: dict[str, Any], problem: str
-) -> None:
+def test_text_that_can_not_stand_is_refused(db: Db, user: str, way: Way, kind: str, answer, problem: str) -> None:
     with way.asks(*[says(**answer)] * 4):
         persist(db, user, "s", f"{BOAT}.", "Noted.")
         made = way.deploy(user) if kind == "render" else way.ask(user)

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from loops import code, text_of
+from loops import code, step, text_of
 from pg_memoir import Memoir, ToolCall
 from request_rules import unpaired
 from servers import unique
@@ -36,9 +36,7 @@ class Model:
         name, arguments = "Read", {"file_path": f"src/part_{self.step}.py"}
         if asked:
             name, arguments = "memory_query", {"question": QUESTION}
-        function = {"name": name, "arguments": json.dumps(arguments)}
-        call = {"id": f"{name}_{self.step}", "type": "function", "function": function}
-        return {"role": "assistant", "content": None, "tool_calls": [call]}
+        return step(f"{name}_{self.step}", name, arguments, "")[0]
 
 
 def run(dsn: str, steps: int) -> tuple[str, list[str]]:

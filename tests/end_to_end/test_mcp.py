@@ -1,7 +1,6 @@
 """MCP over both transports: what the database defines is offered, the login decides whose memory it is, errors are said."""
 
 import asyncio
-import hashlib
 import json
 import os
 import subprocess
@@ -18,14 +17,11 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from pg_memoir_gateway.config import User
-from served import served
+from routines import world_of
+from served import KEYS, USERS, served
 from servers import user_of
 
 pytestmark = pytest.mark.extended
-
-KEYS = {"ann": "sk-ann-0123456789", "bob": "sk-bob-0123456789"}
-USERS = tuple(User(name, hashlib.sha256(key.encode()).hexdigest()) for name, key in KEYS.items())
 
 
 @pytest.fixture(scope="module")
@@ -102,57 +98,39 @@ async def test_what_one_keeps_another_does_not_see(db: psycopg.Connection, gatew
         assert await text_of(bob, "memory_get", ids=[memory]) == "No such ids. A search gives ids."
         assert "8:15" in (await ann.read_resource("memoir://episodic/trip")).contents[0].text
         assert "Yrsa" in (await ann.read_resource(f"memoir://semantic/{memory}")).contents[0].text
-        for uri in (
-            "memoir://episodic/trip",
-            f"memoir://semantic/{memory}",
-            "memoir://elsewhere",
-            "file:///etc/passwd",
-        ):
+        known = ("memoir://episodic/trip", f"memoir://semantic/{memory}")
+        for uri in (*known, "memoir://elsewhere", "file:///etc/passwd"):
             with pytest.raises(MCPError, match="unknown resource"):
                 await bob.read_resource(uri)
         assert await text_of(ann, "memory_forget", id=memory, said="never mind") == "Taken back."
         assert await text_of(ann, "memory_index", query="Who is the harbour pilot?") == "Nothing found."
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "says"),
-    [
-        ("memory_index", {}, "needs the argument query"),
-        ("memory_index", {"query": "x", "user": "bob"}, 'has no argument "user"'),
-        ("memory_index", {"query": "x", "limit": 0}, "limit must be from 1"),
-        ("memory_get", {"ids": ["seven"]}, "each of ids must be an id"),
-        ("memory_get", {"ids": "seven"}, "must be a array"),
-        ("memory_timeline", {"id": "00000000-0000-0000-0000-000000000001"}, "unknown id"),
-        ("memory_correct", {"id": "00000000-0000-0000-0000-000000000001", "content": "x"}, "unknown memory"),
-        ("memory_forget", {"said": "all of it"}, "Not forgotten"),
-        (
-            "memory_pin",
-            {"id": "00000000-0000-0000-0000-000000000001"},
-            "memory_pin needs a session. give p_session; over MCP the header",
-        ),
-    ],
-)
 @pytest.mark.anyio
-async def test_an_error_is_an_answer(gateway: str, name: str, arguments: dict[str, Any], says: str) -> None:
+async def test_an_error_is_an_answer(gateway: str) -> None:
+    unknown = {"id": "00000000-0000-0000-0000-000000000001"}
     async with over_http(gateway, KEYS["ann"]) as session:
-        assert says in await text_of(session, name, **arguments)
+        for name, arguments, says in (
+            ("index", {}, "needs the argument query"),
+            ("index", {"query": "x", "user": "bob"}, 'has no argument "user"'),
+            ("index", {"query": "x", "limit": 0}, "limit must be from 1"),
+            ("get", {"ids": ["seven"]}, "each of ids must be an id"),
+            ("get", {"ids": "seven"}, "must be a array"),
+            ("timeline", unknown, "unknown id"),
+            ("correct", unknown | {"content": "x"}, "unknown memory"),
+            ("forget", {"said": "all of it"}, "Not forgotten"),
+            ("pin", unknown, "memory_pin needs a session. give p_session; over MCP the header"),
+        ):
+            assert says in await text_of(session, f"memory_{name}", **arguments), (name, arguments)
 
 
 @pytest.mark.anyio
 async def test_who_is_not_known_is_refused(gateway: str, memoir_dsn: str) -> None:
-    initialize = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
-    }
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    initialize = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
     accept = {"accept": "application/json, text/event-stream"}
-    for headers in (
-        {},
-        {"authorization": "Bearer sk-nobody"},
-        {"authorization": f"Basic {KEYS['ann']}"},
-        {"x-user": "ann"},
-    ):
+    wrong = ("Bearer sk-nobody", f"Basic {KEYS['ann']}")
+    for headers in ({}, *({"authorization": value} for value in wrong), {"x-user": "ann"}):
         answer = httpx.post(f"{gateway}/mcp", json=initialize, headers=accept | headers)
         assert answer.status_code == 401 and answer.headers["www-authenticate"].startswith("Bearer"), headers
     for path in ("/mcp?user=ann", "/mcp?api_key=" + KEYS["ann"]):
@@ -169,13 +147,8 @@ async def test_who_is_not_known_is_refused(gateway: str, memoir_dsn: str) -> Non
 @pytest.mark.acceptance
 def test_the_login_decides(db: psycopg.Connection, memoir_dsn: str) -> None:
     """By stdio a tenant reaches his own users only, and acts as what he is bound to."""
-    login = "mcp_tenant"
-    db.execute(f"create role {login} login")
-    db.execute(f"grant memoir_tenant to {login}")
-    call(db, "bind_login", login, ["cleo"], "person")
-    dsn = user_of(memoir_dsn, login)
 
-    async def run() -> str:
+    async def run(dsn: str) -> str:
         async with over_stdio(dsn, "--user", "cleo") as session:
             kept = await text_of(session, "memory_remember", content="The boat is moored at pier four")
             memory = kept.removeprefix("Kept as ").removesuffix(".")
@@ -183,8 +156,9 @@ def test_the_login_decides(db: psycopg.Connection, memoir_dsn: str) -> None:
             await text_of(session, "memory_remember", content="The sail is red")
         return memory
 
-    try:
-        memory = asyncio.run(run())
+    with world_of(memoir_dsn, tenant={"role": "tenant", "users": ["cleo"], "actor": "person"}) as world:
+        dsn = user_of(memoir_dsn, world.logins["tenant"])
+        memory = asyncio.run(run(dsn))
         assert call(db, "memory_get", "cleo", [memory])["state"] == "forgotten"
         assert [row[0] for row in db.execute("select actor from memoir.list_memories('cleo')")] == ["person"]
         with pytest.raises(BaseExceptionGroup):  # it ends at once, and said why on its standard error
@@ -192,9 +166,6 @@ def test_the_login_decides(db: psycopg.Connection, memoir_dsn: str) -> None:
         command = [sys.executable, "-m", "pg_memoir_cli", "mcp", "--user", "ann", "--dsn", dsn]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert ended.returncode == 1 and 'may not read for user "ann"' in ended.stderr
-    finally:
-        call(db, "unbind_login", login)
-        db.execute(f"drop role {login}")
 
 
 async def _refused(dsn: str) -> None:

@@ -4,9 +4,8 @@ import pytest
 from calls import Db, call, persist, table
 from talk import talk
 
-FILLER = [
-    f"How do I prune a {plant} in spring?" for plant in "rose quince medlar plum fig vine pear box yew bay".split()
-] * 3
+PLANTS = "rose quince medlar plum fig vine pear box yew bay".split()
+FILLER = [f"How do I prune a {plant} in spring?" for plant in PLANTS] * 3
 
 
 def kinds(db: Db, user: str) -> list[str]:
@@ -52,9 +51,8 @@ def test_a_compile_asks_the_model_server_once(db: Db, user: str) -> None:
     db.execute("call memoir.run_job('embed')")
 
     def embedded() -> int:
-        told = db.execute(
-            "select _memoir.py_embedder_stats(config ->> 'embedder_socket', 1000)::jsonb from _memoir.settings_merged"
-        ).fetchone()[0]
+        stats = "_memoir.py_embedder_stats(config ->> 'embedder_socket', 1000)::jsonb"
+        told = db.execute(f"select {stats} from _memoir.settings_merged").fetchone()[0]
         return sum(model["queries"] for model in told["figures"].values())
 
     before = embedded()

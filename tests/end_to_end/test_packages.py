@@ -39,16 +39,14 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def outside() -> dict[str, str]:
     """The environment of somebody who has no checkout."""
-    kept = {
-        name: value for name, value in os.environ.items() if not name.startswith(("PG_MEMOIR", "PYTHON", "VIRTUAL"))
-    }
+    ours = ("PG_MEMOIR", "PYTHON", "VIRTUAL")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return kept | {"COLUMNS": "100"}
 
 
 def run(command: list[str | Path], folder: Path, **environment: str) -> str:
-    done = subprocess.run(
-        command, cwd=folder, env=outside() | environment, capture_output=True, text=True, timeout=1200, check=False
-    )
+    given = {"cwd": folder, "env": outside() | environment, "timeout": 1200}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **given)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -78,18 +76,20 @@ def test_what_is_built(dist: Path) -> None:
         assert "Version: 0.0.0" not in metadata and not any("__pycache__" in name for name in held)
 
 
+def find_what_was_said(command: Path, user: str, folder: Path, **where: str) -> None:
+    """Imports a conversation of the user's, and finds it."""
+    chats, said = folder / "chats.json", {"role": "user", "content": "A red kite."}
+    chats.write_text(json.dumps([{"user": user, "session": "s", "messages": [said]}]))
+    assert "1 conversations" in run([command, "import", chats], folder, **where)
+    [hit] = json.loads(run([command, "search", user, "kite", "--json"], folder, **where))
+    assert hit["content"] == "A red kite."
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_installed_and_tried(version: str, dist: Path, memoir_dsn: str, tmp_path: Path) -> None:
     commands = installed(version, tmp_path, dist, "pg-memoir-cli")
-    user = f"packages-{version}"
-    chats = tmp_path / "chats.json"
-    chats.write_text(
-        json.dumps([{"user": user, "session": "s", "messages": [{"role": "user", "content": "A red kite."}]}])
-    )
     command = commands / "pg-memoir"
-    assert "1 conversations" in run([command, "import", chats], tmp_path, PG_MEMOIR_DSN=memoir_dsn)
-    [hit] = json.loads(run([command, "search", user, "kite", "--json"], tmp_path, PG_MEMOIR_DSN=memoir_dsn))
-    assert hit["content"] == "A red kite."
+    find_what_was_said(command, f"packages-{version}", tmp_path, PG_MEMOIR_DSN=memoir_dsn)
     assert "pg-memoir-gateway" in subprocess.run(
         [command, "gateway"], cwd=tmp_path, env=outside(), capture_output=True, text=True, check=False
     ).stderr  # fmt: skip
@@ -113,9 +113,8 @@ def test_what_goes_beside_it(extra: str, dist: Path, tmp_path: Path) -> None:
 def test_an_sdist_builds_by_itself(dist: Path, tmp_path: Path) -> None:
     [client], [cli] = dist.glob("pg_memoir-*.tar.gz"), dist.glob("pg_memoir_cli-*.tar.gz")
     commands = installed("3.11", tmp_path, dist, str(client), str(cli))
-    assert run([commands / "pg-memoir", "--version"], tmp_path).strip() == client.name.split("-")[1].removesuffix(
-        ".tar.gz"
-    )
+    version = client.name.split("-")[1].removesuffix(".tar.gz")
+    assert run([commands / "pg-memoir", "--version"], tmp_path).strip() == version
 
 
 @pytest.fixture
@@ -131,16 +130,10 @@ def test_up_from_the_wheel_alone(dist: Path, tmp_path: Path, state: Path) -> Non
     """A person without a PostgreSQL of their own: one command, and memory."""
     commands = installed("3.11", tmp_path, dist, "pg-memoir-cli")
     command, where = commands / "pg-memoir", {"PG_MEMOIR_STATE": str(state / "server")}
-    chats = tmp_path / "chats.json"
-    chats.write_text(
-        json.dumps([{"user": "me", "session": "s", "messages": [{"role": "user", "content": "A red kite."}]}])
-    )
     try:
         dsn = run([command, "up"], tmp_path, **where)
         assert dsn.startswith("host=")
-        run([command, "import", chats], tmp_path, **where)
-        [hit] = json.loads(run([command, "search", "me", "kite", "--json"], tmp_path, **where))
-        assert hit["content"] == "A red kite."
+        find_what_was_said(command, "me", tmp_path, **where)
         assert run([command, "up"], tmp_path, **where) == dsn  # again: it is there
     finally:
         run([command, "down", "--delete", "--yes"], tmp_path, **where)

@@ -30,9 +30,8 @@ def test_page(embedding_dsn, page, monkeypatch, tmp_path):
                 if os.environ.get("PG_MEMOIR_UPDATE") and not settled(printed).endswith(settled(example.output)):
                     write_output(page, example, printed)
                     continue
-                assert settled(printed).endswith(settled(example.output)), (
-                    f"{page}:\n{example.code}\nprinted\n{printed}"
-                )
+                told = f"{page}:\n{example.code}\nprinted\n{printed}"
+                assert settled(printed).endswith(settled(example.output)), told
     finally:
         if "memoir" in scope:
             scope["memoir"].close()
@@ -60,9 +59,8 @@ def end_when_awaited(schedules: psycopg.Connection, jobs: list[str], waited: lis
     """Ends the runs one after another, each when somebody waits for it."""
     for job in jobs:
         for _ in range(3000):
-            waiting = schedules.execute(
-                "select 1 from pg_stat_activity where wait_event = 'PgSleep' and query like %s", [f"%run_job('{job}')%"]
-            )
+            query = "select 1 from pg_stat_activity where wait_event = 'PgSleep' and query like %s"
+            waiting = schedules.execute(query, [f"%run_job('{job}')%"])
             if waiting.fetchone():
                 waited.append(job)
                 break

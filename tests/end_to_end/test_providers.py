@@ -16,11 +16,10 @@ pytestmark = pytest.mark.acceptance
 
 @dataclass(frozen=True)
 class Provider:
-    """What its superuser prepares, `admin` being who customers log in as; {database} is the customer's."""
+    """What its superuser prepares for role customer and database app, and where that has the extensions."""
 
     server: str
     database: str
-    admin: str
     schema: str
 
 
@@ -33,7 +32,6 @@ PROVIDERS = {
         create role customer login createdb createrole;
         grant rds_superuser to customer""",
         """create extension vector; create extension pg_trgm; create extension pgcrypto; create extension "uuid-ossp" """,
-        "customer",
         "public",
     ),
     "supabase": Provider(
@@ -49,10 +47,9 @@ PROVIDERS = {
         grant usage on schema extensions to customer with grant option;
         alter default privileges for role customer in schema public grant all on functions to anon, authenticated;
         alter default privileges for role customer in schema public grant all on tables to anon, authenticated;
-        alter database {database} set search_path = "$user", public, extensions;
-        alter database {database} set statement_timeout = '2min';
+        alter database app set search_path = "$user", public, extensions;
+        alter database app set statement_timeout = '2min';
         alter role anon set statement_timeout = '3s'; alter role authenticated set statement_timeout = '8s' """,
-        "customer",
         "extensions",
     ),
     "neon": Provider(
@@ -62,9 +59,8 @@ PROVIDERS = {
         create role customer login createdb createrole replication bypassrls;
         grant neon_superuser to customer""",
         """create extension vector; create extension pg_trgm; create extension pgcrypto; create extension "uuid-ossp";
-        alter database {database} set jit = on; alter database {database} set jit_above_cost = 0;
-        alter database {database} set idle_in_transaction_session_timeout = '5min' """,
-        "customer",
+        alter database app set jit = on; alter database app set jit_above_cost = 0;
+        alter database app set idle_in_transaction_session_timeout = '5min' """,
         "public",
     ),
 }
@@ -81,17 +77,17 @@ def installed(request: pytest.FixtureRequest) -> Iterator[str]:
         with connect(server) as superuser:
             for statement in provider.server.split(";"):
                 superuser.execute(statement)
-            superuser.execute(f"create database app owner {provider.admin}")
+            superuser.execute("create database app owner customer")
         dsn = in_database(server, "app")
         with connect(dsn) as superuser:
-            for statement in provider.database.format(database="app").split(";"):
+            for statement in provider.database.split(";"):
                 superuser.execute(statement)
-        customer = user_of(dsn, provider.admin)
+        customer = user_of(dsn, "customer")
         assert apply(customer, 4) == ""
         with connect(customer) as db:
             db.execute("call memoir.setup()")
             db.execute("call memoir.ensure_partitions()")
-            db.execute(f"grant memoir_admin to {provider.admin}")
+            db.execute("grant memoir_admin to customer")
             paths = "select distinct substr(c, 13) from pg_proc, unnest(proconfig) c where c like 'search_path=%'"
             [(path,)] = db.execute(f"{paths} and pronamespace = 'memoir'::regnamespace").fetchall()
             assert path == f"pg_catalog, {provider.schema}, pg_temp"
@@ -122,9 +118,8 @@ def test_jobs_run_from_outside(installed: str) -> None:
     with connect(login(installed, "writer", "memoir_app")) as db:
         persist(db, "bob", "s", "My daughter Ida plays chess.", "Nice.")
     with connect(installed) as db:
-        db.execute(
-            "select memoir.set_schedule(job, '* * * * *') from memoir.list_jobs() where job in ('extract', 'merge', 'flush', 'expiry')"
-        )
+        often = "memoir.list_jobs() where job in ('extract', 'merge', 'flush', 'expiry')"
+        db.execute(f"select memoir.set_schedule(job, '* * * * *') from {often}")
     worker = login(installed, "worker", "memoir_jobs")
     with Memoir(worker) as memoir:  # these servers have no PL/Python, so the worker reads the turns
         assert run_reader(memoir, once=True) >= 1
@@ -139,15 +134,12 @@ def test_nobody_else_gets_in(installed: str) -> None:
     """Not by a provider's default privileges, nor as a login without a role of ours."""
     with connect(installed) as db:
         db.execute("create role stranger login")
-        db.execute(
-            "do $$ begin if to_regrole('anon') is not null then grant anon, authenticated to stranger; end if; end $$"
-        )
+        grant = "grant anon, authenticated to stranger"
+        db.execute(f"do $$ begin if to_regrole('anon') is not null then {grant}; end if; end $$")
     with connect(user_of(installed, "stranger")) as db:
         assert not one(db, "select has_schema_privilege('_memoir', 'usage')")
-        for query in (
-            "select memoir.compile_context('alice', 'today', 'Where do I live?')",
-            "select memoir.set_setting('recall_tokens_max', '1')",
-        ):
+        calls = ("compile_context('alice', 'today', 'Where do I live?')", "set_setting('recall_tokens_max', '1')")
+        for query in (f"select memoir.{call}" for call in calls):
             assert code(lambda: db.execute(query)) == "42501", query
 
 

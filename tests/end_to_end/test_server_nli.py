@@ -31,10 +31,8 @@ class Model:
     def predict(self, pairs: list[tuple[str, str]], apply_softmax: bool, show_progress_bar: bool) -> list[list[float]]:
         assert apply_softmax
         contradicted, unsure, compatible = [0.02, 0.03, 0.95], [0.1, 0.2, 0.7], [0.8, 0.1, 0.1]
-        return [
-            contradicted if ("not" in a) != ("not" in b) else unsure if len(a) < len(b) else compatible
-            for a, b in pairs
-        ]
+        of_length = [unsure if len(a) < len(b) else compatible for a, b in pairs]
+        return [contradicted if ("not" in a) != ("not" in b) else other for (a, b), other in zip(pairs, of_length)]
 
 
 def test_scores_are_of_contradiction_both_ways() -> None:
@@ -74,9 +72,6 @@ def test_a_real_cross_encoder_from_a_folder(tmp_path: Path) -> None:
     assert len(scores) == 2 and all(0 <= score <= 1 for score in scores)
 
 
-# In a worker ----------------------------------------------------------------------------------------------------------
-
-
 def doubtful(db: psycopg.Connection, user: str, *contents: str) -> list[str]:
     """Memories so alike that rules leave open whether they contradict each other."""
     return [remembered(db, user, content, embedding=[1, 0.1 * n, 0, 0]) for n, content in enumerate(contents)]
@@ -95,13 +90,11 @@ def judged(db: psycopg.Connection, little_vectors: None) -> Iterator[None]:
     clear_work(db, "nli")
 
 
-def test_a_worker_judges(db: psycopg.Connection, memoir_dsn: str, user: str, judged: None) -> None:
+def test_a_worker_judges(db: psycopg.Connection, memoir: Memoir, user: str, judged: None) -> None:
     seen: list[tuple[str, str]] = []
 
     class Watched(Model):
-        def predict(
-            self, pairs: list[tuple[str, str]], apply_softmax: bool, show_progress_bar: bool
-        ) -> list[list[float]]:
+        def predict(self, pairs, apply_softmax: bool, show_progress_bar: bool) -> list[list[float]]:
             if any("poison" in text for pair in pairs for text in pair):
                 raise ValueError("the model can't read it")
             seen.extend(pairs)
@@ -114,8 +107,7 @@ def test_a_worker_judges(db: psycopg.Connection, memoir_dsn: str, user: str, jud
     first, second = doubtful(db, user, "Takes the train to work.", "Cycles to work every day.")
     doubtful(db, f"{user}-bad", "Likes a glass of wine.", "Brews poison in the cellar.")
     third, fourth = doubtful(db, f"{user}-more", "Walks to the office.", "Owns a red bicycle.")
-    with Memoir(memoir_dsn) as memoir:
-        assert worker.run_judge(memoir, NliJudge("/models/nli-tiny", Watched), once=True) == 2
+    assert worker.run_judge(memoir, NliJudge("/models/nli-tiny", Watched), once=True) == 2
     assert ("Takes the train to work.", "Cycles to work every day.") in seen
     assert verdicts(db, user) == [(second, first, "nli nli-tiny", "contradiction", "superseded")]
     assert memory_row(db, first, "state::text, superseded_by::text") == ("superseded", second)
@@ -123,8 +115,7 @@ def test_a_worker_judges(db: psycopg.Connection, memoir_dsn: str, user: str, jud
     # What the model fails on waits, and ends as a dead letter.
     assert work(db, "nli") == [("ready", 1, "ValueError: the model can't read it")]
     use_up_attempts(db, "nli")
-    with Memoir(memoir_dsn) as memoir:
-        assert worker.run_judge(memoir, NliJudge("/models/nli-tiny", Watched), once=True) == 0
+    assert worker.run_judge(memoir, NliJudge("/models/nli-tiny", Watched), once=True) == 0
     assert work(db, "nli", "state") == [("dead",)]
 
 
@@ -137,13 +128,8 @@ def test_the_command_judges(db: psycopg.Connection, memoir_dsn: str, user: str, 
     assert wrong.returncode == 1 and "there is no folder" in wrong.stderr
     assert work(db, "nli", "state, attempts") == [("ready", 0)]  # no fault of the work
     tiny_model(tmp_path)
-    done = subprocess.run(
-        [*command, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+    given: Any = {"env": os.environ | {"OMP_NUM_THREADS": "1"}, "check": False}
+    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, **given)
     assert done.returncode == 0, done.stderr
     assert [row[:3] for row in verdicts(db, user)] == [(second, first, f"nli {tmp_path.name}")]
     assert work(db, "nli") == []

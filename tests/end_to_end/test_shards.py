@@ -17,11 +17,8 @@ sys.path.insert(0, str(ROOT / "deploy"))
 from shards import ROUTER, Shards
 
 PLPROXY = Path(f"/usr/share/postgresql/{PGBIN.parent.name}/extension/plproxy.control")
-pytestmark = [
-    pytest.mark.acceptance,
-    pytest.mark.extended,
-    pytest.mark.skipif(not PLPROXY.exists(), reason="PL/Proxy is not installed"),
-]
+needs_proxy = pytest.mark.skipif(not PLPROXY.exists(), reason="PL/Proxy is not installed")
+pytestmark = [pytest.mark.acceptance, pytest.mark.extended, needs_proxy]
 USERS = [f"user-{n}" for n in range(24)]
 
 
@@ -88,9 +85,8 @@ def part_of(shards: Shards, user: str) -> int:
 
 def lost(shards: Shards, load: Load) -> list[tuple[str, int]]:
     with Memoir(shards.router("app")) as memoir:
-        there = {
-            user: {turn["content"] for turn in memoir.history(user, "s")} for user in {user for user, _ in load.said}
-        }
+        users = {user for user, _ in load.said}
+        there = {user: {turn["content"] for turn in memoir.history(user, "s")} for user in users}
     return [(user, number) for user, number in load.said if f"Fact number {number}." not in there[user]]
 
 
@@ -112,9 +108,8 @@ def test_a_users_calls_go_to_one_server(shards: Shards) -> None:
         assert len(views) > 8
         for (view,) in views:  # the operators' views, of all servers
             db.execute(f"select * from routing.{view}").fetchall()
-        assert {row[0] for row in db.execute("select server from routing.health where status <> 'red'")} == set(
-            shards.names
-        )
+        healthy = db.execute("select server from routing.health where status <> 'red'").fetchall()
+        assert {server for server, *_ in healthy} == set(shards.names)
         db.execute("select * from routing.health_problems()").fetchall()
 
 
@@ -129,14 +124,9 @@ def tenant(shards: Shards) -> str:
 def test_every_call_of_a_tenant_stays_with_its_own(shards: Shards, tenant: str) -> None:
     """The calls of tests/database/test_access.py, made through the router: strangers of this server and of another."""
     with connect(shards.dsn(ROUTER)) as db:
-        taking = [
-            r
-            for r in all_routines(db).values()
-            if "tenant" in r.roles
-            and "p_user" in r.arguments
-            # The servers have neither a language model nor PL/Python, which reads the changes in what was said.
-            and r.name not in ("query_answer", "undo_change")
-        ]
+        taking = [r for r in all_routines(db).values() if "tenant" in r.roles and "p_user" in r.arguments]
+    # The servers have neither a language model nor PL/Python, which reads the changes in what was said.
+    taking = [r for r in taking if r.name not in ("query_answer", "undo_change")]
     assert len(taking) > 50
     reached, failed = [], []
     with connect(tenant) as db, connect(shards.router("app")) as app:
@@ -187,11 +177,8 @@ def test_parts_move_under_load(shards: Shards) -> None:
 
 def test_a_dead_server_stops_its_own_users_only(shards: Shards) -> None:
     with connect(shards.dsn(ROUTER)) as db:
-        dead = {
-            user
-            for user in USERS
-            if db.execute("select shard from routing.parts where part = %s", [part_of(shards, user)]).fetchone() == (2,)
-        }
+        third = db.execute("select part from routing.parts where shard = 2").fetchall()
+        dead = {user for user in USERS if (part_of(shards, user),) in third}
     assert dead
     shards.stop("s2", "immediate")
     try:
@@ -202,6 +189,5 @@ def test_a_dead_server_stops_its_own_users_only(shards: Shards) -> None:
     finally:
         shards.start("s2")
     with connect(shards.router("app")) as db:
-        assert all(
-            "Ximena" in str(call(db, "compile_context", user, "other", "What is my cat called?")) for user in dead
-        )
+        shown = [call(db, "compile_context", user, "other", "What is my cat called?") for user in dead]
+        assert all("Ximena" in str(messages) for messages in shown)

@@ -12,6 +12,7 @@ import pytest
 from calls import ask_client, call, messages, one, persist, read_turns, run_job, set_clock, set_settings
 from catalog import columns, contents, describe, differences
 from internals import count_rows, merged_settings
+from loops import read
 from servers import ROOT, complete, connect, database, install, psql
 
 pytestmark = pytest.mark.acceptance
@@ -19,26 +20,16 @@ pytestmark = pytest.mark.acceptance
 BASE = "cd63730"
 USER = "ada"
 # Tables that an upgrade writes itself, or that asking writes. All else is kept in the columns that it had.
-MAY_CHANGE = {
-    "schema_migrations",
-    "partitioned_tables",
-    "compile_buffer",
-    "kept_recalls",
-    "setting_definitions",
-    "settings_merged",
-    "ranking_profiles",  # the shipped one
-}
+MAY_CHANGE = set(
+    """schema_migrations partitioned_tables compile_buffer kept_recalls setting_definitions settings_merged
+    ranking_profiles""".split()  # of which the shipped one
+)
 # Columns that an upgrade drops: packed_signs is made anew from the vectors.
 DROPPED = {("embeddings", "signs")}
 # Settings with a new default, and the weights of the shipped ranking.
 NEW_DEFAULTS = {"exact_vectors_max", "sign_candidates", "embed_chunks_max", "rank_weights"}
-READ = {"name": "Read", "arguments": '{"file_path": "kiln.md"}'}
-STEP = messages(
-    "Read the notes on the kiln.",
-    {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": READ}]},
-    {"role": "tool", "tool_call_id": "c1", "content": "\n".join(f"Firing {n}: cone {n % 10}." for n in range(600))},
-    {"role": "assistant", "content": "Firing 599 used cone 9."},
-)
+FIRINGS = read(1, "kiln.md", "\n".join(f"Firing {n}: cone {n % 10}." for n in range(600)))
+STEP = messages("Read the notes on the kiln.", *FIRINGS, "Firing 599 used cone 9.")
 ASKED = (
     "select memoir.compile_context(%(user)s, 'new', 'What is my cat called, and where do I live?')",
     "select memoir.compile_context(%(user)s, 'agent', 'Is there more to read?', p_budget => 1500)",
@@ -57,10 +48,8 @@ ASKED = (
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built file of the earlier version."""
     sources, out = tmp_path_factory.mktemp("earlier"), tmp_path_factory.mktemp("built")
-    archive = subprocess.run(
-        ["git", "-C", str(ROOT), "archive", BASE, "sql", "migrations", "scripts", "plpython", "client"],
-        capture_output=True,
-    )
+    command = ["git", "-C", str(ROOT), "archive", BASE, "sql", "migrations", "scripts", "plpython", "client"]
+    archive = subprocess.run(command, capture_output=True)
     if archive.returncode:
         pytest.skip(f"this checkout has no commit {BASE}: {archive.stderr.decode()[-200:]}")
     subprocess.run(["tar", "-x", "-C", str(sources)], input=archive.stdout, check=True)
@@ -110,7 +99,9 @@ def lasting(db: psycopg.Connection) -> dict[str, list[str]]:
 
 def explained(db: psycopg.Connection) -> list[tuple[Any, ...]]:
     """Returns explanations of the compiles of a session, with scores in hundredths, since the buffer rounds them."""
-    told = "l.compile_id, e.position, e.kind, e.id, e.session, e.tokens, e.fidelity, e.reason, round(e.score::numeric, 2)"
+    told = (
+        "l.compile_id, e.position, e.kind, e.id, e.session, e.tokens, e.fidelity, e.reason, round(e.score::numeric, 2)"
+    )
     compiles = "memoir.list_compiles('ada', 'chat') l, memoir.explain_compile('ada', l.compile_id) e"
     return db.execute(f"select {told} from {compiles} order by 1, 2, 3, 4, 5, 6").fetchall()
 

@@ -16,12 +16,8 @@ def get_directory_snapshot(user: str) -> dict[str, str]:
 
 
 theirs = module("tests.lib.tools.memory_tools.test_filesystem")
-adopt(
-    theirs,
-    globals(),
-    r"symlink|umask|\bos\.|Path\(|st_mode|\.mkdir|write_text",
-    get_directory_snapshot=get_directory_snapshot,
-)
+INSIDES = r"symlink|umask|\bos\.|Path\(|st_mode|\.mkdir|write_text"
+adopt(theirs, globals(), INSIDES, get_directory_snapshot=get_directory_snapshot)
 
 
 @pytest.fixture

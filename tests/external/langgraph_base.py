@@ -11,9 +11,5 @@ class InMemoryStore(MemoirStore):
         super().__init__(memoir(), somebody(), index=index)
 
 
-adopt(
-    module("tests.test_store", "libs/checkpoint"),
-    globals(),
-    r"MockAsync|AsyncBatched|store\._|^test_get_text_at_path|vector_store_initialization",
-    InMemoryStore=InMemoryStore,
-)
+INSIDES = r"MockAsync|AsyncBatched|store\._|^test_get_text_at_path|vector_store_initialization"
+adopt(module("tests.test_store", "libs/checkpoint"), globals(), INSIDES, InMemoryStore=InMemoryStore)

@@ -26,11 +26,9 @@ def store() -> Store:
 def rows(store: Store, change: str, namespace: tuple[str, ...], key: str) -> list[Any]:
     """What their tests do to the table of theirs."""
     with psycopg.connect(DSN, autocommit=True) as db:
-        done = db.execute(
-            f"{change} and namespace = %s and key = %s"
-            " and user_id = (select user_id from _memoir.users where external_id = %s)",
-            [list(namespace), key, store.user(())],
-        )
+        whose = "user_id = (select user_id from _memoir.users where external_id = %s)"
+        query = f"{change} and namespace = %s and key = %s and {whose}"
+        done = db.execute(query, [list(namespace), key, store.user(())])
         return done.fetchall() if done.description else []
 
 

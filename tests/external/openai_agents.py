@@ -29,10 +29,6 @@ INSIDES = (
 )
 adopt(module("tests.memory.test_session"), globals(), INSIDES, SQLiteSession=SQLiteSession)
 adopt(module("tests.memory.test_session_limit"), globals(), INSIDES, "limit_", SQLiteSession=SQLiteSession)
-adopt(
-    module("tests.extensions.memory.test_sqlalchemy_session"),
-    globals(),
-    r"\w\._\w|sqlite3|engine|corrupt|select\(|shared_init_lock",
-    "sqlalchemy_",
-    SQLAlchemySession=SQLiteSession,
-)
+theirs = module("tests.extensions.memory.test_sqlalchemy_session")
+insides = r"\w\._\w|sqlite3|engine|corrupt|select\(|shared_init_lock"
+adopt(theirs, globals(), insides, "sqlalchemy_", SQLAlchemySession=SQLiteSession)

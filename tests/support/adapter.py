@@ -122,10 +122,8 @@ class GoogleAdk:
             said = types.Content(role="user", parts=[types.Part(text=f"{name}-{i}")])
             event = Event(author="user", invocation_id="i", actions=EventActions(state_delta=delta), content=said)
             await self.service.append_event(session, event)
-        same = [
-            Event(id=f"e{i}", author="user", content=types.Content(role="user", parts=[types.Part(text=f"told {i}")]))
-            for i in range(TIMES)
-        ]
+        contents = [types.Content(role="user", parts=[types.Part(text=f"told {i}")]) for i in range(TIMES)]
+        same = [Event(id=f"e{i}", author="user", content=told) for i, told in enumerate(contents)]
         elsewhere = Session(app_name=self.user, user_id=self.user, id="elsewhere", events=same)
         await self.memory.add_session_to_memory(elsewhere)
         return created
@@ -133,11 +131,8 @@ class GoogleAdk:
     async def read(self) -> Any:
         session = await self.service.get_session(**self.place)
         told = await self.service.memoir.history(self.user, f"{self.user}/elsewhere")
-        return {
-            "events": [event.content.parts[0].text for event in session.events],
-            "state": sorted(session.state),
-            "told": [turn["content"] for turn in told],
-        }
+        events = [event.content.parts[0].text for event in session.events]
+        return {"events": events, "state": sorted(session.state), "told": [turn["content"] for turn in told]}
 
     async def texts(self) -> None:
         from google.adk.events import Event, EventActions
@@ -204,12 +199,10 @@ class OpenaiAgents:
     async def write(self, name: str) -> Any:
         for i in range(TIMES):
             each = f"{name}-{i}"
-            await self.session.add_items(
-                [{"role": "user", "content": f"q {each}"}, {"role": "assistant", "content": f"a {each}"}]
-            )
-            asked = [
-                {"type": "function_call", "call_id": f"{each}.{n}", "name": "look", "arguments": "{}"} for n in (1, 2)
-            ]
+            said = {"user": f"q {each}", "assistant": f"a {each}"}
+            await self.session.add_items([{"role": role, "content": text} for role, text in said.items()])
+            call = {"type": "function_call", "name": "look", "arguments": "{}"}
+            asked = [call | {"call_id": f"{each}.{n}"} for n in (1, 2)]
             await self.session.add_items(asked)
             for n in (1, 2):
                 result = {"type": "function_call_output", "call_id": f"{each}.{n}", "output": f"r {each}.{n}"}
@@ -315,10 +308,8 @@ class PydanticAi:
 
     async def read(self) -> Any:
         turns = await self.memoir.history(self.user, "s")
-        return [
-            [turn["role"], turn.get("content") or turn["tool_calls"][0]["id"], turn.get("tool_call_id")]
-            for turn in turns
-        ]
+        said = [turn.get("content") or turn["tool_calls"][0]["id"] for turn in turns]
+        return [[turn["role"], text, turn.get("tool_call_id")] for turn, text in zip(turns, said)]
 
     async def texts(self) -> None:
         from pg_memoir_integrations.pydantic_ai import MemoirMemory

@@ -1,9 +1,9 @@
 """An agent's session as a client sends it: one call of a tool after the other, in one open exchange."""
 
-import json
 from typing import Any
 
 from calls import Db, store
+from loops import step
 
 
 class Agent:
@@ -19,13 +19,6 @@ class Agent:
     def calls(self, tool: str, arguments: dict[str, Any], result: str, says: str | None = None) -> dict[str, Any]:
         """One step: what it says, the call, its result."""
         self.count += 1
-        name = f"call_{self.count}"
-        function = {"name": tool, "arguments": json.dumps(arguments, ensure_ascii=False)}
-        self.append(
-            {
-                "role": "assistant",
-                "content": says,
-                "tool_calls": [{"id": name, "type": "function", "function": function}],
-            }
-        )
-        return self.append({"role": "tool", "tool_call_id": name, "content": result})
+        asked, told = step(self.count, tool, arguments, result, says)
+        self.append(asked)
+        return self.append(told)

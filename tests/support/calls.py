@@ -195,8 +195,8 @@ def run_job(db: Db, job: str, seconds: int | None = None) -> Counter[str]:
 
 
 @contextmanager
-def raises(code: str) -> Iterator[None]:
-    """That SQLSTATE, and no other."""
-    with pytest.raises(psycopg.Error) as caught:
+def raises(code: str, match: str | None = None) -> Iterator[None]:
+    """That SQLSTATE, and no other; its text has what matches."""
+    with pytest.raises(psycopg.Error, match=match) as caught:
         yield
     assert caught.value.sqlstate == code, caught.value

@@ -1,4 +1,4 @@
-"""Cases of language: a sentence and what it must bring about, one a line in tests/cases."""
+"""Cases of language: sentences and what each must bring about, in tests/cases."""
 
 import json
 from datetime import UTC, datetime
@@ -15,9 +15,14 @@ MONDAY = datetime(2023, 5, 8, 9, tzinfo=UTC)
 
 @cache
 def read_cases(name: str) -> list[dict[str, Any]]:
-    """The rows of tests/cases/<name>.jsonl."""
+    """The cases of tests/cases/<name>.jsonl. A line with `texts` has a case for each of them, of which all else holds."""
     path = Path(__file__).parents[1] / "cases" / f"{name}.jsonl"
-    return [json.loads(line) for line in path.read_text("utf-8").rstrip("\n").split("\n")]
+    found = []
+    for line in path.read_text("utf-8").rstrip("\n").split("\n"):
+        case = json.loads(line)
+        texts = case.pop("texts", None)
+        found += [case] if texts is None else [case | {"text": text} for text in texts]
+    return found
 
 
 def turn(text: str, role: str = "user", name: str | None = None, tool: str | None = None) -> Turn:

@@ -10,67 +10,60 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-# Every query returns (key, value ...): the key names the object, the values are what must be equal.
-# Members of extensions are left out: they are not ours.
-_OURS = (
-    "not exists (select from pg_depend e where e.classid = {catalog}::regclass and e.objid = {oid} and e.deptype = 'e')"
-)
-_ACL = """(select array_agg(format('%s=%s%s', coalesce(r.rolname, 'PUBLIC'), a.privilege_type, case when a.is_grantable then '*' end)
-                            order by r.rolname, a.privilege_type)
-           from aclexplode(coalesce({acl}, acldefault({kind}, {owner}))) a left join pg_roles r on r.oid = a.grantee)"""
 
+def _ours(catalog: str, oid: str) -> str:
+    """Members of extensions are left out: they are not ours."""
+    own = f"e.classid = '{catalog}'::regclass and e.objid = {oid} and e.deptype = 'e'"
+    return f"not exists (select from pg_depend e where {own})"
+
+
+def _acl(acl: str, kind: str, owner: str) -> str:
+    given = f"""aclexplode(coalesce({acl}, acldefault({kind}::"char", {owner}))) a left join pg_roles r on r.oid = a.grantee"""
+    one = "format('%s=%s%s', coalesce(r.rolname, 'PUBLIC'), a.privilege_type, case when a.is_grantable then '*' end)"
+    return f"(select array_agg({one} order by r.rolname, a.privilege_type) from {given})"
+
+
+_IN_OURS = "in ('memoir'::regnamespace, '_memoir'::regnamespace)"
+# Every query returns (key, value ...): the key names the object, the values are what must be equal.
 _QUERIES = {
-    "schema": """
-        select nspname, pg_get_userbyid(nspowner), obj_description(oid, 'pg_namespace'), {acl}
-        from pg_namespace where nspname in ('memoir', '_memoir', 'memoir_extensions')""".format(
-        acl=_ACL.format(acl="nspacl", kind="'n'::\"char\"", owner="nspowner")
-    ),
-    "relation": """
+    "schema": f"""
+        select nspname, pg_get_userbyid(nspowner), obj_description(oid, 'pg_namespace'), {_acl("nspacl", "'n'", "nspowner")}
+        from pg_namespace where nspname in ('memoir', '_memoir', 'memoir_extensions')""",
+    "relation": f"""
         select c.relname, c.relkind, c.relpersistence, pg_get_userbyid(c.relowner), c.reloptions, c.relrowsecurity, c.relforcerowsecurity,
           pg_get_partkeydef(c.oid), pg_get_expr(c.relpartbound, c.oid), (select inhparent::regclass::text from pg_inherits where inhrelid = c.oid),
-          obj_description(c.oid, 'pg_class'), case when c.relkind in ('r', 'p', 'v', 'm', 'S') then {acl} end
-        from pg_class c where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and c.relkind not in ('i', 'I', 'c', 't') and {ours}""".format(
-        acl=_ACL.format(
-            acl="c.relacl", kind="case c.relkind when 'S' then 's' else 'r' end::\"char\"", owner="c.relowner"
-        ),
-        ours=_OURS.format(catalog="'pg_class'", oid="c.oid"),
-    ),
-    "column": """
+          obj_description(c.oid, 'pg_class'), case when c.relkind in ('r', 'p', 'v', 'm', 'S')
+            then {_acl("c.relacl", "case c.relkind when 'S' then 's' else 'r' end", "c.relowner")} end
+        from pg_class c where c.relnamespace {_IN_OURS} and c.relkind not in ('i', 'I', 'c', 't')
+          and {_ours("pg_class", "c.oid")}""",
+    "column": f"""
         select c.relname || '.' || a.attname, row_number() over (partition by c.oid order by a.attnum), format_type(a.atttypid, a.atttypmod),
           a.attnotnull, a.attidentity, a.attgenerated, a.attstorage, a.attcompression, a.attcollation::regcollation::text, a.attacl,
           pg_get_expr(d.adbin, d.adrelid), col_description(c.oid, a.attnum)
         from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
         left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum
-        where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and c.relkind in ('r', 'p', 'v', 'm', 'c') and {ours}""".format(
-        ours=_OURS.format(catalog="'pg_class'", oid="c.oid")
-    ),
+        where c.relnamespace {_IN_OURS} and c.relkind in ('r', 'p', 'v', 'm', 'c') and {_ours("pg_class", "c.oid")}""",
     "constraint": """
         -- Without parentheses: a dump's text parses to fewer of them than "between" made.
         select conrelid::regclass || ' ' || conname, translate(pg_get_constraintdef(oid), '()', ''), convalidated, obj_description(oid, 'pg_constraint')
         from pg_constraint where connamespace = '_memoir'::regnamespace and conrelid <> 0""",
-    "index": """
+    "index": f"""
         select i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid), i.indisvalid, i.indisready, i.indisclustered, c.reloptions,
           (select inhparent::regclass::text from pg_inherits where inhrelid = i.indexrelid)
-        from pg_index i join pg_class c on c.oid = i.indexrelid where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace)""",
-    "trigger": """
+        from pg_index i join pg_class c on c.oid = i.indexrelid where c.relnamespace {_IN_OURS}""",
+    "trigger": f"""
         select t.tgrelid::regclass || ' ' || t.tgname, pg_get_triggerdef(t.oid), t.tgenabled,
           (select p.tgrelid::regclass || ' ' || p.tgname from pg_trigger p where p.oid = t.tgparentid)
-        from pg_trigger t join pg_class c on c.oid = t.tgrelid where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and not t.tgisinternal""",
-    "routine": """
+        from pg_trigger t join pg_class c on c.oid = t.tgrelid where c.relnamespace {_IN_OURS} and not t.tgisinternal""",
+    "routine": f"""
         select p.oid::regprocedure::text, p.prokind, case when p.prokind <> 'a' then pg_get_functiondef(p.oid) end,
-          pg_get_userbyid(p.proowner), obj_description(p.oid, 'pg_proc'), {acl}
-        from pg_proc p where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and {ours}""".format(
-        acl=_ACL.format(acl="p.proacl", kind="'f'::\"char\"", owner="p.proowner"),
-        ours=_OURS.format(catalog="'pg_proc'", oid="p.oid"),
-    ),
-    "type": """
+          pg_get_userbyid(p.proowner), obj_description(p.oid, 'pg_proc'), {_acl("p.proacl", "'f'", "p.proowner")}
+        from pg_proc p where p.pronamespace {_IN_OURS} and {_ours("pg_proc", "p.oid")}""",
+    "type": f"""
         select t.typname, t.typtype, pg_get_userbyid(t.typowner), (select array_agg(enumlabel order by enumsortorder) from pg_enum where enumtypid = t.oid),
-          obj_description(t.oid, 'pg_type'), {acl}
+          obj_description(t.oid, 'pg_type'), {_acl("t.typacl", "'T'", "t.typowner")}
         from pg_type t left join pg_class c on c.oid = t.typrelid
-        where t.typnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and t.typcategory <> 'A' and coalesce(c.relkind, 'c') = 'c' and {ours}""".format(
-        acl=_ACL.format(acl="t.typacl", kind="'T'::\"char\"", owner="t.typowner"),
-        ours=_OURS.format(catalog="'pg_type'", oid="t.oid"),
-    ),
+        where t.typnamespace {_IN_OURS} and t.typcategory <> 'A' and coalesce(c.relkind, 'c') = 'c' and {_ours("pg_type", "t.oid")}""",
     "policy": "select tablename || ' ' || policyname, permissive, roles, cmd, qual, with_check from pg_policies where schemaname in ('memoir', '_memoir')",
     "rule": "select tablename || ' ' || rulename, definition from pg_rules where schemaname in ('memoir', '_memoir')",
     "default acl": "select defaclnamespace::regnamespace || ' ' || defaclobjtype::text, pg_get_userbyid(defaclrole), defaclacl::text from pg_default_acl",
@@ -142,22 +135,16 @@ def describe(connection: psycopg.Connection) -> dict[str, Any]:
     # Names as they are written elsewhere depend on the search_path.
     with connection.transaction():
         connection.execute("set local search_path = pg_catalog")
-        return {
-            f"{kind} {key}": tuple(values)
-            for kind, query in _QUERIES.items()
-            for key, *values in connection.execute(query)
-        }
+        queries = _QUERIES.items()
+        return {f"{kind} {key}": tuple(v) for kind, query in queries for key, *v in connection.execute(query)}
 
 
 def columns(connection: psycopg.Connection) -> dict[str, list[str]]:
     """{table: its columns} of every table, partitioned ones as a whole."""
-    return dict(
-        connection.execute("""
-        select relname, array_agg(attname::text order by attnum)
+    query = f"""select relname, array_agg(attname::text order by attnum)
         from pg_class join pg_attribute on attrelid = pg_class.oid and attnum > 0 and not attisdropped
-        where relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and relkind in ('r', 'p')
-          and not relispartition group by relname order by relname""").fetchall()
-    )
+        where relnamespace {_IN_OURS} and relkind in ('r', 'p') and not relispartition group by relname order by relname"""
+    return dict(connection.execute(query).fetchall())
 
 
 def contents(

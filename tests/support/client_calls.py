@@ -35,9 +35,8 @@ def arguments(name, values=GOOD, only_required=False):
             continue
         kind = sql_type(name, argument)
         if kind == "jsonb":
-            chosen[argument] = (
-                {"x": 1} if "Mapping" in str(parameter.annotation) else [{"role": "user", "content": "x"}]
-            )
+            is_object = "Mapping" in str(parameter.annotation)
+            chosen[argument] = {"x": 1} if is_object else [{"role": "user", "content": "x"}]
         else:
             chosen[argument] = values[kind]
     return chosen

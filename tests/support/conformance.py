@@ -13,9 +13,8 @@ NO_ARGUMENTS = {"type": "object", "properties": {}, "additionalProperties": Fals
 
 
 def _embedded(uri: str, kind: str, text: str) -> types.EmbeddedResource:
-    return types.EmbeddedResource(
-        type="resource", resource=types.TextResourceContents(uri=uri, mime_type=kind, text=text)
-    )
+    contents = types.TextResourceContents(uri=uri, mime_type=kind, text=text)
+    return types.EmbeddedResource(type="resource", resource=contents)
 
 
 IMAGE = types.ImageContent(type="image", data=PIXEL, mime_type="image/png")

@@ -33,11 +33,8 @@ class World:
     def prompt(self, session: str) -> str | None:
         """The session's system prompt; a branch has its origin's."""
         session = SESSION if session == "branch" and self.has("branch_session") else session
-        prompts = [
-            given.get("p_system_prompt")
-            for function, given in self.calls
-            if function == "open_session" and given["p_session"] == session
-        ]
+        opened = [given for name, given in self.calls if name == "open_session" and given["p_session"] == session]
+        prompts = [given.get("p_system_prompt") for given in opened]
         return next((prompt for prompt in prompts if prompt), None)
 
     def has(self, function: str, session: str | None = None) -> bool:
@@ -68,9 +65,8 @@ ODD = (
     "?", "ok", "%", "\\", "'; drop table users; --", "${x}", "NULL", "\\u0000", "[]", "&lt;", "￿", " ", "\n\n",
     "\u200b",
 )  # fmt: skip
-sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=8).map(
-    lambda words: " ".join(words).capitalize() + "."
-)
+lists_of_words = st.lists(st.sampled_from(WORDS), min_size=1, max_size=8)
+sentences = lists_of_words.map(lambda words: " ".join(words).capitalize() + ".")
 hostile = st.lists(st.sampled_from(BREAKERS) | sentences, min_size=2, max_size=5).map(" ".join)
 texts = st.one_of(
     sentences,
@@ -128,9 +124,8 @@ def tool_steps(draw: st.DrawFn, most: int = 4) -> list[Message]:
             st.sampled_from(["call_1", "functions.look:2", "é 3", "a/b#4"]), min_size=1, max_size=most, unique=True
         )
     )
-    calls = [
-        {"id": each, "type": "function", "function": {"name": "look_up", "arguments": draw(arguments)}} for each in ids
-    ]
+    functions = [{"name": "look_up", "arguments": draw(arguments)} for _ in ids]
+    calls = [{"id": each, "type": "function", "function": made} for each, made in zip(ids, functions)]
     content = draw(st.sampled_from([None, None, "", "I look.", [{"type": "text", "text": "I look."}]]))
     bodies = st.one_of(texts, texts, st.just(""), st.lists(text_parts, min_size=2, max_size=2))
     results = [{"role": "tool", "tool_call_id": each, "content": draw(bodies)} for each in draw(st.permutations(ids))]
@@ -158,9 +153,8 @@ def exchanges(draw: st.DrawFn, has_tools: bool) -> list[Message]:
 @st.composite
 def worlds(draw: st.DrawFn, cases: int) -> World:
     """A whole state of one user and up to `cases` compiles on it."""
-    made = World(
-        [], draw(st.sampled_from(["default", "default", "gpt-4", "claude-sonnet"])), draw(st.integers(0, 2)), []
-    )
+    model = draw(st.sampled_from(["default", "default", "gpt-4", "claude-sonnet"]))
+    made = World([], model, draw(st.integers(0, 2)), [])
     has_tools = draw(st.booleans())
     for number in range(draw(st.sampled_from([0, 1, 2, 4]))):
         name = draw(st.sampled_from(["old-{}", "会议{}", "s/{}'\""])).format(number)

@@ -104,9 +104,8 @@ def derive_memory(db: Db, memory: str, source: str) -> None:
 
 def keep_forms(db: Db, user: str, *fidelities: int) -> Any:
     """Stores the forms of the user's newest object as at a moment of compile; their tokens."""
-    return _of_newest_object(
-        db, user, "keep_forms(m.user_id, array_fill(m.memory_id, array[%s]), %s::smallint[])", fidelities
-    )[0]
+    of = "keep_forms(m.user_id, array_fill(m.memory_id, array[%s]), %s::smallint[])"
+    return _of_newest_object(db, user, of, fidelities)[0]
 
 
 def read_forms(db: Db, user: str, *fidelities: int) -> list[dict[str, Any]]:

@@ -18,13 +18,11 @@ def code(seed: int, size: int) -> str:
     return "\n".join(out)[:size]
 
 
-def step(number: int, tool: str, arguments: dict[str, Any], result: str, text: str | None = None) -> list[Message]:
-    function = {"name": tool, "arguments": json.dumps(arguments)}
+def step(number: Any, tool: str, arguments: dict[str, Any], result: str, text: str | None = None) -> list[Message]:
+    function = {"name": tool, "arguments": json.dumps(arguments, ensure_ascii=False)}
     calling = {"id": f"call_{number}", "type": "function", "function": function}
-    return [
-        {"role": "assistant", "content": text, "tool_calls": [calling]},
-        {"role": "tool", "tool_call_id": f"call_{number}", "content": result},
-    ]
+    asked = {"role": "assistant", "content": text, "tool_calls": [calling]}
+    return [asked, {"role": "tool", "tool_call_id": calling["id"], "content": result}]
 
 
 def read(number: int, path: str, text: str) -> list[Message]:

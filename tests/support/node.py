@@ -15,6 +15,5 @@ def program(name: str, *arguments: str, timeout: int = 300) -> subprocess.Comple
         pytest.fail(f"{name} is not installed: scripts/setup.sh --acceptance installs it")
     path = f"{MODULES / 'node' / 'bin'}:{os.environ['PATH']}"
     command = [str(MODULES / ".bin" / name), *arguments]
-    return subprocess.run(
-        command, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=timeout, check=False
-    )
+    given = {"env": os.environ | {"PATH": path}, "timeout": timeout, "check": False}
+    return subprocess.run(command, capture_output=True, text=True, **given)

@@ -39,32 +39,25 @@ def settled(text: str) -> str:
     return re.sub(r" +", " ", re.sub(r"-{3,}", "---", text)).strip()
 
 
-def run_sql(code: str, dsn: str) -> str:
-    done = subprocess.run(
-        ["psql", "-X", "-v", "ON_ERROR_STOP=1", "-f", "-", dsn], input=code, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def run_python(code: str, page: str, scope: dict[str, Any]) -> str:
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(code, page, "exec"), scope)
-    return printed.getvalue()
-
-
 def outputs(page: str, dsn: str, scope: dict[str, Any]) -> Iterator[tuple[Example, str]]:
     """Runs a page from top to bottom, its python in one scope; each example with what it printed."""
     for example in examples(page):
-        yield example, run_sql(example.code, dsn) if example.kind == "sql" else run_python(example.code, page, scope)
+        if example.kind == "sql":
+            command = ["psql", "-X", "-v", "ON_ERROR_STOP=1", "-f", "-", dsn]
+            done = subprocess.run(command, input=example.code, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            yield example, done.stdout
+        else:
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(compile(example.code, page, "exec"), scope)
+            yield example, printed.getvalue()
 
 
 def write_output(page: str, example: Example, printed: str) -> None:
     """Puts what an example printed into its page, for whoever changes what is printed."""
-    shown = re.sub(r"[ \t]+$", "", printed.rpartition("Output format is unaligned.\n")[2], flags=re.MULTILINE).strip(
-        "\n"
-    )
+    shown = printed.rpartition("Output format is unaligned.\n")[2]
+    shown = re.sub(r"[ \t]+$", "", shown, flags=re.MULTILINE).strip("\n")
     before = f"```{example.kind}\n{example.code}```\n```\n"
     text = (ROOT / page).read_text()
     (ROOT / page).write_text(text.replace(f"{before}{example.output}```\n", f"{before}{shown}\n```\n"))

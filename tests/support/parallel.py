@@ -1,7 +1,7 @@
 """Work on several connections at the same moment, and waiting for the work of others."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Barrier
 from time import monotonic, sleep
 from typing import Any, TypeVar
@@ -31,6 +31,14 @@ def in_parallel(dsn: str, *jobs: Job, look: Callable[[], object] = lambda: sleep
         while not all(future.done() for future in pending):
             look()
         return [future.result() for future in pending]
+
+
+def beside(work: Callable[[], T]) -> Future[T]:
+    """Begins work in a thread of its own."""
+    pool = ThreadPoolExecutor(1)
+    begun = pool.submit(work)
+    pool.shutdown(wait=False)
+    return begun
 
 
 def until(condition: Callable[[], T], seconds: float = 30) -> T:

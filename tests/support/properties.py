@@ -93,9 +93,8 @@ def image_tokens(provider: str, known: Sequence[Message]) -> Callable[[dict[str,
     """Tokens of an image part by the model's provider's published rule; a size that can't be told counts at the maximum.
     `known`: messages that say the detail of an image, which Anthropic's shape has no place for."""
     parts = [part for message in known if isinstance(message.get("content"), list) for part in message["content"]]
-    details = {
-        part["image_url"]["url"]: part["image_url"].get("detail") for part in parts if part["type"] == "image_url"
-    }
+    images = [part["image_url"] for part in parts if part["type"] == "image_url"]
+    details = {image["url"]: image.get("detail") for image in images}
 
     def count(part: dict[str, Any]) -> int:
         source = part["image_url"]
@@ -238,9 +237,8 @@ class Built:
             return []
         if code in ("PM011", "PM022") and not asked and _unanswered(history):
             return []
-        return [
-            f"refusal: {code} {error.diag.message_primary} (asked: {asked}, open from {open_from} of {len(history)})"
-        ]
+        where = f"asked: {asked}, open from {open_from} of {len(history)}"
+        return [f"refusal: {code} {error.diag.message_primary} ({where})"]
 
     def _check_too_small(
         self, error: psycopg.Error, expected: Expected, history: list[Message], open_from: int | None
@@ -269,9 +267,8 @@ class Built:
 
 def _named(arguments: dict[str, Any]) -> tuple[str, list[Any]]:
     """Named arguments of a call and their values."""
-    return ", ".join(f"{name} => %s{CASTS.get(name, '')}" for name in arguments), [
-        _adapt(value) for value in arguments.values()
-    ]
+    listed = ", ".join(f"{name} => %s{CASTS.get(name, '')}" for name in arguments)
+    return listed, [_adapt(value) for value in arguments.values()]
 
 
 def _adapt(value: Any) -> Any:

@@ -45,16 +45,10 @@ def _anthropic(body: dict[str, Any]) -> list[str]:
             found.append(f"messages.{at}: ids of calls are not unique")
         if (calls or any("thinking" in b["type"] for b in blocks)) and message["role"] != "assistant":
             found.append(f"messages.{at}: what only an assistant says")
-        found += [
-            f"messages.{at}: a thought without its signature"
-            for b in blocks
-            if b["type"] == "thinking" and not b.get("signature")
-        ]
-        found += [
-            f"messages.{at}: input is no object"
-            for b in blocks
-            if b["type"] == "tool_use" and not isinstance(b["input"], dict)
-        ]
+        thoughts = [b for b in blocks if b["type"] == "thinking" and not b.get("signature")]
+        found += [f"messages.{at}: a thought without its signature"] * len(thoughts)
+        inputs = [b["input"] for b in blocks if b["type"] == "tool_use"]
+        found += [f"messages.{at}: input is no object" for given in inputs if not isinstance(given, dict)]
         seen |= set(calls)
         open_calls = calls
     if seen and not names:
@@ -69,12 +63,10 @@ def _marks(body: dict[str, Any]) -> list[str]:
     marked = [place for place in places if place.get("cache_control")]
     lives = [place["cache_control"].get("ttl", "5m") for place in marked]
     found = [f"{len(marked)} cache marks"] if len(marked) > MARKS else []
-    found += (
-        ["a mark of an hour after one of five minutes"] if "5m" in lives and "1h" in lives[lives.index("5m") :] else []
-    )
-    return found + [
-        "a mark on a thought or an empty text" for p in marked if "thinking" in p.get("type", "") or p.get("text") == ""
-    ]
+    if "5m" in lives and "1h" in lives[lives.index("5m") :]:
+        found.append("a mark of an hour after one of five minutes")
+    empty = [p for p in marked if "thinking" in p.get("type", "") or p.get("text") == ""]
+    return found + ["a mark on a thought or an empty text"] * len(empty)
 
 
 def unpaired(messages: list[dict[str, Any]]) -> list[str]:

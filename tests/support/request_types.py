@@ -116,10 +116,8 @@ def anthropic_problems(compiled: Any) -> Iterator[str]:
     yield from problems("/v1/messages", json.dumps({"model": "any", "tools": tools} | compiled).encode())
     for where, block in blocks:
         inner = block.get("content") if block["type"] == "tool_result" else None
-        if any(
-            part.get("type") == "text" and not part["text"].strip()
-            for part in (inner if isinstance(inner, list) else [])
-        ):
+        parts = inner if isinstance(inner, list) else []
+        if any(part.get("type") == "text" and not part["text"].strip() for part in parts):
             yield f"{where}: empty text in a tool result"
         if block["type"] == "tool_use" and not (_ID.fullmatch(block["id"]) and _NAME.fullmatch(block["name"])):
             yield f"{where}: id {block['id']!r} or name {block['name']!r} has other characters than letters, digits, _ and -"

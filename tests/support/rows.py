@@ -24,39 +24,34 @@ BY_TYPE = {
 }
 
 
+WITH_USERS = """select c.relname from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'user_id'
+    where not a.attisdropped and c.relnamespace = '_memoir'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+    order by 1"""
+COLUMNS = """select a.attname, format_type(a.atttypid, null), a.attnotnull and not a.atthasdef and a.attidentity = '',
+      t.typtype::text || t.typcategory::text
+    from pg_attribute a join pg_type t on t.oid = a.atttypid
+    where a.attrelid = coalesce(to_regclass('_memoir.' || quote_ident(%(table)s)), to_regclass('memoir.' || quote_ident(%(table)s)))
+      and a.attnum > 0 and not a.attisdropped and a.attgenerated = '' order by a.attnum"""
+LISTED = r"""select a.attname, substring(pg_get_constraintdef(c.oid) from $$ARRAY\[('(?:[^']|'')*'::[a-z "]+)$$) from pg_constraint c
+    join pg_attribute a on a.attrelid = c.conrelid and a.attnum = c.conkey[1]
+    where c.conrelid = ('_memoir.' || quote_ident(%s))::regclass and c.contype = 'c' and cardinality(c.conkey) = 1"""
+
+
 def tables_with_users(db: psycopg.Connection) -> list[str]:
     """All tables, partitioned ones as a whole, that have a user's rows."""
-    return [
-        name
-        for (name,) in db.execute("""
-        select c.relname from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'user_id' and not a.attisdropped
-        where c.relnamespace = '_memoir'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition order by 1""")
-    ]
+    return [name for (name,) in db.execute(WITH_USERS)]
 
 
 def columns(db: psycopg.Connection, table: str) -> list[tuple[str, str, bool, str]]:
     """Name, type, whether a value must be given, and type category."""
     with db.transaction():
         db.execute("set local search_path = pg_catalog")
-        return db.execute(
-            """
-            select a.attname, format_type(a.atttypid, null), a.attnotnull and not a.atthasdef and a.attidentity = '', t.typtype::text || t.typcategory::text
-            from pg_attribute a join pg_type t on t.oid = a.atttypid where a.attrelid = coalesce(to_regclass('_memoir.' || quote_ident(%s)), to_regclass('memoir.' || quote_ident(%s))) and a.attnum > 0 and not a.attisdropped
-              and a.attgenerated = '' order by a.attnum""",
-            [table, table],
-        ).fetchall()
+        return db.execute(COLUMNS, {"table": table}).fetchall()
 
 
 def listed(db: psycopg.Connection, table: str) -> dict[str, str]:
     """Of columns that may only hold some values: one of those."""
-    found = db.execute(
-        r"""
-        select a.attname, substring(pg_get_constraintdef(c.oid) from $$ARRAY\[('(?:[^']|'')*'::[a-z "]+)$$) from pg_constraint c
-        join pg_attribute a on a.attrelid = c.conrelid and a.attnum = c.conkey[1]
-        where c.conrelid = ('_memoir.' || quote_ident(%s))::regclass and c.contype = 'c' and cardinality(c.conkey) = 1""",
-        [table],
-    )
-    return {name: value for name, value in found if value}
+    return {name: value for name, value in db.execute(LISTED, [table]) if value}
 
 
 def plant(db: psycopg.Connection, table: str, **given: Any) -> None:

@@ -104,9 +104,8 @@ def has_plpython(dsn: str) -> bool:
 
 def apply(dsn: str, modulus: int | None = 1, artifact: Path = ARTIFACT, one: bool = True) -> str:
     """Installs or upgrades the SQL core alone; returns what psql complained about, empty when all went well."""
-    done = psql(
-        dsn, *([] if modulus is None else [f"-vmodulus={modulus}"]), *(["-1"] if one else []), "-f", str(artifact)
-    )
+    given = ([] if modulus is None else [f"-vmodulus={modulus}"]) + (["-1"] if one else [])
+    done = psql(dsn, *given, "-f", str(artifact))
     assert (done.returncode == 0) == (done.stderr == ""), done.stderr
     return done.stderr
 

@@ -17,18 +17,12 @@ from internals import last_run
 from loops import step
 
 START = datetime(2026, 1, 20, tzinfo=UTC)
-NOUNS = (
-    "violin canoe telescope bakery vineyard greenhouse sailboat workshop orchard windmill lighthouse observatory foundry ferry "
-    "quarry apiary library tram kiln loom"
-).split()
+NOUNS = """violin canoe telescope bakery vineyard greenhouse sailboat workshop orchard windmill lighthouse observatory
+    foundry ferry quarry apiary library tram kiln loom""".split()
 VERBS = "repaired painted sold visited measured borrowed cleaned photographed planned lost".split()
 PLACES = "Basel Ulm Graz Trier Kiel Lyon Porto Gent Bergen Turku".split()
-SMALL = (
-    "Hello again.",
-    "Thanks a lot.",
-    "The weather is grey today and I stay in.",
-    "Let me think about that for a while.",
-)
+GREY, LATER = "The weather is grey today and I stay in.", "Let me think about that for a while."
+SMALL = ("Hello again.", "Thanks a lot.", GREY, LATER)
 JOBS = "flush merge promotion demotion expiry compaction summaries profiles consolidation archive".split()
 
 # What must hold after every day: queries that return offenders.

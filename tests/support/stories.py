@@ -9,10 +9,8 @@ from servers import ROOT
 from story import DIMENSION, Story, result, said, tool_calls, vector
 
 OF = {"type": "object", "properties": {"of": {"type": "string", "description": "which one"}}}
-TOOLS = [
-    {"type": "function", "function": {"name": name, "description": f"Reads the {name}.", "parameters": OF}}
-    for name in ("kiln_log", "order_book")
-]
+READERS = [{"name": name, "description": f"Reads the {name}.", "parameters": OF} for name in ("kiln_log", "order_book")]
+TOOLS = [{"type": "function", "function": reader} for reader in READERS]
 PICTURE = {"type": "image_url", "image_url": {"url": "https://example.org/tile.png", "detail": "low"}}
 NOBODY = "00000000-0000-0000-0000-000000000000"
 NAMES = ("Adelmo", "Brigida", "Casimir", "Dorothea", "Eberhard", "Filippa", "Gerlinde", "Hartmut", "Isolde", "Joachim")
@@ -31,10 +29,9 @@ FILLER = (
 GLAZE = "Which program and which cooling fixed the crazed celadon mugs?"
 ORDER = "When was the Lindenhof order due in the end, how many sets, and how wide did the handles have to be?"
 GUESTS = "Who comes to the workshop in April, and who cooks?"
-ORDERS = (
-    ("48 sets of espresso cups, is due on 28 March.", "lindenhof-order", "2031-02-12T09:05:00+01:00"),
-    ("60 sets of espresso cups, is due on 11 April.", "lindenhof-changes", "2031-03-17T08:50:00+01:00"),
-)
+CUPS = "sets of espresso cups, is due on"
+FIRST = (f"48 {CUPS} 28 March.", "lindenhof-order", "2031-02-12T09:05:00+01:00")
+ORDERS = (FIRST, (f"60 {CUPS} 11 April.", "lindenhof-changes", "2031-03-17T08:50:00+01:00"))
 
 
 def studio(story: Story) -> None:
@@ -51,17 +48,9 @@ def studio(story: Story) -> None:
             story.job("merge")
     before = story.now
     for number, (text, session, at) in enumerate(ORDERS):
-        story.remember(
-            f"The Lindenhof order, {text}",
-            tags=["order"],
-            provenance="correction" if number else None,
-            slot="Lindenhof order",
-            slot_value=text,
-            session=session,
-            source_turns=[0],
-            created_at=at,
-            valid_from=at,
-        )
+        of = {"session": session, "source_turns": [0], "created_at": at, "valid_from": at, "tags": ["order"]}
+        of |= {"slot": "Lindenhof order", "slot_value": text, "provenance": "correction" if number else None}
+        story.remember(f"The Lindenhof order, {text}", **of)
     story.embed()
     story.write("open_session", session="today", system_prompt="You are the assistant of a small ceramics studio.")
     story.ask("a question about several sessions", session="today", query=ORDER)
@@ -133,13 +122,9 @@ def likeness(story: Story) -> None:
         near = [100] * DIMENSION
         near[number] += 40
         hikes.append(story.remember(f"Hikes in the Alps {end}", embedding=near))
-    for text in (
-        "Eats meat.",
-        "Never eats meat.",
-        "Her birthday is on 4 May.",
-        "Her birthday is on 5 May.",
-        "We run everything on Kubernetes (k8s) these days.",
-    ):
+    birthdays = (f"Her birthday is on {day} May." for day in (4, 5))
+    kubernetes = "We run everything on Kubernetes (k8s) these days."
+    for text in ("Eats meat.", "Never eats meat.", *birthdays, kubernetes):
         story.remember(text)
     story.remember("Always answer in metric units.", type="instruction", importance="critical")
     story.remember("Prefers short answers.", type="preference")
@@ -193,10 +178,8 @@ def weakness(story: Story) -> None:
     """A store that does not answer the question."""
     knee = "Which pots did the doctor want for my knee?"
     for number in range(40):
-        story.remember(
-            f"Row {number} of an inventory of pots, pans and plates in the house of aunt {NAMES[number % 10]}.",
-            created_at=f"2030-03-{1 + number % 28:02}T00:00:00Z",
-        )
+        text = f"Row {number} of an inventory of pots, pans and plates in the house of aunt {NAMES[number % 10]}."
+        story.remember(text, created_at=f"2030-03-{1 + number % 28:02}T00:00:00Z")
     story.ask("a weak match", session="later", query=knee)
     story.ask("a strong match", session="later", query="What is in row 17 of the inventory?", memory_budget=60)
     story.ask("small talk", session="later", query="good morning")
@@ -226,9 +209,8 @@ def secrets(story: Story) -> None:
     story.write("mark_turn", session="bank", turn=4, sensitivity="private", reason="not for all")
     login = story.db.info.user
     for clearance, projects in {"normal": None, "secret": None, "private": ["kiln"]}.items():
-        story.db.execute(
-            "select memoir.bind_login(%s, p_clearance => %s, p_projects => %s)", [login, clearance, projects]
-        )
+        bind = "select memoir.bind_login(%s, p_clearance => %s, p_projects => %s)"
+        story.db.execute(bind, [login, clearance, projects])
         try:
             story.ask(f"marked, clearance {clearance}{', a project' if projects else ''}", session="later", query=query)
         finally:

@@ -47,10 +47,8 @@ def said(*texts: str) -> list[Message]:
 
 def tool_calls(arguments: str | None = None, **named: str) -> Message:
     """An assistant's calls of tools: id=name."""
-    made = [
-        {"id": key, "type": "function", "function": {"name": name, "arguments": arguments or json.dumps({"of": key})}}
-        for key, name in named.items()
-    ]
+    functions = {key: {"name": name, "arguments": arguments or json.dumps({"of": key})} for key, name in named.items()}
+    made = [{"id": key, "type": "function", "function": function} for key, function in functions.items()]
     return {"role": "assistant", "content": None, "tool_calls": made}
 
 
@@ -67,10 +65,8 @@ class Story:
         self.answers: dict[str, Any] = {}
         self._names: dict[str, str] = {}  # of ids
         self._sessions: set[str] = set()  # written to
-        self._functions = {
-            name: (returns_set, dict(zip(names or [], types)))
-            for name, returns_set, names, types in db.execute(SIGNATURES)
-        }
+        found = db.execute(SIGNATURES).fetchall()
+        self._functions = {name: (is_set, dict(zip(names or [], types))) for name, is_set, names, types in found}
         self.later(minutes=0)
 
     # Time and jobs

@@ -105,11 +105,9 @@ def _assistant_from_blocks(blocks: list[Message]) -> dict[str, Any]:
     texts = [block["text"] for block in blocks if block["type"] == "text"]
     if texts:
         message["content"] = [{"type": "text", "text": text} for text in texts]
-    calls = [
-        {"id": block["id"], "type": "function", "function": {"name": block["name"], "arguments": block["input"]}}
-        for block in blocks
-        if block["type"] == "tool_use"
-    ]
+    used = [block for block in blocks if block["type"] == "tool_use"]
+    functions = [{"name": block["name"], "arguments": block["input"]} for block in used]
+    calls = [{"id": b["id"], "type": "function", "function": f} for b, f in zip(used, functions, strict=True)]
     if calls:
         message["tool_calls"] = calls
     return message
@@ -119,11 +117,8 @@ def _user_from_blocks(blocks: list[Message]) -> Iterable[dict[str, Any]]:
     rest = []
     for block in blocks:
         if block["type"] == "tool_result":
-            yield {
-                "role": "tool",
-                "tool_call_id": block["tool_use_id"],
-                "content": _result_content(block.get("content")),
-            }
+            content = _result_content(block.get("content"))
+            yield {"role": "tool", "tool_call_id": block["tool_use_id"], "content": content}
         else:
             rest.append(_part_from_block(block))
     if rest:

@@ -1,12 +1,9 @@
 """Changes: what a form and the judge say together. cases/changes.jsonl is read with the shipped judge."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from cases import read_cases
 from pg_memoir_language.changes import Change, Earlier, Message, find_changes
 from pg_memoir_language.languages import spoken_language
@@ -34,21 +31,18 @@ def read(old: str, new: str, judge: Any, before: int | None = None) -> list[Chan
     return find_changes(Message(new, SAID, language), earlier, judge)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
+def test_form_and_judge_make_it_certain() -> None:
+    for old, new in (
         ("I live in Bergen", "I live in Rome"),
         ("The standup is at 9:30.", "The standup is at 10:00."),
         ("I love olives", "I can't stand olives"),
         ("My address is Oak Road 9.", "Change my address to Elm Road 4."),
         ("I play golf.", "I no longer play golf."),
-    ],
-)
-def test_form_and_judge_make_it_certain(old: str, new: str) -> None:
-    (change,) = read(old, new, Saying(0.95))
-    assert (change.grade, change.start) == ("certain", 1) and change.form
-    assert read(old, new, Saying(0.03)) == [], "a form alone"
-    assert {change.grade for change in read(old, new, None)} <= {"likely"}, "without a judge"
+    ):
+        (change,) = read(old, new, Saying(0.95))
+        assert (change.grade, change.start) == ("certain", 1) and change.form, old
+        assert read(old, new, Saying(0.03)) == [], "a form alone"
+        assert {change.grade for change in read(old, new, None)} <= {"likely"}, "without a judge"
 
 
 def test_judge_alone_makes_it_likely() -> None:
@@ -58,42 +52,32 @@ def test_judge_alone_makes_it_likely() -> None:
     assert read(old, new, Saying(0.6), before=2) == []
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
+def test_another_thing_is_never_certain() -> None:
+    for old, new in (
         ("My red bike has 21 gears.", "My blue bike has 8 gears."),
         ("My sister lives in Oslo.", "My ex lives in Rome now."),
         ("My left eye has -2.5 dioptres.", "My right eye has -3 dioptres."),
         ("My dentist in Vienna is Dr Moser.", "I moved to Vienna"),
-    ],
-)
-def test_another_thing_is_never_certain(old: str, new: str) -> None:
-    assert all(change.grade != "certain" for change in read(old, new, Saying(0.99)))
+    ):
+        assert all(change.grade != "certain" for change in read(old, new, Saying(0.99))), old
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "ended", "rest"),
-    [
+def test_list_keeps_its_rest() -> None:
+    tongues = "I speak French, Dutch and Frisian"
+    for old, new, ended, rest in (
         ("I am allergic to nuts and cats.", "I am not allergic to cats.", "cats", "User is allergic to nuts."),
         ("I have two cats, Miso and Tofu.", "Miso died last night.", "Miso", "User has one cat, Tofu."),
-        ("I speak French, Dutch and Frisian", "I no longer speak Dutch.", "Dutch", "User speaks French and Frisian."),
-    ],
-)
-def test_list_keeps_its_rest(old: str, new: str, ended: str, rest: str) -> None:
-    (change,) = read(old, new, Saying(0.95))
-    assert (old[change.start - 1 : change.start - 1 + change.length], change.remainder) == (ended, rest)
+        (tongues, "I no longer speak Dutch.", "Dutch", "User speaks French and Frisian."),
+    ):
+        (change,) = read(old, new, Saying(0.95))
+        assert (old[change.start - 1 : change.start - 1 + change.length], change.remainder) == (ended, rest)
+    for new in ("No ibuprofen and no metformin any more.", "I take nothing any more."):
+        assert find_remainder("I take ibuprofen and metformin.", new, "english") is None, new
 
 
-@pytest.mark.parametrize("new", ["No ibuprofen and no metformin any more.", "I take nothing any more."])
-def test_no_rest_where_all_or_none_is_named(new: str) -> None:
-    assert find_remainder("I take ibuprofen and metformin.", new, "english") is None
-
-
-@pytest.mark.parametrize(
-    "old", ["Do I live in Bergen?", "[image: I live in Bergen]", "Translate this: I live in Bergen"]
-)
-def test_questions_pastes_and_captions_state_nothing(old: str) -> None:
-    assert read(old, "I moved to Rome", Saying(0.99), before=1) == []
+def test_questions_pastes_and_captions_state_nothing() -> None:
+    for old in ("Do I live in Bergen?", "[image: I live in Bergen]", "Translate this: I live in Bergen"):
+        assert read(old, "I moved to Rome", Saying(0.99), before=1) == [], old
     assert read("Long time no talk!", "Actually, long time no talk now.", Saying(0.99, states=0.05)) == []
 
 

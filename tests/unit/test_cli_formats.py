@@ -28,39 +28,28 @@ def read_lines(tmp_path, *records, **options):
 
 def shape(conversation):
     """Role and text of each message; a call's name stands for its text."""
-    return [
-        (m["role"], m.get("content") or [c["function"]["name"] for c in m.get("tool_calls", [])])
-        for m in conversation.messages
-    ]
+    said = conversation.messages
+    return [(m["role"], m.get("content") or [c["function"]["name"] for c in m.get("tool_calls", [])]) for m in said]
 
 
 def test_openai_jsonl(tmp_path):
-    dated = {
-        "id": 7,
-        "created_at": "2024-05-01T12:00:00",
-        "messages": [USER, MODEL | {"created_at": 1714600000, "weight": 0}],
-    }
+    timed = MODEL | {"created_at": 1714600000, "weight": 0}
+    dated = {"id": 7, "created_at": "2024-05-01T12:00:00", "messages": [USER, timed]}
     named = {"messages": [{"role": "system", "content": "Be kind."}, USER, MODEL], "user": "ann", "session": "s1"}
     total, found = read_lines(tmp_path, named, "", [USER], dated)
     assert total == 3
     assert [(c.user, c.session) for c in found] == [("ann", "s1"), ("chats", "conversation-2"), ("chats", "7")]
     assert found[0].system_prompt == "Be kind." and found[0].messages == [USER, MODEL]
-    assert found[2].messages == [
-        USER | {"created_at": "2024-05-01T12:00:00+00:00"},
-        MODEL | {"created_at": "2024-05-01T21:46:40+00:00"},
-    ]
+    times = ("2024-05-01T12:00:00+00:00", "2024-05-01T21:46:40+00:00")
+    assert found[2].messages == [said | {"created_at": at} for said, at in zip((USER, MODEL), times)]
     assert str(found[2].where) == "chats.jsonl:4"
 
 
-@pytest.mark.parametrize(
-    "document",
-    [[USER, MODEL], {"messages": [USER, MODEL]}, [[USER, MODEL]], [{"messages": [USER, MODEL]}]],
-    ids=["messages", "object", "lists", "objects"],
-)
-def test_openai_documents(tmp_path, document):
-    for text in (json.dumps(document), json.dumps(document, indent=1), "\ufeff" + json.dumps(document)):
-        total, [conversation] = read(tmp_path, text, user="ann")
-        assert total == 1 and conversation.user == "ann" and conversation.messages == [USER, MODEL]
+def test_openai_documents(tmp_path):
+    for document in ([USER, MODEL], {"messages": [USER, MODEL]}, [[USER, MODEL]], [{"messages": [USER, MODEL]}]):
+        for text in (json.dumps(document), json.dumps(document, indent=1), "\ufeff" + json.dumps(document)):
+            total, [conversation] = read(tmp_path, text, user="ann")
+            assert (total, conversation.user, conversation.messages) == (1, "ann", [USER, MODEL]), text
 
 
 def test_old_function_calls_become_tool_calls(tmp_path):
@@ -84,22 +73,16 @@ def test_sharegpt(tmp_path):
 
 def test_sharegpt_tool_results_get_the_calls_before_them(tmp_path):
     ask = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
-    _, [conversation] = read(
-        tmp_path,
-        sharegpt(
-            ("human", "both"),
-            ("gpt", "Looking. " + ask + ask),
-            ("tool", "<tool_response>\n1\n</tool_response><tool_response>2</tool_response>"),
-            ("function_call", '{"name": "g", "arguments": {}}'),
-            ("observation", "3"),
-            ("gpt", "Done."),
-            ("tool", "out of nowhere"),
-            ("gpt", "I would " + ask),
-        ),
-    )
-    assert [(role, text) for role, text in shape(conversation) if role == "tool"] == [
-        ("tool", text) for text in ("1", "2", "3", "out of nowhere")
+    turns = [
+        ("human", "both"),
+        ("gpt", "Looking. " + ask + ask),
+        ("tool", "<tool_response>\n1\n</tool_response><tool_response>2</tool_response>"),
+        ("function_call", '{"name": "g", "arguments": {}}'),
+        ("observation", "3"),
+        *(("gpt", "Done."), ("tool", "out of nowhere"), ("gpt", "I would " + ask)),
     ]
+    _, [conversation] = read(tmp_path, sharegpt(*turns))
+    assert [text for role, text in shape(conversation) if role == "tool"] == ["1", "2", "3", "out of nowhere"]
     messages = conversation.messages
     assert [c["function"]["arguments"] for c in messages[1]["tool_calls"]] == ['{"a": 1}'] * 2
     assert messages[-1] == {"role": "assistant", "content": "I would " + ask}  # never answered: stays text
@@ -171,32 +154,28 @@ def test_chatgpt_export(tmp_path):
     )
     _, [conversation] = read(tmp_path, [record, chatgpt(only=node("root", "system", "hidden"))], user="me")
     assert (conversation.user, conversation.session, conversation.metadata) == ("me", "c", {"title": "T"})
-    assert [text for _, text in shape(conversation)] == [
-        *("[image]\nWhat is it?", ["python_run"], "2", ["tool"], "weather: fair", "Two.")
-    ]
+    told = ["[image]\nWhat is it?", ["python_run"], "2", ["tool"], "weather: fair", "Two."]
+    assert [text for _, text in shape(conversation)] == told
     call = conversation.messages[1]["tool_calls"][0]
     assert call["function"]["arguments"] == '{"input": "1 + 1"}'
     assert call["id"] == conversation.messages[2]["tool_call_id"]
     assert conversation.messages[0]["created_at"] == "2023-11-14T22:13:20+00:00"
 
 
-@pytest.mark.parametrize(
-    ("start", "times", "stamped"),
-    [
-        pytest.param(1000.0, [None, None], [1000, 1010], id="the start"),
-        pytest.param(1000.0, [None, None, 1005.0, None], [1000, 1005, 1005, 1015], id="between"),
-        pytest.param(None, [None, 2000.0], [2000, 2000], id="the next"),
-        pytest.param(None, [None, None], [None, None], id="none"),
-    ],
-)
-def test_messages_without_a_time(tmp_path, start, times, stamped):
+def test_messages_without_a_time(tmp_path):
     """They follow the message before, or the conversation's start, and are never later than the next with a time."""
-    parents = ["root", *(f"n{place}" for place in range(len(times)))]
-    nodes = {f"n{n}": node(parents[n], "user", f"message {n}", time) for n, time in enumerate(times)}
-    nodes["last"] = {"parent": parents[-1], "message": {"author": {"role": "system"}, "content": None}}
-    _, [conversation] = read(tmp_path, [chatgpt(**nodes) | {"create_time": start}])
-    said_at = [m.get("created_at") for m in conversation.messages]
-    assert [time and datetime.fromisoformat(time).timestamp() for time in said_at] == stamped
+    for start, times, stamped in (
+        (1000.0, [None, None], [1000, 1010]),
+        (1000.0, [None, None, 1005.0, None], [1000, 1005, 1005, 1015]),
+        (None, [None, 2000.0], [2000, 2000]),
+        (None, [None, None], [None, None]),
+    ):
+        parents = ["root", *(f"n{place}" for place in range(len(times)))]
+        nodes = {f"n{n}": node(parents[n], "user", f"message {n}", time) for n, time in enumerate(times)}
+        nodes["last"] = {"parent": parents[-1], "message": {"author": {"role": "system"}, "content": None}}
+        _, [conversation] = read(tmp_path, [chatgpt(**nodes) | {"create_time": start}])
+        said_at = [m.get("created_at") for m in conversation.messages]
+        assert [time and datetime.fromisoformat(time).timestamp() for time in said_at] == stamped
 
 
 def test_claude_export(tmp_path):
@@ -244,10 +223,9 @@ def test_transcripts_of_claude_code(tmp_path):
         '{"type": "user", "sessionId": "s-',
     )
     assert total == 1 and found[0].session == "s-1"
-    assert [(m["content"], [c["id"] for c in m.get("tool_calls", [])]) for m in found[0].messages] == [
-        *(("Look at both", []), ("I look.", ["t1", "t2"]), ("one", []), ("two", [])),
-        *((None, ["t3"]), ("[no result was recorded]", [])),
-    ]
+    said = [(m["content"], [c["id"] for c in m.get("tool_calls", [])]) for m in found[0].messages]
+    assert said[:4] == [("Look at both", []), ("I look.", ["t1", "t2"]), ("one", []), ("two", [])]
+    assert said[4:] == [(None, ["t3"]), ("[no result was recorded]", [])]
 
 
 def test_a_transcript_that_went_back(tmp_path):
@@ -276,9 +254,8 @@ def test_a_transcript_that_went_back(tmp_path):
 # Refusals -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("record", "message"),
-    [
+def test_errors_name_file_line_and_field(tmp_path):
+    for record, message in (
         ("{", "not JSON"),
         ({"x": 1}, "no known format: needs 'messages'"),
         ({"messages": []}, "messages: a list"),
@@ -298,13 +275,11 @@ def test_a_transcript_that_went_back(tmp_path):
         (chatgpt(a=node("b", "user", "x"), b=node("a", "user", "y")), "mapping: the parents form a circle"),
         (chatgpt(a=node("root", "narrator", "hi")), "mapping.a.message.author.role: 'narrator' is none of"),
         ({"uuid": "u", "chat_messages": [{"sender": "dog"}]}, r"chat_messages\[0\].sender: 'dog' is neither"),
-    ],
-    ids=str,
-)
-def test_errors_name_file_line_and_field(tmp_path, record, message):
-    with pytest.raises(ConversationError, match=f"chats.jsonl:2: {message}" if message[0] != "c" else message):
-        _, found = read_lines(tmp_path, [USER], record)
-        raise next(item for item in found if isinstance(item, ConversationError))
+    ):
+        says = f"chats.jsonl:2: {message}" if message[0] != "c" else message
+        with pytest.raises(ConversationError, match=says):
+            _, found = read_lines(tmp_path, [USER], record)
+            raise next(item for item in found if isinstance(item, ConversationError))
 
 
 def test_errors_of_whole_files(tmp_path):
@@ -356,10 +331,6 @@ def test_an_import_makes_the_same_calls_every_time(tmp_path):
     assert [c[0] for c in one.asked] == ["open_session", "persist_turn", "persist_turn", "persist_turn"]
     assert len({c[1] for c in one.asked[1:]}) == 3
     assert (done.conversations, done.messages, done.users) == (2, 101, ["ann"])
-
-
-def test_a_record_of_a_wrong_type_is_placed(tmp_path):
-    path = tmp_path / "chats.jsonl"
     path.write_text(json.dumps({"messages": [USER], "project": 5}))
     with pytest.raises(ConversationError, match="chats.jsonl.*project is an int"):
-        import_conversations(Recorder(), path, user="ann", progress=False)
+        import_conversations(one, path, user="ann", progress=False)

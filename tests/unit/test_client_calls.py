@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from client_calls import METHODS, arguments, calls, parameters, sql_type
@@ -113,12 +114,10 @@ def nested(depth):
 
 def test_other_arguments_than_those_of_calls():
     for make in (Memoir, AsyncMemoir):
-        with pytest.raises(
-            errors.InvalidArgumentError,
-            match="dsn is None, a connection string or an? (Async)?ConnectionPool is needed",
-        ):
+        needed = "dsn is None, a connection string or an? (Async)?ConnectionPool is needed"
+        with pytest.raises(errors.InvalidArgumentError, match=needed):
             make(None)
-    memoir = Memoir(Recorder())
+    memoir = Memoir(SimpleNamespace(connection=lambda: pytest.fail("something was sent")))
     for run, message in (
         (lambda: memoir.session(None, "s"), "user is None"),
         (lambda: memoir.session("a", 5), "session is an int"),
@@ -134,13 +133,6 @@ def test_other_arguments_than_those_of_calls():
             run()
 
 
-class Recorder:
-    """Stands for a pool that nobody may ask for a connection."""
-
-    def connection(self):
-        raise AssertionError("something was sent")
-
-
 def test_values_of_other_libraries():
     class Kind(str, Enum):  # noqa: UP042  (as applications have them)
         FACT = "fact"
@@ -152,31 +144,18 @@ def test_values_of_other_libraries():
     at = datetime(2024, 1, 1, tzinfo=UTC)
     call = calls.append("a", "s", [{"role": "user", "content": "Hä?", "created_at": at}, Message()])
     assert call.function == "append_messages"
-    assert call.params["messages"].obj == [
-        {"role": "user", "content": "Hä?", "created_at": "2024-01-01T00:00:00+00:00"},
-        {"role": "assistant", "content": "Hi"},
-    ]
-    assert calls.append("a", "s", Message()).params["messages"].obj == [{"role": "assistant", "content": "Hi"}]
-    sent = calls.remember(
-        "a",
-        "x",
-        type=Kind.FACT,
-        confidence=Decimal("0.5"),
-        created_at="2024-01-01T00:00:00Z",
-        embedding=iter([1, 1e-60]),
-    ).params
-    assert type(sent["type"]) is str and (sent["type"], sent["confidence"], sent["created_at"], sent["embedding"]) == (
-        "fact",
-        0.5,
-        at,
-        [1.0, 0.0],
-    )
+    said = {"role": "user", "content": "Hä?", "created_at": "2024-01-01T00:00:00+00:00"}
+    assert call.params["messages"].obj == [said, Message().model_dump()]
+    assert calls.append("a", "s", Message()).params["messages"].obj == [Message().model_dump()]
+    given = {"type": Kind.FACT, "confidence": Decimal("0.5"), "created_at": "2024-01-01T00:00:00Z"}
+    sent = calls.remember("a", "x", embedding=iter([1, 1e-60]), **given).params
+    assert type(sent["type"]) is str
+    assert [sent[key] for key in ("type", "confidence", "created_at", "embedding")] == ["fact", 0.5, at, [1.0, 0.0]]
 
 
 def test_one_exception_per_sqlstate():
     """The contract is the header of sql/base/errors.sql."""
-    contract = set(
-        re.findall(r"\bPM\d{3}\b", (ROOT / "sql" / "base" / "errors.sql").read_text().split("create or replace")[0])
-    )
+    header = (ROOT / "sql" / "base" / "errors.sql").read_text().split("create or replace")[0]
+    contract = set(re.findall(r"\bPM\d{3}\b", header))
     assert contract == set(errors.BY_SQLSTATE)
     assert len({kind.__name__ for kind in errors.BY_SQLSTATE.values()}) == len(contract)

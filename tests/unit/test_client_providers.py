@@ -1,6 +1,7 @@
 """SDK answers become messages to persist: both real SDKs against local stubs, plain and streamed."""
 
 import asyncio
+from itertools import product
 
 import anthropic
 import openai
@@ -10,27 +11,19 @@ from pg_memoir import Reply, ToolCall, from_anthropic, from_openai, tool_result
 from stubs import Answer, ChatCompletionsStub, MessagesStub
 
 CALLS = [("call_1", "get_invoice", {"month": "March", "größe": "ü"}), ("call_2", "list_plans", {})]
-ANSWERS = [
-    Answer(text="Your invoice is wrong: 日本語 ✓."),
-    Answer(text="Let me look.", tool_calls=CALLS),
-    Answer(tool_calls=CALLS[:1]),
-]
+LOOKING = Answer(text="Let me look.", tool_calls=CALLS)
+ANSWERS = [Answer(text="Your invoice is wrong: 日本語 ✓."), LOOKING, Answer(tool_calls=CALLS[:1])]
 ASK = [{"role": "user", "content": "Why?"}]
 
 
-def expected(answer: Answer, finish: str) -> tuple[str, list[ToolCall], dict]:
-    usage = {
-        "model": "some-model", "prompt_tokens": 11, "completion_tokens": 7, "finish_reason": finish, "latency_ms": 120,
-    }  # fmt: skip
-    return answer.text or "", [ToolCall(*call) for call in answer.tool_calls], usage
-
-
 def check(reply: Reply, answer: Answer, **cached: int) -> None:
-    text, calls, usage = expected(answer, "tool_calls" if answer.tool_calls else "stop")
-    assert (reply.text, reply.tool_calls, reply.usage) == (text, calls, usage | cached)
+    calls = [ToolCall(*call) for call in answer.tool_calls]
+    usage = {"model": "some-model", "prompt_tokens": 11, "completion_tokens": 7, "latency_ms": 120} | cached
+    usage["finish_reason"] = "tool_calls" if calls else "stop"
+    assert (reply.text, reply.tool_calls, reply.usage) == (answer.text or "", calls, usage)
     assert reply.message["role"] == "assistant"
     assert ("tool_calls" in reply.message) == bool(calls)
-    assert reply.message["content"] == (answer.text if answer.text else None)
+    assert reply.message["content"] == (answer.text or None)
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=["text", "text and calls", "calls"])
@@ -42,9 +35,8 @@ def test_openai(answer, how):
             response = client.chat.completions.create(model="some-model", messages=ASK)
             response = response.model_dump() if how == "dict" else response
         else:
-            response = client.chat.completions.create(
-                model="some-model", messages=ASK, stream=True, stream_options={"include_usage": True}
-            )
+            asked = {"model": "some-model", "messages": ASK, "stream_options": {"include_usage": True}}
+            response = client.chat.completions.create(stream=True, **asked)
             response = list(response) if how == "list" else response
         check(from_openai(response, latency_ms=120), answer)
 
@@ -107,11 +99,8 @@ def test_replies_continue_a_conversation():
         results = [tool_result(call, {"answer": call.name}) for call in reply.tool_calls]
         response = client.chat.completions.create(model="some-model", messages=[*ASK, reply.message, *results])
         assert from_openai(response).text == "Done."
-        assert stub.requests[1]["messages"][2] == {
-            "role": "tool",
-            "tool_call_id": "call_1",
-            "content": '{"answer": "get_invoice"}',
-        }
+        result = {"role": "tool", "tool_call_id": "call_1", "content": '{"answer": "get_invoice"}'}
+        assert stub.requests[1]["messages"][2] == result
 
 
 def test_odd_answers():
@@ -121,15 +110,12 @@ def test_odd_answers():
     assert from_openai({"choices": [{"message": {"content": None, "refusal": "No."}}]}).text == "No."
     assert from_openai({"choices": [{"message": {"content": None}}]}).message["content"] == ""
     assert from_anthropic({"content": [], "stop_reason": "refusal"}).usage == {"finish_reason": "content_filter"}
+    call = {"id": "t", "name": "f"}
     cut = [
         {"type": "message_start", "message": {"model": "m", "usage": {"input_tokens": 3}}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm"}},
-        {
-            "type": "content_block_start",
-            "index": 1,
-            "content_block": {"type": "tool_use", "id": "t", "name": "f", "input": {}},
-        },
+        {"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use", "input": {}} | call},
         {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"a": '}},
         {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}, "usage": {"output_tokens": 5}},
     ]
@@ -140,11 +126,9 @@ def test_odd_answers():
     thought = from_anthropic({"content": [signed, {"type": "text", "text": "Yes."}]})
     assert thought.message["content"] == [signed, {"type": "text", "text": "Yes."}] and thought.text == "Yes."
     assert reply.usage == {"model": "m", "prompt_tokens": 3, "completion_tokens": 5, "finish_reason": "length"}
-    for empty in ({}, []):
+    for empty, read in product(({}, []), (from_openai, from_anthropic)):
         with pytest.raises((ValueError, TypeError)):
-            from_openai(empty)
-        with pytest.raises((ValueError, TypeError)):
-            from_anthropic(empty)
+            read(empty)
 
 
 def test_the_answers_of_responses():
@@ -158,12 +142,8 @@ def test_the_answers_of_responses():
     for given in (response, [{"type": "response.created"}, {"type": "response.completed", "response": response}]):
         reply = pg_memoir.from_responses(given)
         assert reply.message == {"role": "assistant", "content": "Let me see.", "tool_calls": [call]}
-        assert reply.usage == {
-            "model": "gpt-4o",
-            "prompt_tokens": 5,
-            "completion_tokens": 3,
-            "finish_reason": "tool_calls",
-        }
+        told = {"prompt_tokens": 5, "completion_tokens": 3, "finish_reason": "tool_calls"}
+        assert reply.usage == {"model": "gpt-4o"} | told
     cut = response | {"output": output[1:2], "incomplete_details": {"reason": "max_output_tokens"}}
     assert pg_memoir.from_responses(cut).usage["finish_reason"] == "length"
     with pytest.raises(ValueError, match="no whole response"):

@@ -40,9 +40,8 @@ def test_types(tmp_path):
     (tmp_path / "mistakes.py").write_text(MISTAKES)
     command = [sys.executable, "-m", "mypy", "--cache-dir", ".mypy_cache"]
     packages = ["client/pg_memoir", "cli/pg_memoir_cli", "gateway/pg_memoir_gateway", "plpython/pg_memoir_server"]
-    result = subprocess.run(
-        [*command, *packages, *map(str, tmp_path.glob("*.py"))], capture_output=True, text=True, cwd=ROOT
-    )
+    command += [*packages, *map(str, tmp_path.glob("*.py"))]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     errors = [line for line in result.stdout.splitlines() if ": error:" in line]
     wrong = [line for line in errors if "mistakes.py" not in line]
     assert not wrong and not result.stderr, result.stdout + result.stderr

@@ -1,13 +1,11 @@
 """Two statements beside each other: when they contradict each other or say the same, and what may stand for several."""
 
-import pytest
 from pg_memoir_language.compare import compare, find_condensable, find_contradiction, find_merge_problem, join_texts
 from pg_memoir_language.values import _stemmer, stem
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "kind"),
-    [
+def test_contradictions() -> None:
+    for one, other, kind in (
         ("Is allergic to peanuts.", "Is not allergic to peanuts.", "polarity"),
         ("Likes tea.", "The user no longer likes tea", "polarity"),
         ("Eats meat.", "Never eats meat.", "polarity"),
@@ -42,15 +40,12 @@ from pg_memoir_language.values import _stemmer, stem
         ("Tom likes Ann, not Bob.", "Tom likes Bob, not Ann.", None),
         ("Another meeting is on Monday.", "Another meeting is on Friday.", None),
         ("Doesn't always eat meat.", "Always eats meat.", None),
-    ],
-)
-def test_contradictions(one: str, other: str, kind: str | None) -> None:
-    assert find_contradiction(one, other) == find_contradiction(other, one) == kind
+    ):
+        assert find_contradiction(one, other) == find_contradiction(other, one) == kind
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "is_same"),
-    [
+def test_same_statements() -> None:
+    for one, other, is_same in (
         ("Has a dog.", "Has a dog named Rex.", False),
         ("Likes hiking.", "Likes hiking with friends.", True),
         ("Likes hiking.", "Rarely likes hiking.", False),
@@ -58,10 +53,8 @@ def test_contradictions(one: str, other: str, kind: str | None) -> None:
         ("x = a - b", "x = a b", False),
         ("Eats at noon", "He eats at noon.", False),
         ("Has the dogs", "Has a dog", True),
-    ],
-)
-def test_same_statements(one: str, other: str, is_same: bool) -> None:
-    assert compare(one, other).is_same is compare(other, one).is_same is is_same
+    ):
+        assert compare(one, other).is_same is compare(other, one).is_same is is_same
 
 
 def test_joined_texts() -> None:
@@ -74,9 +67,8 @@ HIKES = ["Hikes in the Alps each summer", "Hikes with Brigida.", "Hiked 40 km ar
 MERGED = "Hikes in the Alps each summer with Brigida, once 40 km around Zermatt."
 
 
-@pytest.mark.parametrize(
-    ("text", "covers", "problem"),
-    [
+def test_merged_texts() -> None:
+    for text, covers, problem in (
         (MERGED, [0, 1, 2], None),
         ("Hikes in the Alps each summer; Brigida comes along.", [0, 1], None),
         ("Hikes in the Alps each summer with Brigida.", [0, 1, 2], '"40"'),
@@ -88,11 +80,9 @@ MERGED = "Hikes in the Alps each summer with Brigida, once 40 km around Zermatt.
             [0, 1],
             "says more",
         ),
-    ],
-)
-def test_merged_texts(text: str, covers: list[int], problem: str | None) -> None:
-    found = find_merge_problem(text, [HIKES[number] for number in covers], HIKES)
-    assert found is None if problem is None else found and problem in found
+    ):
+        found = find_merge_problem(text, [HIKES[number] for number in covers], HIKES)
+        assert found is None if problem is None else found and problem in found
 
 
 def test_stems_never_come_from_the_library_that_postgresql_has() -> None:

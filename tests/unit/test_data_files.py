@@ -3,6 +3,7 @@
 import csv
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import build_data
@@ -44,9 +45,8 @@ def code() -> str:
 SETTINGS = "key,kind,default_value,min_value,max_value,allowed,overridable,description\n"
 
 
-@pytest.mark.parametrize(
-    ("row", "wrong"),
-    [
+def test_setting_of_the_wrong_shape(root: Path) -> None:
+    for row, wrong in (
         ("a,integer,5,1,9,,yes,A number.", None),
         ("a,integer,5,1,9,,yes,A number, or two.", "9 fields, not 8"),
         ("A,integer,5,1,9,,yes,A number.", 'key can\'t be "A"'),
@@ -59,19 +59,18 @@ SETTINGS = "key,kind,default_value,min_value,max_value,allowed,overridable,descr
         ('a,text,x,,,,yes,"A text.', "unexpected end of data"),
         ("a,text,x,,,,yes,A text.\na,text,x,,,,yes,A text.", "twice: a"),
         ("a,text,x,,,,yes,A text. ", "not with blanks before it"),
-    ],
-)
-def test_setting_of_the_wrong_shape(root: Path, row: str, wrong: str | None) -> None:
-    text = "# Settings\n" + SETTINGS + row + "\n"
-    if wrong is None:
-        build(root, "settings", text)
-        return
-    with pytest.raises(SystemExit) as stopped:
-        build(root, "settings", text)
-    assert wrong in str(stopped.value) and f"settings.csv:{3 + row.count(chr(10))}: " in str(stopped.value)
+    ):
+        says = wrong and rf"settings.csv:{3 + row.count(chr(10))}: .*{re.escape(wrong)}"
+        with pytest.raises(SystemExit, match=says) if says else nullcontext():
+            build(root, "settings", "# Settings\n" + SETTINGS + row + "\n")
 
 
 def test_columns_have_their_names(root: Path) -> None:
+    for head in ("# version: 1\n", "# source: x\n", "# version: one\n# source: x\n"):
+        (root / "sql" / "data" / "ranking.csv").write_text(head + "part,signal,weight\nall,words,1\n")
+        with pytest.raises(SystemExit, match="needs # version: n and # source"):
+            build_data.tables()
+    (root / "sql" / "data" / "ranking.csv").unlink()
     with pytest.raises(SystemExit, match="the columns must be job,schedule,batch_least,batch"):
         build(root, "jobs", "job,schedule,least,batch,in_python,description\n")
     (root / "sql" / "data" / "jobs.csv").rename(root / "sql" / "data" / "job.csv")
@@ -79,20 +78,12 @@ def test_columns_have_their_names(root: Path) -> None:
         build_data.tables()
 
 
-@pytest.mark.parametrize("head", ["# version: 1\n", "# source: x\n", "# version: one\n# source: x\n"])
-def test_learnt_weights_have_a_version_and_a_source(root: Path, head: str) -> None:
-    (root / "sql" / "data" / "ranking.csv").write_text(head + "part,signal,weight\nall,words,1\n")
-    with pytest.raises(SystemExit, match="needs # version: n and # source"):
-        build_data.tables()
-
-
 SAID = "[extraction_rules]\na = { kind = 'fact user_stated fact normal 0.5', pattern = 'x' }\n"
 WISH = "[statement_rules]\na = { pattern = 'x' }\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "wrong"),
-    [
+def test_language_data_of_the_wrong_shape(root: Path) -> None:
+    for text, wrong in (
         (SAID, None),
         (WISH, None),
         (SAID + SAID.splitlines()[1], "Cannot overwrite a value"),
@@ -106,35 +97,22 @@ WISH = "[statement_rules]\na = { pattern = 'x' }\n"
         ("[words]\none = 'x'\n[patterns]\none = ['x']\n", "one stands in two sections"),
         ("[words]\none = 'x x'\n", "one holds 'x' twice"),
         ("[phrases]\none = ['x|y']\n", "one holds a pattern among phrases"),
-    ],
-)
-def test_language_data_of_the_wrong_shape(root: Path, text: str, wrong: str | None) -> None:
-    (root / "english.toml").write_text(text)
-    if wrong is None:
-        data.load("english")
-        return
-    with pytest.raises(ValueError) as stopped:
-        data.load("english")
-    assert wrong in str(stopped.value) and "english" in str(stopped.value)
+    ):
+        (root / "english.toml").write_text(text)
+        clear_caches()
+        with pytest.raises(ValueError, match=f"english.*{re.escape(wrong)}") if wrong else nullcontext():
+            data.load("english")
 
 
 def test_rules_have_their_defaults(root: Path) -> None:
-    (root / "english.toml").write_text(
-        "[pieces]\nday = 'mon|tue'\n[statement_rules]\n"
-        "a = { slot = 'x of {1}', pattern = '''^(b)\n  |({{day}})''' }\n" + SAID
-    )
+    rule = "a = { slot = 'x of {1}', pattern = '''^(b)\n  |({{day}})''' }\n"
+    (root / "english.toml").write_text(f"[pieces]\nday = 'mon|tue'\n[statement_rules]\n{rule}{SAID}")
     loaded = data.load("english")
-    assert loaded.statement_rules == (
-        {
-            "name": "a", "type": "instruction", "category": "instruction", "importance": "important",
-            "pattern": "^(b)|(mon|tue)", "slot": "x of {1}", "value": "{2}", "whole": False, "exact": False,
-            "standing": True,
-        },
-    )  # fmt: skip
-    assert (
-        loaded.extraction_rules[0] | {"roles": "user named", "at_least": 0, "utility": 0.5}
-        == loaded.extraction_rules[0]
-    )
+    wish = {"name": "a", "type": "instruction", "category": "instruction", "importance": "important"}
+    wish |= {"pattern": "^(b)|(mon|tue)", "slot": "x of {1}", "value": "{2}"}
+    assert loaded.statement_rules == (wish | {"whole": False, "exact": False, "standing": True},)
+    defaults = {"roles": "user named", "at_least": 0, "utility": 0.5}
+    assert loaded.extraction_rules[0].items() >= defaults.items()
 
 
 def test_every_setting_is_read_somewhere() -> None:

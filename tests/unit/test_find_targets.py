@@ -3,7 +3,6 @@ cases/forgetting.jsonl has what was said, the request, and what must go; without
 
 from collections.abc import Sequence
 
-import pytest
 from cases import extract, read_cases
 from pg_memoir_language.forgetting import Remembered, Targets, find_forgotten
 from pg_memoir_language.languages import spoken_language
@@ -25,10 +24,9 @@ class Meaning:
 def targets_of(request: str, said: list[str], memories: Sequence[Remembered], judge: Meaning | None) -> list[Targets]:
     language = spoken_language(request)
     earlier = [(text, True) for text in said]
-    return [
-        find_forgotten(found.names, found.said, found.is_all, language, request, earlier, memories, judge)
-        for found in find_requests(read_clauses(request, language), language)
-    ]
+    found = find_requests(read_clauses(request, language), language)
+    of = (language, request, earlier, memories, judge)
+    return [find_forgotten(one.names, one.said, one.is_all, *of) for one in found]
 
 
 def spans_of(said: Sequence[str], targets: Targets) -> list[str]:
@@ -56,19 +54,16 @@ def test_cases() -> None:
     assert len(read_cases("forgetting")) > 45 and wrong == []
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
+def test_request_names_its_matter() -> None:
+    for text, names in (
         ("please forget my locker code", ["my locker code"]),
         ("Forget my shoe size... no, hang on, keep it.", []),
         ("the salary I mentioned, please forget that", ["salary"]),
         ("don't forget the milk", []),
         ("oh forget it, it works again", []),
-    ],
-)
-def test_request_names_its_matter(text: str, names: list[str]) -> None:
-    found = find_requests(read_clauses(text, "english"), "english")
-    assert [request.names.removeprefix("the ") for request in found] == names
+    ):
+        found = find_requests(read_clauses(text, "english"), "english")
+        assert [request.names.removeprefix("the ") for request in found] == names
 
 
 def test_words_find_the_target_and_repeated_values() -> None:
@@ -78,17 +73,14 @@ def test_words_find_the_target_and_repeated_values() -> None:
     assert spans == ["my locker code is 33821", "remember 33821 for tomorrow."]
 
 
-@pytest.mark.parametrize(
-    ("request_", "said", "judge"),
-    [
+def test_two_that_fit_equally_are_left_alone() -> None:
+    for request_, said, judge in (
         ("forget the meeting", ["Meeting with Ines is on the 9th, meeting with Raul is on the 11th"], None),
         ("forget the meeting", ["Meeting with Ines is on the 9th, meeting with Raul is on the 11th"], Meaning("Ines")),
         ("please forget my locker code", ["my locker code is 3382", "my gym locker code is 7714"], None),
         ("please forget my locker code", ["my locker code is 3382", "my gym locker code is 7714"], Meaning("locker")),
-    ],
-)
-def test_two_that_fit_equally_are_left_alone(request_: str, said: list[str], judge: Meaning | None) -> None:
-    assert meant(request_, *said, judge=judge)[0].outcome == "unclear"
+    ):
+        assert meant(request_, *said, judge=judge)[0].outcome == "unclear"
 
 
 def test_judge_finds_what_words_do_not() -> None:

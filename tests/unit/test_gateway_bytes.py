@@ -11,33 +11,17 @@ from answers import MAKERS, call, text, thought
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pg_memoir import from_anthropic, from_responses
-from pg_memoir_gateway import sse
+from pg_memoir_gateway import spans, sse
 from pg_memoir_gateway.captures import Bases
 from pg_memoir_gateway.exchange import Exchange, select_harmless
-from pg_memoir_gateway.spans import (
-    MOST_BYTES,
-    MOST_TEXT,
-    MOST_VALUES,
-    Body,
-    Edit,
-    NotPlain,
-    TooLarge,
-    apply_edits,
-    body_of,
-    elements,
-    member,
-    write_json,
-)
+from pg_memoir_gateway.spans import Body, Edit, NotPlain, TooLarge, apply_edits, body_of, elements, member, write_json
 from pg_memoir_gateway.sse import Splitter
 from pg_memoir_gateway.talk import DIALECTS, Talk
 
 FEW = settings(max_examples=50, deadline=None)
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-VALUES: Any = st.recursive(
-    st.none() | st.booleans() | st.integers() | WORDS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
-    max_leaves=12,
-)
+NESTED: Any = lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3)  # noqa: E731
+VALUES: Any = st.recursive(st.none() | st.booleans() | st.integers() | WORDS, NESTED, max_leaves=12)
 IDS = st.uuids().map(str)
 READS = st.builds(call, st.just("read"), IDS, path=WORDS)
 OURS = st.builds(call, st.just("memory_query"), IDS, question=WORDS)
@@ -68,11 +52,11 @@ def test_value_deep_inside_is_found_by_its_names() -> None:
 
 ODD = [b"", b"[]", b'{"a":', b'{"a":1,"a":2}', b"\xff{}", b'{"a" 1}']
 DEEP = [f'{{"messages":{opened * 100_000}}}'.encode() for opened in ("[", '{"a":')]
-A = b"a" * (MOST_TEXT + 1)
+A = b"a" * (spans.MOST_TEXT + 1)
 LARGE = [
-    b'{"messages":[' + b'{"role":"user","content":"a"},' * MOST_VALUES + b"{}]}",
-    b'{"messages":[' + b"1," * MOST_VALUES + b"1]}",
-    b'{"messages":"' + b"a" * MOST_BYTES + b'"}',
+    b'{"messages":[' + b'{"role":"user","content":"a"},' * spans.MOST_VALUES + b"{}]}",
+    b'{"messages":[' + b"1," * spans.MOST_VALUES + b"1]}",
+    b'{"messages":"' + b"a" * spans.MOST_BYTES + b'"}',
     b'{"input":"' + A + b'"}',
     b'{"messages":[{"role":"user","content":"' + A + b'"}]}',
     b'{"messages":[{"role":"user","content":[{"type":"text","text":"' + A + b'"}]}]}',
@@ -98,23 +82,20 @@ ZSTD = zstandard.ZstdCompressor().compress
 PACKERS: dict[str, Any] = {"gzip": gzip.compress, "GZIP": gzip.compress, "deflate": zlib.compress, "zstd": ZSTD}
 
 
-@pytest.mark.parametrize("encoding", [*PACKERS, "identity"])
-def test_compressed_requests_are_read(encoding: str) -> None:
-    pack = PACKERS.get(encoding, bytes)
-    exchange = received(packed := pack(b"{}"), encoding)
-    exchange.decompress()
-    assert (exchange.body, exchange.raw) == (b"{}", packed)
-    if encoding in ("gzip", "zstd"):
-        bomb = received(packed := pack(bytes(4 * MOST_BYTES)), encoding)
-        with pytest.raises(TooLarge):
-            bomb.decompress()
-        assert bomb.body == packed
-
-
-@pytest.mark.parametrize(("raw", "encoding"), [(b"no gzip", "gzip"), (b"no zstd", "zstd"), (b"{}", "br")])
-def test_unreadable_compression(raw: bytes, encoding: str) -> None:
-    with pytest.raises(NotPlain):
-        received(raw, encoding).decompress()
+def test_compressed_requests_are_read() -> None:
+    for encoding in (*PACKERS, "identity"):
+        pack = PACKERS.get(encoding, bytes)
+        exchange = received(packed := pack(b"{}"), encoding)
+        exchange.decompress()
+        assert (exchange.body, exchange.raw) == (b"{}", packed), encoding
+        if encoding in ("gzip", "zstd"):
+            bomb = received(packed := pack(bytes(4 * spans.MOST_BYTES)), encoding)
+            with pytest.raises(TooLarge):
+                bomb.decompress()
+            assert bomb.body == packed
+    for raw, encoding in ((b"no gzip", "gzip"), (b"no zstd", "zstd"), (b"{}", "br")):
+        with pytest.raises(NotPlain):
+            received(raw, encoding).decompress()
 
 
 @pytest.mark.parametrize("text", ["\ud83d", "a\udc00b", "\ude00\ud83d", "😀", "\x00"])
@@ -187,9 +168,8 @@ def test_any_split_gives_the_same_events_and_bytes(path: str, blocks: list[Any],
     assert (ours or told[0][0] == raw) and b"memory_query" not in told[0][0]
 
 
-@pytest.mark.parametrize(
-    ("kind", "chunk", "streams"),
-    [
+def test_streams_are_known_by_type_or_beginning() -> None:
+    for kind, chunk, streams in (
         ("text/event-stream", b"", True),
         ("Text/Event-Stream; charset=utf-8", b"", True),
         ("text/plain", b"data: {}\n\n", True),
@@ -198,12 +178,10 @@ def test_any_split_gives_the_same_events_and_bytes(path: str, blocks: list[Any],
         ("application/json", b' {"data":1}', False),
         ("text/html", b"<html>", False),
         ("", b"", False),
-    ],
-)
-def test_streams_are_known_by_type_or_beginning(kind: str, chunk: bytes, streams: bool) -> None:
-    exchange = received(b"{}", "identity")
-    exchange.answer_headers, exchange.chunks = [(b"content-type", kind.encode())], [(0.0, chunk)]
-    assert exchange.streams is streams
+    ):
+        exchange = received(b"{}", "identity")
+        exchange.answer_headers, exchange.chunks = [(b"content-type", kind.encode())], [(0.0, chunk)]
+        assert exchange.streams is streams
 
 
 def test_stream_bytes_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pg_memoir_gateway.access import find_user
@@ -23,9 +22,8 @@ def test_settings_precedence(tmp_path: Path) -> None:
         load(environment)
 
 
-@pytest.mark.parametrize(
-    ("given", "problem"),
-    [
+def test_impossible_settings_are_refused() -> None:
+    for given, problem in (
         ({"mode": "best"}, "mode is 'best', not one of observe, recall, manage"),
         ({"port": "http"}, "port is 'http', not of type int"),
         ({"port": 70000}, "port is 70000, not from 0 to 65535"),
@@ -37,11 +35,9 @@ def test_settings_precedence(tmp_path: Path) -> None:
         ({"clients": "cline"}, "clients is 'cline', not a table of parts of a User-Agent or X-Title"),
         ({"clients": {"cline": "robot"}}, "clients: 'cline' is 'robot', not one of person, mixed, material"),
         ({"clients": {" ": "person"}}, "clients: ' ' is empty, which every client has in its name"),
-    ],
-)
-def test_impossible_settings_are_refused(given: dict[str, object], problem: str) -> None:
-    with pytest.raises(ConfigError, match="^" + problem):
-        load({}, given={"dsn": "x"} | given)
+    ):
+        with pytest.raises(ConfigError, match="^" + problem):
+            load({}, given={"dsn": "x"} | given)
 
 
 @pytest.mark.parametrize("dsn", ["host=h password=secret1 user=u", "postgresql://u:secret1@h/d"])
@@ -49,9 +45,9 @@ def test_shown_settings_hold_no_password(dsn: str) -> None:
     assert "secret1" not in json.dumps(load({}, given={"dsn": dsn}).as_dict())
 
 
-@pytest.mark.parametrize(
-    ("headers", "listed", "by_header", "whose"),
-    [
+def test_user_of_a_request() -> None:
+    """Of two ways in, a listed key comes first."""
+    for headers, listed, by_header, whose in (
         ({}, False, "", ("local", "manage")),
         ({"x-api-key": "sk-ann"}, True, "", ("ann", "observe")),
         ({"authorization": "bearer sk-ann"}, True, "", ("ann", "observe")),
@@ -62,31 +58,25 @@ def test_shown_settings_hold_no_password(dsn: str) -> None:
         ({"x-user": "bob", "x-api-key": "sk-ann"}, True, "X-User", ("ann", "observe")),
         ({"x-user": "bob", "x-api-key": "other"}, True, "X-User", ("bob", "manage")),
         ({"x-user": ""}, False, "X-User", None),
-    ],
-)
-def test_user_of_a_request(headers: Any, listed: bool, by_header: str, whose: Any) -> None:
-    """Of two ways in, a listed key comes first."""
-    users = (User("ann", hashlib.sha256(b"sk-ann").hexdigest(), "observe"),) if listed else ()
-    assert find_user(Config(users=users, user_header=by_header), headers) == whose
+    ):
+        users = (User("ann", hashlib.sha256(b"sk-ann").hexdigest(), "observe"),) if listed else ()
+        assert find_user(Config(users=users, user_header=by_header), headers) == whose
 
 
 CACHED = {"input_tokens": 10, "cache_creation_input_tokens": 100, "cache_read_input_tokens": 1000, "output_tokens": 7}
 SPLIT = {"cache_creation": {"ephemeral_5m_input_tokens": 60, "ephemeral_1h_input_tokens": 40}}
 
 
-@pytest.mark.parametrize(
-    ("usage", "cost"),
-    [
+def test_cost_of_any_usage() -> None:
+    for usage, cost in (
         (CACHED, 235),
         (CACHED | SPLIT | {"cache_read_input_tokens": 0}, 165),
         ({"prompt_tokens": 1000, "prompt_tokens_details": {"cached_tokens": 900}}, 190),
         ({"input_tokens": 1000, "input_tokens_details": {"cached_tokens": 900}, "output_tokens": 7}, 190),
         ({"input_tokens": 10, "cache_creation_input_tokens": None}, 10),
         ({}, 0),
-    ],
-)
-def test_cost_of_any_usage(usage: dict[str, Any], cost: float) -> None:
-    assert count_cost(usage) == pytest.approx(cost)
+    ):
+        assert count_cost(usage) == pytest.approx(cost)
 
 
 def test_cost_of_the_clients_list_and_usage() -> None:

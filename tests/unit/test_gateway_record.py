@@ -56,23 +56,17 @@ def test_request_waits_for_lagging_storage() -> None:
     asyncio.run(run())
 
 
-CALL = {"type": "function_call", "call_id": "c", "name": "read", "arguments": "{}"}
-RESULT = {"type": "tool_result", "tool_use_id": "t", "content": "x"}
-
-
-@pytest.mark.parametrize(
-    ("item", "has"),
-    [
+def test_lists_without_results_have_nothing_to_lower() -> None:
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "x"}
+    for item, has in (
         ({"role": "user", "content": "Hello"}, False),
         ({"role": "user", "content": [{"type": "text", "text": "Hello"}]}, False),
-        (CALL, False),
-        ({"role": "user", "content": [RESULT]}, True),
+        ({"type": "function_call", "call_id": "c", "name": "read", "arguments": "{}"}, False),
+        ({"role": "user", "content": [result]}, True),
         ({"role": "tool", "tool_call_id": "t", "content": "x"}, True),
         ({"type": "function_call_output", "call_id": "c", "output": "x"}, True),
-    ],
-)
-def test_lists_without_results_have_nothing_to_lower(item: dict[str, Any], has: bool) -> None:
-    assert has_results(cast(Any, SimpleNamespace(items=[{"role": "user", "content": "Go"}, item]))) is has
+    ):
+        assert has_results(cast(Any, SimpleNamespace(items=[{"role": "user", "content": "Go"}, item]))) is has
 
 
 async def end_left(gateway: Gateway) -> None:
@@ -113,9 +107,6 @@ async def test_short_wait_does_not_mean_away() -> None:
     await end_left(gateway)
 
 
-# Connections --------------------------------------------------------------------------------------------------------
-
-
 async def app(scope: Any, receive: Any, send: Any) -> None:
     while (await receive()).get("more_body"):
         pass
@@ -154,10 +145,7 @@ def test_headers_that_never_end(monkeypatch: pytest.MonkeyPatch, pieces: list[by
     assert answers_to(*pieces, wait=0.05).count(b"200 OK") == sum(piece.endswith(b"\r\n\r\n") for piece in pieces)
 
 
-def test_headers_that_are_too_long() -> None:
+def test_long_headers_end_and_slow_bodies_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert b"400 Bad Request" in answers_to(HEAD, b"x-a: " + b"a" * (protocol.HEADER_BYTES + 1))
-
-
-def test_slow_bodies_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "HEADER_SECONDS", 0.1)
     assert b"200 OK" in answers_to(HEAD + b"Content-Length: 3\r\n\r\n", b"a", b"b", b"c", wait=0.15)

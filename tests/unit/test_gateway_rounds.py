@@ -112,10 +112,9 @@ def test_chat_reads_a_servers_shape(shape: str, is_done: bool) -> None:
     assert finish == [] if "no reason" in shape else [("tool_calls" if others else "stop")]
 
 
-STYLES = st.fixed_dictionaries(
-    {"index": st.sampled_from(["own", "same", "none"]), "pieces": st.sampled_from([1, 3, 40])}
-    | {name: st.booleans() for name in ("ids", "named", "closing", "done")}
-)
+SWITCHES = {name: st.booleans() for name in ("ids", "named", "closing", "done")}
+PLACES = {"index": st.sampled_from(["own", "same", "none"]), "pieces": st.sampled_from([1, 3, 40])}
+STYLES = st.fixed_dictionaries(PLACES | SWITCHES)
 STEPS = st.lists(
     st.one_of(
         st.text("ab é", min_size=1, max_size=4).map(lambda said: ("text", said)),

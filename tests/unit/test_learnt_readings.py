@@ -3,7 +3,6 @@ the form holds back."""
 
 from collections.abc import Sequence
 
-import pytest
 from cases import turn
 from pg_memoir_language.extraction import read_turns
 from pg_memoir_language.free_requests import find_meant
@@ -39,18 +38,26 @@ class Sure(Agreeing):
         return [0.0] * len(texts)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def learns_wish(text: str, judge: Agreeing) -> bool:
+    return any(one.rule == "learnt wish" for one in read_turns([turn(text)], judge).found)
+
+
+def test_wish_needs_a_scope_and_the_judge() -> None:
+    for text in (
         "If I ask for a recipe, make it for three people",
         "Until I tell you otherwise, write everything in British English.",
         "For the Falcon project, all commit messages are to be in French",
-    ],
-)
-def test_wish_with_a_scope(text: str) -> None:
-    reading = read_turns([turn(text)], Agreeing())
-    assert [(one.type, one.standing) for one in reading.found] == [("instruction", True)]
-    assert not any(one.rule == "learnt wish" for one in read_turns([turn(text)], Sure()).found), "needs the judge"
+    ):
+        found = read_turns([turn(text)], Agreeing()).found
+        assert [(one.type, one.standing) for one in found] == [("instruction", True)], text
+        assert not learns_wish(text, Sure()), "needs the judge"
+    for text in (
+        "Make the soup for three people",
+        "Answer everything in one line this time",
+        "Should I always answer in French?",
+        '"Always answer in French, whenever you write to me, my dear," she said',
+    ):
+        assert not learns_wish(text, Agreeing()), text
 
 
 def test_wishes_of_every_text_of_a_batch_are_read() -> None:
@@ -59,31 +66,15 @@ def test_wishes_of_every_text_of_a_batch_are_read() -> None:
     assert [one.text_no for one in reading.found if one.rule == "learnt wish"] == list(range(1, 41))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Make the soup for three people",
-        "Answer everything in one line this time",
-        "Should I always answer in French?",
-        '"Always answer in French, whenever you write to me, my dear," she said',
-    ],
-)
-def test_wish_without_a_scope_is_none(text: str) -> None:
-    assert not any(one.rule == "learnt wish" for one in read_turns([turn(text)], Agreeing()).found)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_request_in_free_words() -> None:
+    for text in (
         "That business with my foot, I'd rather you didn't keep it in your head.",
         "get her out of your head pls, name and all",
         "Kindly strike it from whatever you retain about me.",
-    ],
-)
-def test_request_in_free_words(text: str) -> None:
-    (request,) = read_turns([turn(text)], Agreeing()).requests
-    assert request.is_free and text.startswith(request.names.rstrip("."))
-    assert read_turns([turn(text)]).requests == [], "no rule knows it"
+    ):
+        (request,) = read_turns([turn(text)], Agreeing()).requests
+        assert request.is_free and text.startswith(request.names.rstrip("."))
+        assert read_turns([turn(text)]).requests == [], "no rule knows it"
 
 
 def test_request_without_a_word_of_forgetting() -> None:
@@ -98,19 +89,16 @@ def test_request_without_a_word_of_forgetting() -> None:
         assert read_turns([turn(help_wanted)], Sure()).requests == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_lookalike_of_a_request() -> None:
+    for text in (
         "Delete the second paragraph and make the rest shorter",
         "The pollen stuff you can keep.",
         "I always lose everything I write down",
         "Are you sure you don't have it in your records?",
         "Don't forget anything I told you about Monday",
         "the data you have stored may have been erased by it",
-    ],
-)
-def test_lookalike_of_a_request(text: str) -> None:
-    assert not any(request.is_free for request in read_turns([turn(text)], Agreeing()).requests)
+    ):
+        assert not any(request.is_free for request in read_turns([turn(text)], Agreeing()).requests), text
 
 
 def meant(text: str, likenesses: dict[str, float], kept: str | None = None) -> list[str] | None:
@@ -141,9 +129,8 @@ def test_what_a_free_request_means() -> None:
 def test_a_message_goes_as_a_whole() -> None:
     said = "The scan is back. Grade 2, says the club doctor."
     like = {"The scan is back.": 0.6, "Grade 2, says the club doctor.": 0.1, said: 0.5}
-    found = find_meant(
-        "Please erase the scan.", [(said, True)], Agreeing("erase"), lambda _, t: [like[x] for x in t], "english"
-    )
+    earlier, judge = [(said, True)], Agreeing("erase")
+    found = find_meant("Please erase the scan.", earlier, judge, lambda _, t: [like[x] for x in t], "english")
     assert [said[start - 1 : start - 1 + length] for _, start, length in found.spans] == list(like)[:2]
 
 
@@ -153,9 +140,8 @@ def test_what_may_stay_of_a_message_stays() -> None:
     def like(query: str, texts: Sequence[str]) -> list[float]:
         return [0.9 if ("locker" in query) == ("locker" in one) else 0.3 for one in texts]
 
-    found = find_meant(
-        "Please erase the gate. The locker you can keep.", [(said, True)], Agreeing("erase"), like, "english"
-    )
+    asked = "Please erase the gate. The locker you can keep."
+    found = find_meant(asked, [(said, True)], Agreeing("erase"), like, "english")
     assert [said[start - 1 : start - 1 + length] for _, start, length in found.spans] == ["The gate opens with 7390."]
 
 

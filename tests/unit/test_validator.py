@@ -30,11 +30,8 @@ HISTORY: list[dict[str, Any]] = [
     {"role": "user", "content": [{"type": "text", "text": "See this"}, IMAGE]},
     {"role": "assistant", "content": "A hat."},
 ]
-GOOD: list[dict[str, Any]] = [
-    {"role": "system", "content": f"Be kind.\n\n{PROFILE}"},
-    *HISTORY[2:],
-    {"role": "user", "content": f"{RECALL}What now?"},
-]
+SYSTEM = {"role": "system", "content": f"Be kind.\n\n{PROFILE}"}
+GOOD: list[dict[str, Any]] = [SYSTEM, *HISTORY[2:], {"role": "user", "content": f"{RECALL}What now?"}]
 EXPECTED = Expected(budget=1000, count=len, query="What now?", system_prompt="Be kind.", history=HISTORY)
 USE = {"type": "tool_use", "name": "look_up", "input": {"q": 1}}
 TOLD: dict[str, Any] = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "two"}]}
@@ -59,10 +56,8 @@ def test_good_lists_pass() -> None:
 
 
 def test_tokens_are_counted_by_the_documented_rule() -> None:
-    messages = [
-        {"role": "user", "name": "ann", "content": "four"},
-        {"role": "assistant", "content": None, "tool_calls": [call("c1", "{}")]},
-    ]
+    asked = {"role": "assistant", "content": None, "tool_calls": [call("c1", "{}")]}
+    messages = [{"role": "user", "name": "ann", "content": "four"}, asked]
     assert tokens_of(messages, Expected(budget=0, count=len, tools="[tool]")) == (4 + 4 + 3) + (4 + 2 + 7 + 2) + 3 + 6
 
 
@@ -201,15 +196,13 @@ def test_common_rules_hold_for_anthropic_too() -> None:
     expected = replace(EXPECTED, format="anthropic")
     assert "budget" in found(CLAUDE, replace(expected, budget=100))
     assert "history" in found(changed(lambda c: c["messages"][5].update(content="A cap."), CLAUDE), expected)
-    assert "query" in found(
-        changed(lambda c: c["messages"][-1]["content"][0].update(text=f"{RECALL}What"), CLAUDE), expected
-    )
+    cut = changed(lambda c: c["messages"][-1]["content"][0].update(text=f"{RECALL}What"), CLAUDE)
+    assert "query" in found(cut, expected)
 
 
 def test_blank_part_of_a_query_has_no_place_in_anthropics_shape() -> None:
-    asked = replace(
-        EXPECTED, query=None, query_parts=[{"type": "text", "text": "What now?"}, {"type": "text", "text": "\u2028 "}]
-    )
+    parts = [{"type": "text", "text": text} for text in ("What now?", "\u2028 ")]
+    asked = replace(EXPECTED, query=None, query_parts=parts)
     assert validate(CLAUDE, replace(asked, format="anthropic")) == []
     assert "query" in found(GOOD, asked)
 

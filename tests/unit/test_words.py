@@ -7,6 +7,7 @@ assistant's message before it, `asks` what the person asks in it, `typed` what i
 import json
 import time
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -67,29 +68,28 @@ ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("said", "client", "person"),
-    [
+NESTED = (
+    "<system-reminder>A <system-reminder>x</system-reminder>, I am Ann, <system-reminder>y</system-reminder>, "
+    "I am Bob.</system-reminder>\nHello.\n<system-reminder>z</system-reminder>"
+)
+
+
+def test_known_wrapper_is_not_the_persons() -> None:
+    for said, client, person in (
         ("<system-reminder>\nCLAUDE.md: I never eat meat.\n</system-reminder>\nHello.", "claude-code", "Hello."),
         ("<environment_context>\n  <cwd>/x</cwd>\n</environment_context>", "codex", ""),
         ("# AGENTS.md instructions for /x\n\n<INSTRUCTIONS>\nI live in Rome.\n</INSTRUCTIONS>", "codex", ""),
         ("This session is being continued from a previous conversation. I said I live in Rome.", "claude-code", ""),
         ("I use <b>bold</b> words.", "", "I use <b>bold</b> words."),
         # Files that are wrapped may hold the wrapper's own tags.
-        (
-            "<system-reminder>A <system-reminder>x</system-reminder>, I am Ann, <system-reminder>y</system-reminder>, "
-            "I am Bob.</system-reminder>\nHello.\n<system-reminder>z</system-reminder>",
-            "",
-            "Hello.",
-        ),
+        (NESTED, "", "Hello."),
         ("<system-reminder>\nWrite <system-reminder> first. I am Ann.\n</system-reminder>\nHello.", "", "Hello."),
         ('<system-reminder source="x">I am Ann.</system-reminder>\nHello.', "claude-code", "Hello."),
         ("Why do I see <system-reminder> in my logs?", "claude-code", "Why do I see <system-reminder> in my logs?"),
         ("--- Context from: A.md ---\nI am Ann.\n--- End of Context from: A.md ---\nHello.", "", "Hello."),
-    ],
-)
-def test_known_wrapper_is_not_the_persons(said: str, client: str, person: str) -> None:
-    assert "".join(piece.text for piece in divide_texts([said], client)[0] if piece.whose == "person").strip() == person
+    ):
+        pieces = divide_texts([said], client)[0]
+        assert "".join(piece.text for piece in pieces if piece.whose == "person").strip() == person
 
 
 def person_of(found: list[Any]) -> str:
@@ -131,11 +131,11 @@ def test_wrapped_message_states_nothing(name: str) -> None:
     assert "context" in {piece.whose for piece in found} or "".join(kept.split()) == "".join(told.split())
 
 
-@pytest.mark.parametrize("told", PLAIN)
-def test_plain_message_is_the_persons(told: str) -> None:
-    for before in ([], [user("Hello there."), assistant("Hello. What can I do for you?")]):
-        made = talk([*before, user(told)])
-        assert made.kind == "main" and person_of(made.newest()) == " ".join(told.split())
+def test_plain_message_is_the_persons() -> None:
+    for told in PLAIN:
+        for before in ([], [user("Hello there."), assistant("Hello. What can I do for you?")]):
+            made = talk([*before, user(told)])
+            assert made.kind == "main" and person_of(made.newest()) == " ".join(told.split())
 
 
 def test_statement_before_a_file_is_the_persons() -> None:
@@ -152,27 +152,22 @@ def test_material_spreads_over_blocks() -> None:
     assert found[-1].whose == "context"
 
 
-@pytest.mark.parametrize("told", DELEGATED)
-def test_delegation_is_an_agents(told: str) -> None:
-    assert talk([user(told)]).kind == "agent"
-    assert talk([user(told)], user_agent="My Chat/2").kind == "main"
+def test_delegation_is_an_agents() -> None:
+    for told in DELEGATED:
+        assert talk([user(told)]).kind == "agent", told
+        assert talk([user(told)], user_agent="My Chat/2").kind == "main", told
 
 
-@pytest.mark.parametrize("told", CALLS)
-def test_message_after_a_call_is_its_result(told: str) -> None:
-    found = talk([user("Find it."), assistant(told), user(PAGE)]).newest()
-    assert {piece.whose for piece in found} == {"output"}
-
-
-@pytest.mark.parametrize("told", ANSWERS)
-def test_message_after_an_answer_is_the_persons(told: str) -> None:
-    assert person_of(talk([user("Find it."), assistant(told), user("I live in Bern.")]).newest()) == "I live in Bern."
-
-
-def test_answer_to_a_clients_question_is_the_persons() -> None:
-    asked = "<ask_followup_question>\n<question>Where do you live?</question>\n</ask_followup_question>"
+def test_message_after_a_call_is_its_result() -> None:
+    for told in CALLS:
+        found = talk([user("Find it."), assistant(told), user(PAGE)]).newest()
+        assert {piece.whose for piece in found} == {"output"}, told
+    for told in ANSWERS:
+        found = talk([user("Find it."), assistant(told), user("I live in Bern.")]).newest()
+        assert person_of(found) == "I live in Bern.", told
+    asked = assistant(ANSWERS[-1])
     told = "[ask_followup_question for 'Where?'] Result:\n\n<answer>\nI live in Bern.\n</answer>"
-    assert person_of(talk([user("Find it."), assistant(asked), user(told)]).newest()) == "I live in Bern."
+    assert person_of(talk([user("Find it."), asked, user(told)]).newest()) == "I live in Bern."
 
 
 def test_text_beside_a_result_states_nothing() -> None:
@@ -180,16 +175,12 @@ def test_text_beside_a_result_states_nothing() -> None:
     result = {"type": "tool_result", "tool_use_id": "t", "content": "x"}
     listed = [user("Find it."), used, user([result, {"type": "text", "text": "I moved to Oslo."}])]
     assert [piece.whose for piece in talk(listed, "/v1/messages").newest()] == ["question"]
-    items = [
-        user("Find it."),
-        {"type": "function_call", "call_id": "c", "name": "read", "arguments": "{}"},
-        {"type": "function_call_output", "call_id": "c", "output": "x"},
-        user("I moved to Oslo."),
-    ]
+    call = {"type": "function_call", "call_id": "c", "name": "read", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "x"}
+    items = [user("Find it."), call, output, user("I moved to Oslo.")]
     assert [piece.whose for piece in talk(items, "/v1/responses").newest()] == ["question"]
-    assert (
-        person_of(talk([*items[:3], assistant("It is x."), items[3]], "/v1/responses").newest()) == "I moved to Oslo."
-    )
+    answered = talk([*items[:3], assistant("It is x."), items[3]], "/v1/responses")
+    assert person_of(answered.newest()) == "I moved to Oslo."
 
 
 def test_message_behind_open_material_states_nothing() -> None:
@@ -199,39 +190,26 @@ def test_message_behind_open_material_states_nothing() -> None:
     assert person_of(found) == "I live in Bern."
 
 
-@pytest.mark.parametrize(
-    ("names", "person"),
-    [
-        (["", ""], "I live in Bern."),
-        (["Bob", "evil"], ""),
-        (["evil", "ann"], "I live in Bern."),
-        (["evil_bot", "evil_bot"], ""),
-        (["ResearchAgent", "ResearchAgent"], ""),
-        (["Abbot", "Abbot"], "I live in Bern."),
-    ],
-)
-def test_name_of_another_is_not_the_users(names: list[str], person: str) -> None:
-    told = ["Hello there.", "I live in Bern."]
-    first, second = (user(said, **({"name": name} if name else {})) for said, name in zip(told, names))
-    assert person_of(talk([first, assistant("Hello."), second]).newest()) == person
+def test_name_of_another_is_not_the_users() -> None:
+    theirs = (["", ""], ["evil", "ann"], ["Abbot", "Abbot"])
+    for names in (*theirs, ["Bob", "evil"], ["evil_bot", "evil_bot"], ["ResearchAgent", "ResearchAgent"]):
+        told = ["Hello there.", "I live in Bern."]
+        first, second = (user(said, **({"name": name} if name else {})) for said, name in zip(told, names))
+        person = person_of(talk([first, assistant("Hello."), second]).newest())
+        assert person == ("I live in Bern." if names in theirs else ""), names
 
 
-@pytest.mark.parametrize(
-    ("headers", "whose"),
-    [
-        ({}, "output"),
-        ({"user_agent": "My Chat/2"}, "person"),
-        ({"user_agent": "OpenAI/JS 5", "x_title": "my chat"}, "person"),
-        ({"user_agent": "My Chat Bot/2"}, "output"),
-        ({"user_agent": "opencode/1.0"}, "person"),
-        ({"user_agent": "claude-cli/2.1"}, "output"),
-    ],
-)
-def test_setting_says_whose_words(headers: dict[str, str], whose: str) -> None:
-    assert talk([user("Context: I live in Bern.")], **headers).newest()[0].whose == whose
-
-
-def test_material_setting_takes_no_statement() -> None:
+def test_setting_says_whose_words() -> None:
+    for agent, title, whose in (
+        ("", "", "output"),
+        ("My Chat/2", "", "person"),
+        ("OpenAI/JS 5", "my chat", "person"),
+        ("My Chat Bot/2", "", "output"),
+        ("opencode/1.0", "", "person"),
+        ("claude-cli/2.1", "", "output"),
+    ):
+        headers = {name: value for name, value in (("user_agent", agent), ("x_title", title)) if value}
+        assert talk([user("Context: I live in Bern.")], **headers).newest()[0].whose == whose, headers
     found = talk([user("I live in Bern. What is near?")], user_agent="my chat bot").newest()
     assert [piece.whose for piece in found] == ["question"]
 
@@ -264,10 +242,8 @@ def test_readers_grow_linearly(name: str) -> None:
         assert any(seconds(64_000, run) < 24 * max(seconds(8_000, run), 0.01) for _ in range(3)), run
 
 
-@pytest.mark.parametrize(
-    "texts", [["I live in Bern."] * 501, ["I live in Bern. " * 13_000], ["I live in Bern. " * 7_000] * 2]
-)
-@pytest.mark.parametrize("client", ["", "claude-code"])
-def test_long_message_is_an_output(texts: list[str], client: str) -> None:
-    for role in ("person", "mixed"):
+@pytest.mark.parametrize(("times", "long"), [(501, 1), (1, 13_000), (2, 7_000)])
+def test_long_message_is_an_output(times: int, long: int) -> None:
+    texts = ["I live in Bern. " * long] * times
+    for role, client in product(("person", "mixed"), ("", "claude-code")):
         assert {piece.whose for found in divide_texts(texts, client, role) for piece in found} == {"output"}  # type: ignore[arg-type]
