@@ -87,7 +87,9 @@ def read(path: Path) -> list[Corpus]:
         return realmem(path)
     if list(path.rglob("probing_questions.json")):
         return beam(path)
-    raise ValueError(f"{path} is neither a LoCoMo file nor a folder of RealMem, BEAM or ProactiveMemBench conversations")
+    raise ValueError(
+        f"{path} is neither a LoCoMo file nor a folder of RealMem, BEAM or ProactiveMemBench conversations"
+    )
 
 
 # --- LoCoMo ------------------------------------------------------------------------------------------------------------
@@ -287,7 +289,11 @@ def languages(folder: Path) -> list[Corpus]:
     """A corpus of each language, with all statements in it, a session a day. Asked are, in the language itself, in English and
     in the next language, and of English in each: kinds "same language", "asked in another".
     """
-    pairs = [json.loads(line)["texts"] for file in sorted(folder.glob("*.jsonl")) for line in file.read_text("utf-8").splitlines()]
+    pairs = [
+        json.loads(line)["texts"]
+        for file in sorted(folder.glob("*.jsonl"))
+        for line in file.read_text("utf-8").splitlines()
+    ]
     every = list(pairs[0])
     found = []
     for said, following in zip(every, every[1:] + every[:1], strict=True):
@@ -299,7 +305,9 @@ def languages(folder: Path) -> list[Corpus]:
         others = every[1:] if said == "en" else list(dict.fromkeys(["en", following]))
         for kind, asked in (("same language", [said]), ("asked in another", others)):
             questions = [
-                Asked(pair[language]["asked"], (str(n),), language) for language in asked for n, pair in enumerate(pairs)
+                Asked(pair[language]["asked"], (str(n),), language)
+                for language in asked
+                for n, pair in enumerate(pairs)
             ]
             found.append(Corpus(f"{kind}", said, [*events, *questions]))
     return found

@@ -91,8 +91,18 @@ def classes_of(question: Mapping[str, Any]) -> list[str]:
     """
     if question["unread"]:
         return ["unread"]
+    if english_of(question):
+        return []
     written = question["facts"].get("language", "simple")
     return ["other"] if question["language"] > ENGLISH or written not in ("english", "simple") else []
+
+
+def english_of(question: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the English for the words of a question in another language that is asked of English texts: {"words",
+    "terms"} as pg_memoir_server.translation makes it.
+    """
+    found: Mapping[str, Any] | None = question["facts"].get("english")
+    return found if question["language"] == ENGLISH else None
 
 
 def weights_of(given: Mapping[str, float], words: int, classes: Sequence[str]) -> np.ndarray:
@@ -105,9 +115,7 @@ def weights_of(given: Mapping[str, float], words: int, classes: Sequence[str]) -
     def weight(name: str) -> float:
         return given.get(name) or 0.0
 
-    shared = [
-        weight(n) + weight(f"long.{n}") * long + sum(weight(f"{kind}.{n}") for kind in classes) for n in SIGNALS
-    ]
+    shared = [weight(n) + weight(f"long.{n}") * long + sum(weight(f"{kind}.{n}") for kind in classes) for n in SIGNALS]
     return np.array(
         [
             [F32(w + weight(f"{kind}.{n}")) for n, w in zip(SIGNALS, shared, strict=True)]

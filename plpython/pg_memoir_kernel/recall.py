@@ -260,9 +260,17 @@ def _rank(
 
 
 def _words(question: Json) -> Words:
+    terms, forms, form_of = question["terms_widened"], question["forms"], question["form_of"]
+    english = ranking.english_of(question)
+    if english:
+        gone = set(english["words"])
+        first = [stems[0] for stems in english["terms"]]
+        terms = list(dict.fromkeys([*(term for term in terms if term not in gone), *first]))
+        forms = [*forms, *(stem for stems in english["terms"] for stem in stems[1:])]
+        form_of = [*form_of, *(stems[0] for stems in english["terms"] for _ in stems[1:])]
     return Words(
-        question["terms_widened"], question["common"], question["forms"], question["form_of"], question["kindred"],
-        question["kindred_of"], question["config"], question["query"],
+        terms, question["common"], forms, form_of, question["kindred"], question["kindred_of"], question["config"],
+        question["query"],
     )  # fmt: skip
 
 

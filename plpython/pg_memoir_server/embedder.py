@@ -169,9 +169,16 @@ class Server:
     async def _ask(
         self, header: dict[str, Any], body: bytes, reader: asyncio.StreamReader
     ) -> tuple[dict[str, Any], bytes]:
-        """A question: what it says, and its vector if a model is named; small talk needs none."""
+        """A question: what it says, in other languages than English with the English for its words, and its vector if a
+        model is named; small talk needs none."""
+        from .multilingual import LANGUAGES
+        from .translation import to_english
+
         facts = await self._read("read_question", body)
         read = json.loads(facts)
+        if read["language"] in LANGUAGES:
+            read["english"] = await asyncio.to_thread(to_english, read["redacted"], read["language"])
+            facts = json.dumps(read, ensure_ascii=False).encode()
         sent, reply, vector = f"{header.get('prefix') or ''}{read['redacted']}", {"rows": 0, "dimension": 0}, b""
         problem = None
         if header.get("model") is not None and read["redacted"].strip() and not read["small_talk"]:

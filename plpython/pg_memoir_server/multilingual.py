@@ -76,7 +76,7 @@ class Multilingual:
         vectors = np.empty((len(texts), len(_learnt()[1])), np.float32)
         english, others = np.flatnonzero(~is_other), np.flatnonzero(is_other)
         if len(others):
-            vectors[others] = map_texts([texts[n] for n in others])
+            vectors[others] = map_texts([texts[int(n)] for n in others])
         if len(english):
-            vectors[english] = self._english.embed([texts[n] for n in english])
+            vectors[english] = self._english.embed([texts[int(n)] for n in english])
         return vectors

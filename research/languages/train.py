@@ -57,7 +57,9 @@ def read_texts() -> list[str]:
 
 
 def encode(texts: list[str]) -> np.ndarray:
-    return np.concatenate([encoder().encode([t[:LONGEST] for t in texts[n : n + 64]]) for n in range(0, len(texts), 64)])
+    return np.concatenate(
+        [encoder().encode([t[:LONGEST] for t in texts[n : n + 64]]) for n in range(0, len(texts), 64)]
+    )
 
 
 def fit(given: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -73,7 +75,9 @@ def found_among_ten(asked: np.ndarray, said: np.ndarray, beside: np.ndarray) -> 
 
 
 def examine(minilm: OnnxRuntime, mapped: Any, beside: list[str]) -> None:
-    pairs = [json.loads(line)["texts"] for path in sorted(PAIRS.glob("*.jsonl")) for line in path.open(encoding="utf-8")]
+    pairs = [
+        json.loads(line)["texts"] for path in sorted(PAIRS.glob("*.jsonl")) for line in path.open(encoding="utf-8")
+    ]
     around = minilm.embed(beside)
     said, asked, plain = {}, {}, {}
     for language in pairs[0]:
@@ -110,7 +114,9 @@ def main() -> None:
         return to_unit(vectors @ weight.astype(np.float32) + bias.astype(np.float32))
 
     left = slice(learnt, learnt + LEFT_OUT)
-    print(f"{learnt} texts; cosine to MiniLM's vector of {LEFT_OUT} others: {(mapped(given[left]) * wanted[left]).sum(1).mean():.3f}")
+    print(
+        f"{learnt} texts; cosine to MiniLM's vector of {LEFT_OUT} others: {(mapped(given[left]) * wanted[left]).sum(1).mean():.3f}"
+    )
     examine(minilm, mapped, texts[-BESIDE:])
     if options.write:
         save_file({"weight": weight, "bias": bias}, MAP)

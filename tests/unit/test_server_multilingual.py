@@ -9,7 +9,12 @@ from pg_memoir_server import models, multilingual, runtimes
 
 pytestmark = pytest.mark.extended
 
-ENGLISH = ["I am allergic to nuts.", "My sister moved to Bergen in March.", "The rent goes up by forty euros.", "We adopted a dog."]
+ENGLISH = [
+    "I am allergic to nuts.",
+    "My sister moved to Bergen in March.",
+    "The rent goes up by forty euros.",
+    "We adopted a dog.",
+]
 OTHERS = {
     "de": ["Ich bin gegen Nüsse allergisch.", "Meine Schwester ist im März nach Bergen gezogen.",
            "Die Miete steigt um vierzig Euro.", "Wir haben einen Hund adoptiert."],
