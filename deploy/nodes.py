@@ -7,6 +7,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sysconfig
 from pathlib import Path
 
 import psycopg
@@ -16,6 +17,8 @@ BUILD = Path(os.environ.get("PG_MEMOIR_BUILD", ROOT / ".local" / "build"))
 PGBIN = Path(os.environ.get("PG_MEMOIR_PGBIN", "/usr/lib/postgresql/15/bin"))
 SERVER_USER = os.environ.get("PG_MEMOIR_SERVER_USER", "postgres")
 DATABASE = "memoir"
+# Where the servers' Python finds plpython/ and its requirements (docs/start/installation.md).
+SERVER_PYTHONPATH = os.environ.get("PG_MEMOIR_PYTHONPATH", f"{ROOT / 'plpython'}:{sysconfig.get_path('purelib')}")
 
 
 def as_server(*command: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
@@ -56,15 +59,20 @@ class Nodes:
             self.write(main, main.read_text() + "\ninclude 'pg_memoir.conf'\n")
 
     def install(self, node: str, **variables: object) -> None:
-        """A new database with pg_memoir, as scripts/install.sh makes it."""
+        """A new database with pg_memoir, as scripts/install.sh makes it: with PL/Python where the server has it."""
         with psycopg.connect(self.dsn(node, "postgres"), autocommit=True) as db:
             db.execute(f"create database {DATABASE}")
+            has_python = db.execute("select 1 from pg_available_extensions where name = 'plpython3u'").fetchone()
+        more: list[list[str | Path]] = []
+        if has_python and (BUILD / "pg_memoir_plpython.sql").exists():
+            more = [["-c", "create extension plpython3u"], ["-1", "-f", BUILD / "pg_memoir_plpython.sql"]]
         psql = [PGBIN / "psql", "-X", "-q", "-o", os.devnull, "-v", "ON_ERROR_STOP=1", self.dsn(node)]
         named = [part for key, value in variables.items() for part in ("-v", f"{key}={value}")]
         env = os.environ | {"PGOPTIONS": "-c client_min_messages=warning"}
         for arguments in (
             [*named, "-1", "-f", BUILD / "pg_memoir.sql"],
             ["-c", "call memoir.setup()", "-c", "call memoir.ensure_partitions()"],
+            *more,
         ):
             done = subprocess.run([*psql, *arguments], env=env, capture_output=True, text=True, check=False)
             if done.returncode:
@@ -89,9 +97,8 @@ class Nodes:
             return row[0] if row else None
 
     def start(self, node: str) -> None:
-        as_server(
-            PGBIN / "pg_ctl", "start", "-D", self.data(node), "-l", self.folder / node / "log", "-w", "-t", "60", "-s"
-        )
+        log, env = self.folder / node / "log", os.environ | {"PYTHONPATH": SERVER_PYTHONPATH}
+        as_server(PGBIN / "pg_ctl", "start", "-D", self.data(node), "-l", log, "-w", "-t", "60", "-s", env=env)
 
     def stop(self, node: str, mode: str = "fast") -> None:
         pid = self.data(node) / "postmaster.pid"

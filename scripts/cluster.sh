@@ -169,8 +169,8 @@ case ${1:-} in
   dsn) echo "$DSN" ;;
   env)
     find_psql
-    printf 'export PG_MEMOIR_DSN=%q PG_MEMOIR_BUILD=%q PG_MEMOIR_PGBIN=%q PG_MEMOIR_SERVER_USER=%q PATH=%q:"$PATH"\n' \
-      "$DSN" "$STATE/build" "$PGBIN" "$SERVER_USER" "$PGBIN"
+    printf 'export PG_MEMOIR_DSN=%q PG_MEMOIR_BUILD=%q PG_MEMOIR_PGBIN=%q PG_MEMOIR_SERVER_USER=%q PG_MEMOIR_PYTHONPATH=%q PATH=%q:"$PATH"\n' \
+      "$DSN" "$STATE/build" "$PGBIN" "$SERVER_USER" "$(server_python_path)" "$PGBIN"
     printf 'export ORT_DISABLE_TELEMETRY=1 HF_HUB_OFFLINE=1 HF_HUB_DISABLE_TELEMETRY=1 TOKENIZERS_PARALLELISM=false\n' ;;
   psql) shift; find_psql; exec "$PGBIN/psql" "$DSN" "$@" ;;
   reset) reset ;;
