@@ -121,8 +121,7 @@ begin
       _memoir.shown(p_user)), 'list_compiles names those of a session');
   end if;
   return query
-  with considered as (
-    select c.*, i.kind as item_kind, i.ref_id, i.session_id, i.turn_index
+  with considered as (select c.*, i.kind as item_kind, i.ref_id, i.session_id, i.turn_index
     from unnest(v_trace.items, v_trace.scores, v_trace.words, v_trace.vectors, v_trace.around, v_trace.session_scores,
       v_trace.item_tokens, v_trace.positions, v_trace.forms, v_trace.reasons) with ordinality
       c(item_no, score, words, vector, around, session_score, tokens, place, form, reason, o)

@@ -104,8 +104,7 @@ begin
     where t between p_frame.first_turn and p_frame.lines_through;
     v_from := greatest(v_from, p_known.lines_through + 1);
   end if;
-  for v_row in
-    with parts as materialized (
+  for v_row in with parts as materialized (
       select l.*, _memoir.marks(p_session.user_id, l.session_id) as marks
       from _memoir.lineage(p_session) l where l.to_turn >= v_from
     )

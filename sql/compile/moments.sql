@@ -183,8 +183,7 @@ declare
   v_read float8 := p_config ->> 'cache_read_share'; v_write float8 := p_config ->> 'cache_write_share';
   v_fresh integer := p_config ->> 'window_fresh_steps';
 begin
-  with turns as materialized (
-    select t.turn_index, t.cost - t.saved as cost, sum(t.cost - t.saved) over w as behind,
+  with turns as materialized (select t.turn_index, t.cost - t.saved as cost, sum(t.cost - t.saved) over w as behind,
       count(*) filter (where t.role = 'assistant') over w as later
     from unnest(p_past.turns) t window w as (order by t.turn_index desc)
   ), gains as (
@@ -317,13 +316,11 @@ declare
 begin
   with turns as (
     select t.turn_index, sum(t.cost - t.saved) over (order by t.turn_index desc) as behind from unnest(p_past.turns) t
-  ), gains as (
-    select p.turn_index, sum(case p.fidelity when 0 then p.tokens else p.form end
+  ), gains as (select p.turn_index, sum(case p.fidelity when 0 then p.tokens else p.form end
       - case p.target when 0 then p.tokens when 1 then p.tokens * 3 / 10 when 2 then greatest(90, p.tokens * 6 / 100)
         when 3 then least(90, case p.fidelity when 0 then p.tokens else p.form end) else 24 end) as gain
     from unnest(p_places) p where p.target <> p.fidelity group by 1
-  ), cuts as (
-    select g.turn_index, sum(g.gain) over w * v_read * v_calls
+  ), cuts as (select g.turn_index, sum(g.gain) over w * v_read * v_calls
       - (v_write - v_read) * greatest(0, t.behind - sum(g.gain) over w) as worth
     from gains g join turns t on t.turn_index = g.turn_index window w as (order by g.turn_index desc)
   )
@@ -377,8 +374,7 @@ returns _memoir.past_place[] language plpgsql as $$
 declare
   v_over bigint; v_place record; v_changed boolean := false;
 begin
-  for v_place in
-    select p.ordinality as n, p.target, case when p.target = 0 then p.tokens else p.form end as shown
+  for v_place in select p.ordinality as n, p.target, case when p.target = 0 then p.tokens else p.form end as shown
     from unnest(p_places) with ordinality p
     where p.turn_index >= p_past.fresh_from and not p.pinned and p.target <= 1 order by shown desc, n
   loop

@@ -194,22 +194,18 @@ begin
     where c.reason is null and (p_session is null or c.session_id = v_session)
       and (p_project is null or c.project = p_project or c.project = 'global')
       and (p_types is null or c.type = any (p_types))
-  ), memories as (
-    select m.memory_id, m.tags, m.category, m.metadata from _memoir.memory_store m
+  ), memories as (select m.memory_id, m.tags, m.category, m.metadata from _memoir.memory_store m
     where m.user_id = v_user and m.memory_id = any (array(select f.ref_id from found f where f.kind = 'memory'))
-  ), labels as (
-    select i.item_no, i.tags from _memoir.search_items i
+  ), labels as (select i.item_no, i.tags from _memoir.search_items i
     where i.user_id = v_user and i.tags is not null
       and i.item_no = any (array(select f.item_no from found f where f.kind = 'turn'))
-  ), kept as (
-    select f.*, coalesce(m.tags, l.tags) as own_tags
+  ), kept as (select f.*, coalesce(m.tags, l.tags) as own_tags
     from found f left join memories m on m.memory_id = f.ref_id left join labels l on l.item_no = f.item_no
     where (p_tags is null or coalesce(m.tags, l.tags) && p_tags) and (p_category is null or m.category = p_category)
       and (p_where is null or f.kind <> 'summary' and _memoir.meets(coalesce(m.metadata, case f.kind when 'turn' then
         (_memoir.turn(v_user, f.session_id, f.turn_index)).metadata -> 'call' end, '{}'), p_where))
     order by f.o limit p_limit
-  ), tagged as (
-    select i.* from _memoir.filtered_turns(v_caller, v_scope, p_tags, p_project, p_limit) i
+  ), tagged as (select i.* from _memoir.filtered_turns(v_caller, v_scope, p_tags, p_project, p_limit) i
     where p_types is null and p_category is null and (p_session is null or i.session_id = v_session)
       and i.ref_id not in (select k.ref_id from kept k) and (p_where is null or _memoir.meets(coalesce(
         (_memoir.turn(v_user, i.session_id, i.turn_index)).metadata -> 'call', '{}'), p_where))
@@ -263,8 +259,7 @@ begin
   perform _memoir.check_range('threshold', p_threshold, -1, 1, true), _memoir.check_count('limit', p_limit, 1000);
   return query
   select m.memory_id, m.content, s.similarity, m.type, m.project, m.recorded_at
-  from (
-    select i.ref_id, max(1 - (e.embedding <=> v_vector))::real as similarity
+  from (select i.ref_id, max(1 - (e.embedding <=> v_vector))::real as similarity
     from _memoir.embeddings e join _memoir.search_items i on i.user_id = v_user and i.item_no = e.item_no
     where e.user_id = v_user and e.model_id = v_model.model_id and i.kind = 'm' and not i.dead
     group by i.ref_id) s

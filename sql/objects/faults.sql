@@ -12,16 +12,14 @@ declare
   v_terms text[]; v_object record; v_text text; v_read bigint := 0; v_found jsonb := '[]';
 begin
   -- The question's words but the commonest, cut so that their forms are found too.
-  v_terms := array(
-    select distinct case when w ~ '^[a-z]{7,}$' then left(w, greatest(5, length(w) - 3))
+  v_terms := array(select distinct case when w ~ '^[a-z]{7,}$' then left(w, greatest(5, length(w) - 3))
       when w ~ '^[a-z]{4,6}s$' then left(w, -1) else w end
     from regexp_split_to_table(lower(left(p_question, 4000)), '[^[:alnum:]_./:@+-]+') x,
       lateral (select btrim(x, './:@+-') as w) y
     where w <> '' and w <> all (_memoir.list_passage_stops())
       and (length(w) > 2 or w ~ '\d' or w ~ '[^\u0001-\u007f]'));
   if v_terms = '{}' then return; end if;
-  for v_object in
-    select m.memory_id, max(p.turn_index) as turn from _memoir.session_objects o
+  for v_object in select m.memory_id, max(p.turn_index) as turn from _memoir.session_objects o
     join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = o.memory_id and m.is_object
       and m.state in ('active', 'superseded') and m.sensitivity <= p_clearance
     join _memoir.object_places p on p.user_id = p_user_id and p.memory_id = m.memory_id
@@ -133,8 +131,7 @@ begin
       or (v_message.extra ->> 'entropy')::float8 > 2.2 is not true;
     v_said := (_memoir.doubt(format('messages[%s].logprobs', i - 1), p_messages -> (i - 1) -> 'logprobs')).said;
     -- The turn has what was said; a copy would outlive it.
-    v_lacked := array(select m from (
-        select f.memory_id, max(f.fidelity) as fidelity from _memoir.shown_forms f
+    v_lacked := array(select m from (select f.memory_id, max(f.fidelity) as fidelity from _memoir.shown_forms f
         where f.user_id = p_state.user_id and f.session_id = p_state.session_id group by 1) f
       join _memoir.memory_store m on m.user_id = p_state.user_id and m.memory_id = f.memory_id and m.state = 'active'
         and m.sensitivity < 'secret'

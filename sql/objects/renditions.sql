@@ -220,8 +220,7 @@ returns setof _memoir.memory_renditions language plpgsql stable as $$
 declare
   v_asked record;
 begin
-  for v_asked in
-    select m, a.fidelity, f as form
+  for v_asked in select m, a.fidelity, f as form
     from rows from (unnest(p_ids), unnest(p_fidelities)) with ordinality a(id, fidelity, o)
     join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = a.id and m.is_object
       and m.sensitivity < 'secret' and m.state in ('active', 'superseded')

@@ -7,17 +7,14 @@ create or replace function _memoir.read_limit() returns integer language sql imm
 -- once, in the order in which it comes.
 create or replace function _memoir.entities(p_text text)
 returns table (kind text, entity text) language sql immutable as $$
-  with words as (
-    select rtrim(w, '.:-+#%@~') as w, min(o) as o
+  with words as (select rtrim(w, '.:-+#%@~') as w, min(o) as o
     from string_to_table(regexp_replace(left(p_text, _memoir.read_limit()), '[^A-Za-z0-9_./:@~+#%-]+', ' ', 'g'), ' ')
       with ordinality x(w, o)
     where w ~ '[0-9_/]|[a-z][A-Z]|[A-Z][A-Z]|[A-Za-z0-9][.][A-Za-z]' group by 1),
-  quotes as (
-    select m[1] as w, min(o) as o
+  quotes as (select m[1] as w, min(o) as o
     from regexp_matches(left(p_text, 100000), '["“«「]([^"”»」\n]{3,60})["”»」]', 'g') with ordinality q(m, o)
     where m[1] ~ '[[:alnum:]]' group by 1),
-  found as (
-    select case when w ~ '^[a-z]+://' then 'URLs' when w ~ '/' then 'paths'
+  found as (select case when w ~ '^[a-z]+://' then 'URLs' when w ~ '/' then 'paths'
         when w ~ '^[A-Z][A-Z0-9]*(?:[_-][A-Z0-9]+)+$|^[A-Z]+[0-9]+$|^[0-9a-f-]*[0-9][0-9a-f-]{7,}$' and w ~ '[A-Za-z]'
           then 'codes'
         when w ~ '^[+-]?[0-9][0-9.,:%-]*[A-Za-z]{0,2}$' then 'numbers' else 'identifiers' end as kind, w, o
@@ -62,14 +59,12 @@ end $$;
 -- left out stands which. p_wanted: words that were used since (an edit, a question): lines that have one come first.
 create or replace function _memoir.cut_text(p_text text, p_kind text, p_size integer, p_wanted text[])
 returns text language sql immutable as $$
-  with lines as materialized (
-    select l.nth, l.line_no, l.body, case p_kind when 'log'
+  with lines as materialized (select l.nth, l.line_no, l.body, case p_kind when 'log'
       then _memoir.line_shape(l.body) end as shape
     from _memoir.text_lines(p_text) l),
   shapes as materialized (select shape, count(*) as n from lines where p_kind = 'log' group by shape),
   size as (select count(*) as n from lines),
-  weighed as materialized (
-    select l.nth, l.line_no, l.body, length(l.body) as size,
+  weighed as materialized (select l.nth, l.line_no, l.body, length(l.body) as size,
       case when exists (select from unnest(p_wanted) w where strpos(l.body, w) > 0) then 4 else 0 end
       + case when l.body !~ '[[:alnum:]]' then -1 else 0 end
       + case p_kind
