@@ -137,11 +137,14 @@ comment on function memoir.memory_resources() is
   'Lists what MCP clients can read, as descriptors: uri, template of the single ones, name, title, description, fields,
 and the tools that reach it as memory_tools defines them.';
 
--- What an argument gives as an id; null where it lacks.
-create or replace function _memoir.tool_id(p_name text, p_given text)
-returns uuid language plpgsql immutable as $$
+-- What an argument gives as an id, or as its first eight digits, by which an answer names it; null where it lacks.
+create or replace function _memoir.tool_id(p_user_id uuid, p_name text, p_given text)
+returns uuid language plpgsql stable as $$
 begin
-  return p_given::uuid;
+  return case when p_given ~ '^[0-9a-f]{8}$' then coalesce((select min(i.ref_id::text) from _memoir.search_items i
+      where i.user_id = p_user_id and i.ref_id between (p_given || '-0000-0000-0000-000000000000')::uuid
+        and (p_given || '-ffff-ffff-ffff-ffffffffffff')::uuid having count(distinct i.ref_id) = 1), p_given)
+    else p_given end::uuid;
 exception when invalid_text_representation then
   perform _memoir.fail('PM014', format('%s must be an id as a search gives it, not %s', p_name,
     _memoir.shown(p_given)));
@@ -205,30 +208,16 @@ begin
   where not _memoir.is_secret(p_caller.user_id, r.id);
 end $$;
 
--- The best passages for a question, in at most so many tokens.
+-- The best passages for a question, in at most so many tokens; memory_get has the whole of one that is cut.
 create or replace function _memoir.passages(p_caller _memoir.caller, p_user text, p_question text, p_arguments jsonb,
   p_tokens integer)
-returns text language plpgsql stable as $$
-declare
-  v_left integer := p_tokens; v_out text; v_item record; v_line text; v_cost integer;
-begin
-  for v_item in select * from _memoir.tool_hits(p_caller, p_user, p_question, p_arguments,
-    coalesce((p_arguments ->> 'limit')::integer, 50)) h order by h.rank
-  loop
-    v_line := _memoir.tool_line(v_item.kind, v_item.id, v_item.session, v_item.said_at,
-      _memoir.indented(v_item.said_by || v_item.content));
-    v_cost := memoir.count_tokens(v_line) + 1;
-    -- The best passage is cut to what there is room for; memory_get has the whole.
-    if v_out is null and v_cost > v_left then
-      v_line := _memoir.cut_to(v_line, v_left - 1);
-      v_cost := memoir.count_tokens(v_line) + 1;
-    end if;
-    continue when v_cost > v_left;
-    v_left := v_left - v_cost;
-    v_out := concat_ws(E'\n', v_out, v_line);
-  end loop;
-  return v_out;
-end $$;
+returns text language sql stable as $$
+  select string_agg(l.line, E'\n' order by l.o) from _memoir.fit_lines(array(
+    select _memoir.tool_line(h.kind, h.id, h.session, h.said_at, _memoir.indented(h.said_by || h.content))
+    from _memoir.tool_hits(p_caller, p_user, p_question, p_arguments,
+      coalesce((p_arguments ->> 'limit')::integer, 50)) h
+    order by h.rank), p_tokens) l
+$$;
 
 -- The tools that read.
 create or replace function _memoir.read_with_tool(p_caller _memoir.caller, p_user text, p_session text, p_name text,
@@ -250,7 +239,8 @@ begin
     select string_agg(case when t.is_anchor then '> ' else '  ' end || _memoir.tool_line(t.kind, t.id, t.session,
       t.said_at, case when t.kind = 'turn' then coalesce(t.name, t.role) || ': ' else '' end || coalesce(t.line, '')),
       E'\n' order by t.o) into v_out
-    from memoir.memory_timeline(p_user, _memoir.tool_id('id', p_arguments ->> 'id'), p_query => p_arguments ->> 'query',
+    from memoir.memory_timeline(p_user, _memoir.tool_id(v_user, 'id', p_arguments ->> 'id'),
+      p_query => p_arguments ->> 'query',
       p_window => p_arguments ->> 'window') with ordinality t(kind, id, session, turn_index, role, name, said_at, line,
       is_anchor, o)
     where not _memoir.is_secret(v_user, t.id);
@@ -258,7 +248,7 @@ begin
     select string_agg(format('%s (%s%s)%s', g ->> 'id', g ->> 'kind', coalesce(', ' || nullif(g ->> 'state',
       'active'), ''), E'\n  ' || _memoir.indented(_memoir.neutralise(coalesce(g ->> 'content', '[no text]')))), E'\n'
       order by o) into v_out
-    from memoir.memory_get(p_user, array(select _memoir.tool_id('each of ids', i)
+    from memoir.memory_get(p_user, array(select _memoir.tool_id(v_user, 'each of ids', i)
       from jsonb_array_elements_text(p_arguments -> 'ids') i)) with ordinality x(g, o)
     where not _memoir.is_secret(v_user, (g ->> 'id')::uuid);
     return coalesce(v_out, 'No such ids. A search gives ids.');
@@ -405,7 +395,7 @@ create or replace function _memoir.write_with_tool(p_caller _memoir.caller, p_us
   p_name text, p_arguments jsonb)
 returns text language plpgsql as $$
 declare
-  v_id uuid := _memoir.tool_id('id', p_arguments ->> 'id');
+  v_id uuid := _memoir.tool_id(p_caller.user_id, 'id', p_arguments ->> 'id');
   v_content text := p_arguments ->> 'content'; v_said text := p_arguments ->> 'said'; v_unit _memoir.said_unit;
   v_agent text := case when p_caller.may_state_actor then 'agent' end;
 begin
