@@ -109,8 +109,7 @@ begin
     -- By their characters: substr() would count from the start of the run every time.
     select string_agg(c || coalesce(next, ''), ' ' order by nth, i) filter (where next is not null or i = 1)
       into v_pairs
-    from (
-      select r.nth, u.i, u.c, lead(u.c) over (partition by r.nth order by u.i) as next
+    from (select r.nth, u.i, u.c, lead(u.c) over (partition by r.nth order by u.i) as next
       from unnest(v_runs) with ordinality r(run, nth),
         unnest(string_to_array(r.run, null)) with ordinality u(c, i)) pairs;
     v_words := ts_delete(v_words, array(select r from unnest(v_runs) r where r !~ '[\uac00-\ud7af]'))

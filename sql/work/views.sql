@@ -225,8 +225,7 @@ create view memoir.context_utilisation as
 select date_trunc('hour', recorded_at) as hour, count(*) as compiles, avg(eta) as eta, percentile_cont(0.05) within
 group (order by eta) as eta_p05,
   avg(tokens::float8 / nullif(budget, 0)) as fill, avg(recall_tokens) as recall_tokens
-from (
-  select l.recorded_at, l.tokens, l.budget, l.recall_tokens, p.packed / nullif(o.optimum, 0) as eta
+from (select l.recorded_at, l.tokens, l.budget, l.recall_tokens, p.packed / nullif(o.optimum, 0) as eta
   from _memoir.compile_ledger l
   cross join lateral (
     select sum(1 / (1 + power(1 / greatest(0.0001, least(0.9999, x.score::float8)) - 1, 4)))
