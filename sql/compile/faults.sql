@@ -76,14 +76,15 @@ begin
       least(p_caller.clearance, 'private'::_memoir.sensitivity)) with ordinality
       l(memory_id, turn_index, first_line, last_line, score, body, nth) where l.score >= 0.6
     union all
-    select case when h.object is not null and h.session = p_session and h.score >= 0.6 * (select max(m.score) from hits m
-        where m.key <> v_asked) then 1 else 3 end, h.rank, h.id, h.kind, h.session, h.turn_index, h.object, h.said_at,
-      null, case when h.kind = 'turn' then coalesce(h.name, h.role) end, h.content, h.key from hits h
+    select case when h.object is not null and h.session = p_session and h.score >= 0.6 * (select max(m.score)
+        from hits m where m.key <> v_asked) then 1 else 3 end, h.rank, h.id, h.kind, h.session, h.turn_index, h.object,
+      h.said_at, null, case when h.kind = 'turn' then coalesce(h.name, h.role) end, h.content, h.key from hits h
     where h.key <> v_asked
     union all
     -- Of the answers those that match best.
     (select 2, coalesce(k.rank, 101) as rank, a.ref_id, 'turn', h.session, a.turn_index, null, a.created_at, null,
-      'assistant', _memoir.as_known(v_user, a.session_id, a.turn_index, x.body), rtrim(_memoir.normalise(x.body), ' .?!')
+      'assistant', _memoir.as_known(v_user, a.session_id, a.turn_index, x.body),
+      rtrim(_memoir.normalise(x.body), ' .?!')
     from hits h
     cross join lateral (select i.* from _memoir.conversation_history t
       join _memoir.search_items i on i.user_id = v_user and i.ref_id = t.message_id and i.chunk = 0 and not i.dead
@@ -155,10 +156,11 @@ end $$;
 comment on function memoir.memory_query(text, text, text, integer, text, boolean) is
   'The passages that best answer a question from all that a session has, whatever of it is shown (p_scope user: from
 all that is known of the user), at most p_max_tokens: {"text" (for a model), "tokens", "passages": [{"id", "kind",
-"session", "turn_index", "object"}]}. Copies count once, the question itself gives way to what it was answered before,
-and a line names its object or, by eight digits of its id, its turn or memory. What is shown stays as it is. Where a language model is configured it is asked
-too, unless p_answer is false: of what is neither private nor secret, by job model; then "answer": {"id", "state":
-waiting}, for query_answer. Writes fault_history. Raises PM001, PM003, PM014.';
+"session", "turn_index", "object"}]}. Copies count once, the question itself gives way to what it was answered
+before, and a line names its object or, by eight digits of its id, its turn or memory. What is shown stays as it is.
+Where a language model is configured it is asked too, unless p_answer is false: of what is neither private nor
+secret, by job model; then "answer": {"id", "state": waiting}, for query_answer. Writes fault_history. Raises PM001,
+PM003, PM014.';
 
 create or replace function memoir.memory_restore(p_user text, p_session text, p_object text, p_lines text default null,
   p_reason text default null)

@@ -35,7 +35,7 @@ begin
 end $$;
 
 -- Memories that the filters name, whatever the query: a tag is looked up, not ranked. None without a filter, and none
--- of other times, whose states are for the ranking to know.
+-- of other times, whose states are for the ranking to know. Objects of the session by type, by path or name as a tag.
 create or replace function _memoir.filtered_memories(p_caller _memoir.caller, p_scope _memoir.search_scope,
   p_types text[], p_tags text[], p_category text, p_project text, p_where jsonb, p_limit integer)
 returns setof _memoir.memory_store language plpgsql stable as $$
@@ -48,11 +48,14 @@ begin
   end if;
   return query
   select m.* from _memoir.memory_store m
-  where m.user_id = p_caller.user_id and m.state = 'active' and not m.is_object
+  where m.user_id = p_caller.user_id and m.state = 'active'
+    and (not m.is_object or coalesce(p_types, p_tags) is not null)
     and (m.expires_at is null or m.expires_at > v_now)
     and (m.local_to is null or m.local_to = any (p_scope.local_sessions))
     and _memoir.may_see(p_caller, m)
-    and (p_types is null or m.type = any (p_types)) and (p_tags is null or m.tags && p_tags)
+    and (p_types is null or m.type = any (p_types)) and (p_tags is null or m.tags && p_tags
+      or m.is_object and exists (select from unnest(p_tags) t where t = _memoir.object_name(m.memory_id)
+        or _memoir.same_path(m.source_key, t)))
     and (p_category is null or m.category = p_category) and (p_project is null or m.project = p_project)
     and (p_where is null or _memoir.meets(m.metadata, p_where))
     and (p_scope.said_after is null or _memoir.said(m) >= p_scope.said_after)
@@ -243,7 +246,8 @@ comment on function memoir.recall(text, text, text, integer, text[], text[], tex
 session; tags (of memories and turns), types and category (of memories), project (with global); kinds (memory, turn,
 summary), said between p_after and p_before; p_where, on metadata of memories and turns ({"source": "jira", "year":
 {"gt": 2024}}; eq, in, gt, lt, exists); p_as_of and p_valid_at as in compile_context. Memories that types, tags,
-category, project or where name, and turns with such a tag, come whatever their rank, after the query''s matches.
+category, project or where name, turns with such a tag and objects of the session of such a type, or with such a path
+or name as a tag, come whatever their rank, after the query''s matches.
 matched_by: words, vector, neighbour (beside a match), related (by edges to a match), filter. Writes nothing. Raises
 PM001, PM003, PM014, PM030.';
 

@@ -145,7 +145,7 @@ def test_objects_and_faults_are_listed(db: Db, user: str) -> None:
     read_files(db, user, "piers", "berths")
     [berths, piers] = run(db, user, "memory_objects").splitlines()
     assert "(full, turn 4, active) " in berths and "piers.csv, 200 lines" in piers
-    for arguments in ({"query": "PIERS"}, {"query": "piers", "limit": 1}):
+    for arguments in ({"query": "PIERS"}, {"query": "piers", "limit": 1}, {"query": piers[:8]}):
         assert run(db, user, "memory_objects", **arguments) == piers
     assert run(db, user, "memory_objects", query="quays") == "Nothing found."
     assert table(db, "list_faults", user) == []
@@ -256,3 +256,23 @@ def test_an_error_tells_the_model_what_to_do(
     persist(db, user, "s", "Hello there", "Hi.")
     answer = run(db, user, name, **arguments)
     assert answer.startswith("Error: ") and says in answer, answer
+
+
+def test_objects_are_found_by_type_path_and_name(db: Db, user: str) -> None:
+    read_files(db, user, "piers", "berths")
+    [(piers,)] = table(db, "list_objects", user, "s", "piers", columns="memory_id")
+    short = str(piers)[:8]
+    for named, found in (
+        ({"types": ["file_context"]}, 2),
+        ({"tags": ["piers.csv"]}, 1),
+        ({"tags": [short]}, 1),
+        ({"tags": ["quays.csv"]}, 0),
+    ):
+        found_ids = [ref for (ref,) in table(db, "recall", user, "zebra", "s", columns="id", **named)]
+        assert len(found_ids) == found and (found == 0 or piers in found_ids), named
+    # Without a filter they are not memories to recall, and elsewhere they are nobody's.
+    assert piers not in [ref for (ref,) in table(db, "recall", user, "zebra", "s", columns="id", kinds=["memory"])]
+    assert table(db, "recall", user, "zebra", types=["file_context"]) == []
+    for question in (f"what is in {short}?", "what is in piers.csv?", "show the file_context"):
+        answer = run(db, user, "memory_query", question=question)
+        assert f"[object {short}, lines " in answer, (question, answer)

@@ -138,6 +138,22 @@ def test_steps_become_lines_first(db: Db, user: str) -> None:
     assert left is not None
 
 
+def test_objects_that_left_are_listed(db: Db, user: str) -> None:
+    open_session(db, user, 4_000)
+    for n in range(0, 168, 8):
+        append(db, user, [m for k in range(n, n + 8) for m in read(k, f"src/part_{k}.py", code(k, 3_000))])
+        compiled(db, user)
+    listed = table(db, "list_objects", user, "s", p_limit=200, columns="content, fidelity, turn_index")
+    assert len(listed) == pressure(db, user)["objects"] == 168
+    shown = everything(compiled(db, user))
+    for content, fidelity, turn in listed:
+        name = re.search(r"part_\d+\.py", content)
+        assert name and (name[0] in shown) == (fidelity != "not shown"), (content, fidelity)
+        assert fidelity != "line" or f"- turn {turn}: " in shown
+    by_fidelity = pressure(db, user)["by_fidelity"]
+    assert sum(by_fidelity.values()) == 168 and by_fidelity["line"] > 0 and by_fidelity["not shown"] > 0
+
+
 def test_lines_name_files_and_nothing_forgotten(db: Db, user: str) -> None:
     open_session(db, user, 4_000)
     found = "\n".join(f"src/part_{n % 3}.py:{n}:    if order_{n} > limit_{n}: raise Over(order_{n})" for n in range(60))

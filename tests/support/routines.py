@@ -99,8 +99,9 @@ def _change(db: psycopg.Connection, user: str, session: str) -> str:
 def _query(db: psycopg.Connection, user: str, session: str) -> str:
     with connect(user_of(db.info.dsn, "postgres")) as admin:
         admin.execute("select memoir.set_setting('llm_provider', '\"openai\"')")
-        said = f"Where does the {unique('ferry')} go from?"
-        persist(db, user, session, said)
+        ferry = unique("ferry")
+        said = f"Where does the {ferry} go from?"
+        persist(db, user, session, f"The {ferry} goes from pier four.")
         asked = call(db, "memory_query", user, session, said)["answer"]["id"]
         admin.execute("select memoir.reset_setting('llm_provider')")
     return str(asked)
