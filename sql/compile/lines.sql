@@ -108,7 +108,7 @@ begin
       select l.*, _memoir.marks(p_session.user_id, l.session_id) as marks
       from _memoir.lineage(p_session) l where l.to_turn >= v_from
     )
-    select h.turn_index, h.role, h.exchange_start, h.tool_calls, h.tool_call_id, left(h.content, 20000) as content,
+    select h.turn_index, h.role, h.exchange_start, h.tool_calls, h.tool_call_id, left(h.content, 60000) as content,
       _memoir.sensitivity_now(h.sensitivity, h.turn_index, l.marks) > 'normal' as hidden,
       p.memory_id, o.source_key, h.token_count, exists (select
         from _memoir.exclusions_of(p_session.user_id, l.session_id, h.turn_index) x where not x.changed) as excluded
@@ -137,8 +137,8 @@ begin
           100))),
         case when v_row.hidden then 'withheld' when v_row.excluded then 'taken out of recall'
           when v_row.memory_id is not null
-          then concat_ws('; ', _memoir.one_line(_memoir.files_line(v_row.content, 240)),
-            format('object %s, %s tokens', _memoir.object_name(v_row.memory_id), v_row.token_count))
+          then concat_ws('; ', format('object %s, %s tokens', _memoir.object_name(v_row.memory_id), v_row.token_count),
+            _memoir.names_in(v_row.content))
           else coalesce(_memoir.one_line(_memoir.files_line(v_row.content, 240)),
             nullif(_memoir.one_line(left(v_row.content, 80)), ''), 'nothing') end);
     end if;

@@ -299,8 +299,6 @@ begin
         when p.type = 'summary' then 2
         when n.asked and v_roomy then least(greatest(p.fidelity, 1), 1)
         when p.type = any (v_learnt) and p.fidelity <= 1 then 1
-        -- Of a short file a few lines tell nothing; it is read again, or asked.
-        when p.type = 'file_context' and p.tokens < 3000 then 3
         else greatest(p.fidelity, 2) end)::_memoir.past_place
     from unnest(p_past.places) p, lateral (select p.asked or p.memory_id = any (v_needed) as asked) n
     order by p.turn_index, p.call_no, p.argument);
@@ -398,8 +396,10 @@ create or replace function _memoir.move_window(p_session _memoir.sessions, p_cou
 returns _memoir.session_windows language plpgsql as $$
 declare
   v_frame _memoir.session_windows; v_past _memoir.past := p_past; v_user uuid := p_session.user_id;
-  v_low bigint := (p_config ->> 'window_low_water')::float8 * p_past.budget;
   v_zone smallint := _memoir.zone_of(p_past.shown, p_past.budget); v_shown bigint; v_stubs integer[]; v_lined record;
+  -- At warning half full is low enough: stubs and lines say little of what they stand for.
+  v_low bigint := greatest((p_config ->> 'window_low_water')::float8, case v_zone when 2 then 0.5 else 0 end)
+    * p_past.budget;
   v_places _memoir.past_place[];
   -- Where the prefix is lost anyway, or room is scarce, all moves that is due; else what pays for what is rewritten.
   v_deep constant boolean := v_zone >= 2 or p_kind in ('room', 'cold', 'compaction', 'changed', 'born');

@@ -136,7 +136,7 @@ begin
     nullif(p_body, ''),
     concat_ws(' ', v_state,
       'Left out: ' || case when p_fidelity < 3 then nullif(concat_ws(', ', v_said, v_lines), '')
-        when p_body <> '' then 'all but these files' else 'all' end || '.',
+        when p_body <> '' then 'all but these names' else 'all' end || '.',
       format('memory_query("…") answers from it, memory_query("%s") shows it whole.', v_name)));
   v_form.token_count := _memoir.tokens_of(v_form.content, p_memory.tokenizer);
   v_form.content := replace(v_form.content, ', 000 of ', format(', %s of ', v_form.token_count));
@@ -188,10 +188,15 @@ begin
           string_to_table(left(a.body, 4000), E'\n') l
         where length(btrim(l)) between 8 and 300 limit 40);
     end if;
-    v_body := _memoir.reduced_body(v_text, v_kind, v_tokens, v_target, v_used, p_memory.tokenizer);
+    -- Of a short file a few lines tell nothing.
+    if p_fidelity = 1 or p_memory.type <> 'file_context' or v_tokens >= 3000 then
+      v_body := _memoir.reduced_body(v_text, v_kind, v_tokens, v_target, v_used, p_memory.tokenizer);
+    end if;
+    v_body := concat_ws(E'\n', nullif(v_body, ''), 'Also in it: ' || _memoir.names_left(v_text, v_body,
+      (length(v_text) * 0.15)::integer, 2));
   elsif p_memory.state = 'active' then
-    -- Where things are is used long after what stands there was read.
-    v_body := _memoir.files_line(v_text, 240);
+    -- Where things are, and what they are called, is used long after what stands there was read.
+    v_body := _memoir.names_in(v_text);
   end if;
   return _memoir.finished_form(p_user_id, p_memory, p_fidelity, v_body, coalesce(v_text, ''), 'rules');
 end $$;

@@ -91,6 +91,25 @@ returns text language sql immutable as $$
     E'\n' order by t.nth) from taken t
 $$;
 
+-- Returns the paths, names and quotations (p_most 2, else 1) of a text that a form of it does not have, in about so many
+-- characters. What code defines and calls is named again long after its lines were read.
+create or replace function _memoir.names_left(p_text text, p_form text, p_size integer, p_most integer)
+returns text language sql immutable as $$
+  select string_agg(x.w, ', ' order by x.o) from (
+    -- Short ones first, so that there are more of them.
+    select n.w, n.o, sum(length(n.w) + 2) over (order by n.rank, length(n.w), n.o) as sum from (
+      select f.w, min(f.rank) as rank, min(f.o) as o from (
+        select 1 as rank, m[1] as w, o from regexp_matches(left(p_text, _memoir.read_limit()),
+          '([[:alpha:]_][[:alnum:]_]{3,80})', 'g') with ordinality r(m, o)
+        where m[1] ~ '[[:alnum:]]_[[:alnum:]]|[a-z][A-Z]'
+        union all
+        select case when e.kind = 'quoted strings' then 2 else 0 end, e.entity, 1000000 + o
+        from _memoir.entities(p_text) with ordinality e(kind, entity, o)
+        where e.kind = any ('{paths,URLs,codes,quoted strings}')) f
+      where f.rank <= p_most and strpos(p_form, f.w) = 0 group by f.w) n) x
+  where x.sum <= p_size
+$$;
+
 -- The files that a search found, each with its hits, in about so many characters.
 create or replace function _memoir.files_found(p_text text, p_size integer)
 returns text language sql immutable as $$
@@ -111,6 +130,13 @@ begin
     then return null; end if;
   return replace(_memoir.files_found(left(p_text, 20000), p_size), E'\n', ', ');
 end $$;
+
+-- Returns the files that a search found, or what else a text names: all that a stub or a line says of it.
+create or replace function _memoir.names_in(p_text text)
+returns text language sql immutable as $$
+  select coalesce(_memoir.files_line(p_text, 240), 'in it: '
+    || _memoir.names_left(p_text, '', least(1800, length(p_text) * 0.07)::integer, 1))
+$$;
 
 -- The lines of a text of which a form has nothing, as ranges: "12–40, 44–190".
 create or replace function _memoir.lines_missing(p_text text, p_form text, p_most integer)
