@@ -174,7 +174,7 @@ begin
     v_target := least(v_tokens / 2, (array[20000, 4000])[p_fidelity],
       -- Which files there are is what a search is for.
       greatest(case v_kind when 'search' then 150 else 60 end,
-        (v_tokens * (array[0.3, 0.05])[p_fidelity])::integer - 80));
+        (v_tokens * (array[0.25, 0.05])[p_fidelity])::integer - 80));
     -- What of it was used since: lines of the call that edited it.
     if v_object.stale_turn is not null then
       v_step := v_object.stale_turn;
@@ -193,7 +193,7 @@ begin
       v_body := _memoir.reduced_body(v_text, v_kind, v_tokens, v_target, v_used, p_memory.tokenizer);
     end if;
     v_body := concat_ws(E'\n', nullif(v_body, ''), 'Also in it: ' || _memoir.names_left(v_text, v_body,
-      (length(v_text) * 0.15)::integer, 2));
+      (length(v_text) * (array[0.08, 0.15])[p_fidelity])::integer, 2));
   elsif p_memory.state = 'active' then
     -- Where things are, and what they are called, is used long after what stands there was read.
     v_body := _memoir.names_in(v_text);
