@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -242,8 +242,11 @@ class Beside(Ours):
 def with_forms(messages: Sequence[Message], forms: Sequence[dict[str, Any]]) -> list[Message]:
     """Messages of a session, each a turn, with the forms of window_forms in them."""
     out = [dict(message) for message in messages]
+    lines = {call: form for form in forms if form["fidelity"] == "line" for call in form["argument"]}
     for form in forms:
         message = out[form["turn_index"]]
+        if form["fidelity"] == "line":
+            continue
         if form["call_no"] == 0:
             message["content"] = form["content"]
         else:
@@ -256,4 +259,16 @@ def with_forms(messages: Sequence[Message], forms: Sequence[dict[str, Any]]) -> 
             place[int(last) if isinstance(place, list) else last] = form["content"]
             function["arguments"] = json.dumps(arguments)
             message["tool_calls"] = calls
-    return out
+    return list(with_lines(out, lines))
+
+
+def with_lines(messages: Sequence[Message], lines: dict[str, dict[str, Any]]) -> Iterator[Message]:
+    """Yields messages, in the place of the first step of an exchange that is a line all lines of the exchange."""
+    said: set[int] = set()
+    for message in messages:
+        called = [call["id"] for call in message.get("tool_calls", [])] or [message.get("tool_call_id")]
+        if called[0] not in lines:
+            yield message
+        elif (line := lines[called[0]])["turn_index"] not in said:
+            said.add(line["turn_index"])
+            yield {"role": "user", "content": line["content"]}

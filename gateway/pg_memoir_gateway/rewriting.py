@@ -17,6 +17,7 @@ from .exchange import Exchange
 from .forms import Forms, Shown, count_budget, edit_forms, has_large_news, has_results, mark_cache, read_forms
 from .gateway import Gateway, in_thread, keep_newest, log
 from .known import KnownMessages
+from .line_edits import is_within
 from .record import Recorder
 from .rounds import Rounds
 from .spans import Edit, NotPlain, apply_edits, write_json
@@ -50,7 +51,9 @@ class Plan:
 
     def list_edits(self, talk: Talk) -> list[Edit]:
         """Returns all edits of the client's text but the offer of tools. Raises NotPlain."""
-        return make_edits(talk, self.added) + self.forms
+        # Additions to a step that is a line go with it.
+        gone = [(edit.start, edit.end) for edit in self.forms if edit.end > edit.start]
+        return [edit for edit in make_edits(talk, self.added) if not is_within(edit.start, edit.end, gone)] + self.forms
 
 
 class Rewriter:

@@ -9,10 +9,11 @@ returns bigint language sql immutable as $$
   from unnest(p_places) with ordinality p join unnest(p_past.places) with ordinality o on o.ordinality = p.ordinality
 $$;
 
--- Which steps become lines, oldest first, until so many tokens are shown; which leave, where that is not enough.
+-- Which steps before p_until become lines, oldest first, until so many tokens are shown; where that is not enough and
+-- they may, which leave.
 create or replace function _memoir.with_lines(p_session _memoir.sessions, p_config jsonb,
   inout p_frame _memoir.session_windows, p_past _memoir.past, p_places _memoir.past_place[],
-  p_low bigint, p_tokenizer text, out shown bigint)
+  p_low bigint, p_until integer, p_may_leave boolean, p_tokenizer text, out shown bigint)
 language plpgsql as $$
 declare
   v_frame _memoir.session_windows := p_frame; v_turns _memoir.past_turn[]; v_turn _memoir.past_turn;
@@ -30,14 +31,14 @@ begin
     -- A step ends where another message begins.
     if v_turn.role <> 'tool' then
       if v_through is not null then v_frame.lines_through := v_through; end if;
-      exit when v_shown <= p_low or v_turn.turn_index >= p_past.fresh_from;
+      exit when v_shown <= p_low or v_turn.turn_index >= p_until;
     end if;
     if v_turn.role = 'tool' or v_turn.calls then
       v_shown := v_shown - (v_turn.cost - v_turn.saved) + case when v_turn.role = 'tool' then v_per_line else 0 end;
     end if;
     v_through := v_turn.turn_index;
   end loop;
-  if v_shown > 0.9 * p_past.budget then
+  if p_may_leave and v_shown > 0.9 * p_past.budget then
     v_frame := _memoir.with_leaving(p_session, v_frame, v_turns, v_shown - greatest(p_low, p_past.budget / 2));
     v_shown := greatest(p_low, p_past.budget / 2);
   end if;
@@ -100,7 +101,7 @@ begin
     select coalesce(array_agg(e.key::integer order by t, l.o), '{}'), coalesce(array_agg(l.line order by t, l.o), '{}')
     into v_of, v_lines
     from jsonb_each_text(p_known.lines) e, string_to_table(e.value, E'\n') with ordinality l(line, o),
-      lateral cast(substring(l.line from '^- turn (\d{1,9})') as integer) t
+      lateral cast(substring(l.line from '^- turns? (\d{1,9})') as integer) t
     where t between p_frame.first_turn and p_frame.lines_through;
     v_from := greatest(v_from, p_known.lines_through + 1);
   end if;
@@ -146,6 +147,8 @@ begin
     v_of := v_of || v_row.exchange_start;
     v_lines := v_lines || _memoir.neutralise(v_line);
   end loop;
+  select coalesce(array_agg(m.exchange order by m.o), '{}'), coalesce(array_agg(m.line order by m.o), '{}')
+  into v_of, v_lines from _memoir.merged_lines(v_of, v_lines, p_frame.budget / 10) m;
   -- What left is said where the list begins, if anything of the past is left in it.
   if v_note is not null and p_frame.opening is not null then
     v_of := p_frame.opening || v_of;
@@ -155,6 +158,33 @@ begin
     from (select l.exchange, string_agg(l.line, E'\n' order by l.o) as lines
       from unnest(v_of, v_lines) with ordinality l(exchange, line, o) group by 1) e);
 end $$;
+
+-- Returns lines of steps, of which the newest p_size characters stay and sixteen older ones become one: what was called
+-- and with what. They change once they are twice as long.
+create or replace function _memoir.merged_lines(p_of integer[], p_lines text[], p_size integer)
+returns table (exchange integer, line text, o bigint) language sql immutable as $$
+  with lines as (
+    select l.*, split_part(l.line, ' ', 2) = 'turn' as is_step, translate(split_part(l.line, ' ', 3), ':,', '') as turn,
+      split_part(substr(l.line, strpos(l.line, ': ') + 2), ' → ', 1) as what,
+      sum(length(l.line)) over (order by l.o desc) as behind, sum(length(l.line)) over () as size
+    from unnest(p_of, p_lines) with ordinality l(exchange, line, o)
+  ), old as (
+    select l.*, (row_number() over (partition by l.exchange order by l.o) - 1) / 16 as part from lines l
+    where l.is_step and l.size > 2 * p_size and l.behind > p_size
+  ), whole as (select o.exchange, o.part from old o group by 1, 2 having count(*) = 16
+  ), calls as (
+    select o.exchange, o.part, split_part(o.what, ' ', 1) as tool, min(o.o) as o, string_agg(distinct
+      left(substr(o.what, strpos(o.what || ' ', ' ') + 1), 60), ', ') filter (where strpos(o.what, ' ') > 0) as keys,
+      count(*) as n
+    from old o join whole w using (exchange, part) where strpos(o.line, ', said: ') = 0 group by 1, 2, 3)
+  select l.exchange, l.line, l.o from lines l
+  where not exists (select from old o join whole w using (exchange, part) where o.o = l.o)
+  union all
+  select o.exchange, format('- turns %s–%s: %s', (array_agg(o.turn order by o.o))[1], (array_agg(o.turn order by o.o
+    desc))[1], left((select string_agg(concat_ws(' ', c.tool, '×' || nullif(c.n, 1), c.keys), '; ' order by c.o)
+      from calls c where c.exchange = o.exchange and c.part = o.part), 600)), min(o.o)
+  from old o join whole w using (exchange, part) group by o.exchange, o.part
+$$;
 
 -- Returns what is said of the turns that left the list; null where none did, or the summary has them.
 create or replace function _memoir.left_note(p_session _memoir.sessions, p_frame _memoir.session_windows)

@@ -94,20 +94,30 @@ begin
     v_frame := _memoir.move_window(v_session, v.counters, v.config, v.frame, v.past, v_kind, v_now,
       _memoir.tokenizer_used(coalesce(v_session.tokenizer, (v.model).tokenizer)), true);
   end if;
-  -- Objects as they are shown. Those whose steps are lines have stubs, those that left the list a word.
+  -- Lines, with the ids of the calls that they stand for.
+  return query
+  select e.key::integer, 'user', null::text, 0, x.ids, null::text, 'line', e.value, null::integer, null::integer,
+    'earlier step' from jsonb_each_text(coalesce(v_frame.lines, _memoir.step_lines(v_session, v.config, v_frame))) e
+  cross join lateral (select array_agg(h.tool_call_id) as ids from _memoir.lineage(v_session) l
+    join _memoir.conversation_history h on h.user_id = v_caller.user_id and h.session_id = l.session_id
+      and h.recorded_at between l.since and l.until and h.turn_index between
+        greatest(l.from_turn, v_frame.first_turn) and least(l.to_turn, v_frame.lines_through)
+    where h.exchange_start = e.key::integer and h.role = 'tool') x;
+  -- Objects as they are shown. Those before the list's first turn have a word.
   for v_part in select * from _memoir.lineage(v_session) l order by l.from_turn loop
     return query
     with places as materialized (
       select o.*, h.role, coalesce(h.tool_call_id, h.tool_calls -> (o.call_no - 1) ->> 'id') as called,
-        coalesce(f.reason, 'earlier step') as why, (case when o.turn_index < v_frame.first_turn then 4
-          when o.turn_index <= v_frame.lines_through then 3 else f.fidelity end)::smallint as shown
+        coalesce(f.reason, 'earlier step') as why,
+        (case when o.turn_index < v_frame.first_turn then 4 else f.fidelity end)::smallint as shown
       from _memoir.objects_at(v_caller.user_id, v_part.session_id, v_part.from_turn, least(v_part.to_turn,
         (v.counters).turn_count - 1)) o
       join _memoir.conversation_history h on h.user_id = v_caller.user_id and h.session_id = v_part.session_id
         and h.turn_index = o.turn_index and h.recorded_at between v_part.since and v_part.until
       left join _memoir.shown_forms f on f.user_id = v_caller.user_id and f.session_id = v_session.session_id
         and f.turn_index = o.turn_index and f.call_no = o.call_no and f.argument = o.argument
-      where o.source_tool is not null and o.sensitivity <= v_caller.clearance),
+      where o.source_tool is not null and o.sensitivity <= v_caller.clearance
+        and o.turn_index not between v_frame.first_turn and v_frame.lines_through),
     wanted as (select distinct p.memory_id, p.shown from places p where p.part_no = 0 and p.shown < 4),
     forms as materialized (select * from _memoir.object_forms(v_caller.user_id, array(select w.memory_id from wanted w
       order by w),

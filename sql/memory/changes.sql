@@ -13,12 +13,10 @@ declare
     from unnest(_memoir.list_same_matter()) w where split_part(w, '>', 2) = any (p_terms));
 begin
   select * into v_counters from _memoir.user_counters where user_id = v_user;
-  v_items := array(
-    with keys as (
+  v_items := array(with keys as (
       select t as term, k as key from unnest(v_terms) t, unnest(array[t, _memoir.shared_key(t, 1),
         _memoir.shared_key(t, 8), _memoir.shared_key(t, 64)]) k
-    ), held as (
-      select k.term, p.first_item + (x >> 8) as item
+    ), held as (select k.term, p.first_item + (x >> 8) as item
       from keys k join _memoir.search_postings p on p.user_id = v_user and p.key = k.key
       cross join lateral (select case when p.words is not null then array_position(p.words, k.term) end as n) w
       cross join lateral unnest(case when p.words is null then p.postings

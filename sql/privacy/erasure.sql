@@ -234,8 +234,7 @@ begin
   v_summaries := array(select compaction_id from _memoir.compactions c where c.user_id = v_user
     and c.session_id = any (v_sharing)
     and exists (select from unnest(p_turns) t where t between c.from_turn and c.to_turn));
-  with emptied as (
-    update _memoir.sessions s set summary_text = null, summary_through = null where s.user_id = v_user
+  with emptied as (update _memoir.sessions s set summary_text = null, summary_through = null where s.user_id = v_user
       and s.session_id = any (v_sharing)
       and exists (select from unnest(p_turns) t where t <= s.summary_through) returning session_id)
   select coalesce(array_agg(session_id), '{}') into v_emptied from emptied;

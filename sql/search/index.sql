@@ -230,3 +230,20 @@ begin
     left join _memoir.sessions s on s.user_id = p_user_id and s.session_id = p.ref_id;
   end if;
 end $$;
+
+-- Returns the items that ids, or their first eight digits, name: turns, memories and objects.
+create or replace function _memoir.named_items(p_user_id uuid, p_names text[])
+returns uuid[] language sql stable as $$
+  select coalesce(array_agg(distinct x.id), '{}')
+  from (select n from unnest(p_names) n
+    where n ~ '^[0-9a-f]{8}(?:(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})?$' offset 0) a
+  cross join lateral (select n::uuid as id where length(n) = 36
+    union all
+    select f.id from (select rpad(n, 36, '-0000-0000-0000-000000000000')::uuid as first,
+      rpad(n, 36, '-ffff-ffff-ffff-ffffffffffff')::uuid as last where length(n) = 8) r
+    cross join lateral (
+      select i.ref_id from _memoir.search_items i where i.user_id = p_user_id and i.ref_id between r.first and r.last
+      union all
+      select m.memory_id from _memoir.memory_store m where m.user_id = p_user_id
+        and m.memory_id between r.first and r.last) f(id)) x
+$$;

@@ -140,11 +140,10 @@ and the tools that reach it as memory_tools defines them.';
 -- What an argument gives as an id, or as its first eight digits, by which an answer names it; null where it lacks.
 create or replace function _memoir.tool_id(p_user_id uuid, p_name text, p_given text)
 returns uuid language plpgsql stable as $$
+declare
+  v_ids uuid[] := _memoir.named_items(p_user_id, array[p_given]);
 begin
-  return case when p_given ~ '^[0-9a-f]{8}$' then coalesce((select min(i.ref_id::text) from _memoir.search_items i
-      where i.user_id = p_user_id and i.ref_id between (p_given || '-0000-0000-0000-000000000000')::uuid
-        and (p_given || '-ffff-ffff-ffff-ffffffffffff')::uuid having count(distinct i.ref_id) = 1), p_given)
-    else p_given end::uuid;
+  return case when cardinality(v_ids) = 1 then v_ids[1] else p_given::uuid end;
 exception when invalid_text_representation then
   perform _memoir.fail('PM014', format('%s must be an id as a search gives it, not %s', p_name,
     _memoir.shown(p_given)));
