@@ -135,20 +135,21 @@ begin
         (_memoir.tool_use(p_config, v_call ->> 'name', v_call ->> 'arguments')).key) end;
       v_line := format('- turn %s: %s → %s', v_row.turn_index,
         concat_ws(' ', _memoir.one_line(left(coalesce(v_call ->> 'name', 'a tool'), 60)), _memoir.one_line(left(v_key,
-          100))),
+          100)), case when not v_row.hidden then '(' || _memoir.names_left(v_call ->> 'arguments', coalesce(v_key, ''), (0.1
+            * length(v_call ->> 'arguments'))::integer, 1) || ')' end),
         case when v_row.hidden then 'withheld' when v_row.excluded then 'taken out of recall'
           when v_row.memory_id is not null
           then concat_ws('; ', format('object %s, %s tokens', _memoir.object_name(v_row.memory_id), v_row.token_count),
-            _memoir.names_in(v_row.content))
-          else coalesce(_memoir.one_line(_memoir.files_line(v_row.content, 240)),
-            nullif(_memoir.one_line(left(v_row.content, 80)), ''), 'nothing') end);
+            _memoir.names_in(v_row.content, 0.15, 2))
+          else coalesce(nullif(concat_ws('; ', nullif(_memoir.one_line(left(v_row.content, 80)), ''),
+            _memoir.names_in(substr(v_row.content, 81), 0.15, 2)), ''), 'nothing') end);
     end if;
     continue when v_line is null;
     v_of := v_of || v_row.exchange_start;
     v_lines := v_lines || _memoir.neutralise(v_line);
   end loop;
   select coalesce(array_agg(m.exchange order by m.o), '{}'), coalesce(array_agg(m.line order by m.o), '{}')
-  into v_of, v_lines from _memoir.merged_lines(v_of, v_lines, p_frame.budget / 10) m;
+  into v_of, v_lines from _memoir.merged_lines(v_of, v_lines, greatest(6000, p_frame.budget / 25)) m;
   -- What left is said where the list begins, if anything of the past is left in it.
   if v_note is not null and p_frame.opening is not null then
     v_of := p_frame.opening || v_of;

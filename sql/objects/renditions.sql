@@ -196,7 +196,7 @@ begin
       (length(v_text) * (array[0.08, 0.15])[p_fidelity])::integer, 2));
   elsif p_memory.state = 'active' then
     -- Where things are, and what they are called, is used long after what stands there was read.
-    v_body := _memoir.names_in(v_text);
+    v_body := _memoir.names_in(v_text, 0.07, 1);
   end if;
   return _memoir.finished_form(p_user_id, p_memory, p_fidelity, v_body, coalesce(v_text, ''), 'rules');
 end $$;

@@ -105,7 +105,8 @@ returns text language sql immutable as $$
         union all
         select case when e.kind = 'quoted strings' then 2 else 0 end, e.entity, 1000000 + o
         from _memoir.entities(p_text) with ordinality e(kind, entity, o)
-        where e.kind = any ('{paths,URLs,codes,quoted strings}')) f
+        where e.kind = any ('{URLs,quoted strings}') or e.kind = 'codes' and length(e.entity) < 20
+          or e.kind = 'paths' and strpos(substr(e.entity, 2), '/') > 0) f
       where f.rank <= p_most and strpos(p_form, f.w) = 0 group by f.w) n) x
   where x.sum <= p_size
 $$;
@@ -131,11 +132,12 @@ begin
   return replace(_memoir.files_found(left(p_text, 20000), p_size), E'\n', ', ');
 end $$;
 
--- Returns the files that a search found, or what else a text names: all that a stub or a line says of it.
-create or replace function _memoir.names_in(p_text text)
+-- Returns the files that a search found, or what else a text names in a share of its size: what a stub says of it, and
+-- with quotations (p_most 2) a line.
+create or replace function _memoir.names_in(p_text text, p_share float8, p_most integer)
 returns text language sql immutable as $$
   select coalesce(_memoir.files_line(p_text, 240), 'in it: '
-    || _memoir.names_left(p_text, '', least(1800, length(p_text) * 0.07)::integer, 1))
+    || _memoir.names_left(p_text, '', least(4000, length(p_text) * p_share)::integer, p_most))
 $$;
 
 -- The lines of a text of which a form has nothing, as ranges: "12–40, 44–190".
