@@ -4,10 +4,11 @@
 
 Sessions are generated (files, searches, edits, tests, errors, parallel calls; facts planted in single tool results) or recorded
 transcripts of Claude Code. Strategies: as the client sends it (whatever the window), oldest results dropped, summarised at the
-limit, and pg_memoir: appended and compiled through the client. Cost: of a model of prompt caching (bench/replay/caching.py) at
+limit, and pg_memoir: appended and compiled through the client, and beside the client's own list, as the gateway does it. Cost: of a model of prompt caching (bench/replay/caching.py) at
 list prices, answers included; the last columns as a share of what the client's own list costs. Kept: tokens of the list before
 with which a list begins. A fault: the next message uses an entity of an earlier result or call that the list does not show;
-faults are given as share of moves (a result made shorter, once a moment) with a 95 % interval, and by kind. Asked: planted facts
+faults are given as share of moves (a result made shorter, once a moment) with a 95 % interval, and by kind. Numbers that it
+uses are counted by kind alone, since round ones and those of lines are met by chance. Asked: planted facts
 whose result is no longer shown whole are asked of memory_query; found: the fact is in its answer. Added: milliseconds to append
 and compile.
 """
@@ -25,7 +26,7 @@ from pg_memoir import Memoir
 from ..common import CannotRun, fresh_database, percentile, progress, run_alone, table
 from .run import Outcome, replay
 from .sessions import Session, generated, recorded
-from .strategies import AsIs, Dropped, Ours, Strategy, Summarised
+from .strategies import AsIs, Beside, Dropped, Ours, Strategy, Summarised
 
 WINDOWS = {"32k": 32_000, "128k": 128_000, "200k": 200_000, "1M": 1_000_000}
 START = 1_790_000_000
@@ -50,13 +51,14 @@ def outcomes(session: Session, window: int, dsn: str, own: bool) -> list[Outcome
         def clock(seconds: float) -> None:
             admin.execute("select memoir.set_setting('clock', to_jsonb(to_timestamp(%s)))", (START + seconds,))
 
-        ours = Ours(memoir, f"{session.name}/{window}", window, "default")
-        out.append(replay(session, ours, window, clock))
+        for strategy in (Ours, Beside):
+            user = f"{strategy.__name__}/{session.name}/{window}"
+            out.append(replay(session, strategy(memoir, user, window, "default"), window, clock))
     return out
 
 
 def row(outcome: Outcome, plain: Outcome) -> list[str]:
-    faults = sum(outcome.faults.values())
+    faults = sum(count for kind, count in outcome.faults.items() if kind != "number")
     moves = max(outcome.moves, 0)
     ratios = [f"{outcome.costs[name] / plain.costs[name]:.2f}" for name in outcome.costs]
     return [

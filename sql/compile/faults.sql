@@ -79,7 +79,7 @@ begin
     select case when h.object is not null and h.session = p_session and h.score >= 0.6 * (select max(m.score)
         from hits m where m.key <> v_asked) then 1 else 3 end, h.rank, h.id, h.kind, h.session, h.turn_index, h.object,
       h.said_at, null, case when h.kind = 'turn' then coalesce(h.name, h.role) end, h.content, h.key from hits h
-    where h.key <> v_asked
+    where h.key <> v_asked and h.score >= 0.2 * (select max(m.score) from hits m where m.key <> v_asked)
     union all
     -- Of the answers those that match best.
     (select 2, coalesce(k.rank, 101) as rank, a.ref_id, 'turn', h.session, a.turn_index, null, a.created_at, null,

@@ -46,8 +46,7 @@ begin
   from _memoir.sessions s
   join _memoir.session_counters c on c.user_id = v_user and c.session_id = s.session_id
   where s.user_id = v_user and (v_caller.projects is null or s.project = any (v_caller.projects));
-  return v_stats || (
-    select jsonb_build_object('memories', count(*) filter (where m.state = 'active'),
+  return v_stats || (select jsonb_build_object('memories', count(*) filter (where m.state = 'active'),
       'states', _memoir.tally(array_agg(m.state::text)),
       'tiers', _memoir.tally(array_agg(m.tier::text) filter (where m.state = 'active')),
       'types', _memoir.tally(array_agg(m.type) filter (where m.state = 'active')),

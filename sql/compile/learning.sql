@@ -53,8 +53,7 @@ begin
   return (
   with ledger as materialized (
     select l.compile_id, l.recorded_at, l.items, l.scores, l.words, l.vectors, l.session_scores, l.positions, l.facts,
-      coalesce(l.used, '{}')
-        || array(select i.item_no from _memoir.search_items i
+      coalesce(l.used, '{}') || array(select i.item_no from _memoir.search_items i
                  where i.user_id = p_user_id and i.item_no = any (l.items) and i.kind = 'm' and i.chunk = 0
                    and exists (select from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = i.ref_id
                                and m.validated_at > l.recorded_at and m.validated_at < l.recorded_at + interval '1 day'

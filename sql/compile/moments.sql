@@ -202,8 +202,7 @@ begin
   with turns as materialized (select t.turn_index, t.cost - t.saved as cost, sum(t.cost - t.saved) over w as behind,
       count(*) filter (where t.role = 'assistant') over w as later
     from unnest(p_past.turns) t window w as (order by t.turn_index desc)
-  ), gains as (
-    select p.turn_index, sum(p.tokens - g.form) filter (where p.tokens - g.form >= 100) as gain,
+  ), gains as (select p.turn_index, sum(p.tokens - g.form) filter (where p.tokens - g.form >= 100) as gain,
       sum((p.tokens - g.form) * greatest(0, t.later - v_fresh + 1)) filter (where p.tokens - g.form >= 100) as weighted
     from unnest(p_past.places) p
     cross join lateral (select case when p.over is null then _memoir.form_guess(p.tokens) else 60 end as form) g
@@ -212,8 +211,7 @@ begin
     union all
     select l.turn_index, l.gain, l.weighted
     from _memoir.line_gains(p_past, (p_config ->> 'window_line_steps')::integer) l
-  ), cuts as (
-    select sum(g.gain) over w as saved, sum(g.weighted) over w * v_read as carried,
+  ), cuts as (select sum(g.gain) over w as saved, sum(g.weighted) over w * v_read as carried,
       case when p_is_cold then 0 else (v_write - v_read) * greatest(0, t.behind - sum(g.gain) over w) end as rewritten,
       g.turn_index
     from (select g.turn_index, sum(g.gain) as gain, sum(g.weighted) as weighted from gains g group by 1) g
@@ -250,7 +248,7 @@ begin
   -- agent that keeps its list has no savings yet to pay for it, and many sessions end before it would.
   -- What frees less than a third of what could be shorter is not worth a broken prefix.
   if v_pays.saved > 0 and v_pays.carried > 0 and v_pays.saved * 3 >= v_pays.most
-    and v_pays.carried >= v_pays.rewritten * (case when p_past.shown < 0.7 * p_past.budget then 2 else 1 end)
+    and v_pays.carried >= v_pays.rewritten * (case when p_past.shown < 0.7 * p_past.budget then 2.2 else 1 end)
     and (not p_kept or p_frame.moments > 0
       or v_pays.rewritten <= v_pays.spent * (p_config ->> 'window_first_share')::float8) then
     return case when v_cold then 'cold' else 'pays' end;
@@ -332,8 +330,10 @@ begin
 end $$;
 
 -- What lies so deep that rewriting all behind it costs more than its being shorter saves stays as it is: the calls to
--- come are guessed to be half as many as those so far.
-create or replace function _memoir.held_back(p_past _memoir.past, p_places _memoir.past_place[], p_config jsonb)
+-- come are guessed to be half as many as those so far. So do places above the first that must move, where only a note
+-- would change: that they were read again, or edited.
+create or replace function _memoir.held_back(p_past _memoir.past, p_places _memoir.past_place[], p_config jsonb,
+  p_is_deep boolean, p_is_cold boolean)
 returns _memoir.past_place[] language plpgsql immutable as $$
 declare
   v_read float8 := p_config ->> 'cache_read_share'; v_write float8 := p_config ->> 'cache_write_share';
@@ -351,24 +351,14 @@ begin
     from gains g join turns t on t.turn_index = g.turn_index window w as (order by g.turn_index desc)
   )
   -- What was asked for is shown, whatever it costs.
-  select least((select c.turn_index from cuts c order by c.worth desc, c.turn_index limit 1),
-    (select min(p.turn_index) from unnest(p_places) p where p.target < p.fidelity)) into v_from;
+  select case when not p_is_deep then least((select c.turn_index from cuts c order by c.worth desc, c.turn_index
+    limit 1), (select min(p.turn_index) from unnest(p_places) p where p.target < p.fidelity)) end into v_from;
+  if not p_is_cold then
+    v_from := coalesce((select min(p.turn_index) from unnest(p_places) p where p.turn_index >= coalesce(v_from, 0)
+      and p.target <> p.fidelity and (p.fidelity = 0 or coalesce(p.over, 'released') = 'released')), 2147483647);
+  end if;
   for i in 1 .. cardinality(p_places) loop
     if p_places[i].turn_index < v_from then p_places[i].target := p_places[i].fidelity; end if;
-  end loop;
-  return p_places;
-end $$;
-
--- Leaves as they are the places above the first that must move, where only a note would change: that they were read
--- again, or edited. What follows would be written anew for it.
-create or replace function _memoir.without_notes(p_places _memoir.past_place[])
-returns _memoir.past_place[] language plpgsql immutable as $$
-declare
-  v_from integer := (select min(p.turn_index) from unnest(p_places) p
-    where p.target <> p.fidelity and (p.fidelity = 0 or p.over is null));
-begin
-  for i in 1 .. cardinality(p_places) loop
-    if p_places[i].turn_index < coalesce(v_from, 2147483647) then p_places[i].target := p_places[i].fidelity; end if;
   end loop;
   return p_places;
 end $$;
@@ -437,8 +427,7 @@ begin
       v_over := v_over - v_place.shown * 9 / 10;
     end if;
   end loop;
-  return case when v_changed then _memoir.with_forms(p_user_id, p_session_id, p_places, p_at)
-    else p_places end;
+  return case when v_changed then _memoir.with_forms(p_user_id, p_session_id, p_places, p_at) else p_places end;
 end $$;
 
 -- Returns whether older steps become lines with what moves anyway: they save more over the calls to come than it costs
@@ -481,8 +470,7 @@ begin
       where p.turn_index >= _memoir.newest_step(p_past) order by p.turn_index, p.call_no, p.argument);
   end if;
   v_places := _memoir.targets(v_user, p_session.session_id, v_past, p_kind, left(v_message, 4000));
-  if not v_deep then v_places := _memoir.held_back(v_past, v_places, p_config); end if;
-  if p_kind not in ('cold', 'compaction', 'changed') then v_places := _memoir.without_notes(v_places); end if;
+  v_places := _memoir.held_back(v_past, v_places, p_config, v_deep, p_kind in ('cold', 'compaction', 'changed'));
   v_places := _memoir.with_forms(v_user, v_frame.session_id, v_places, v_frame.moved_at);
   v_places := _memoir.born_small(v_user, v_frame.session_id, v_past, v_places, v_frame.moved_at);
   v_shown := _memoir.shown_after(v_past, v_places);

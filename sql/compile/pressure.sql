@@ -139,6 +139,7 @@ comment on function memoir.window_forms(text, text, integer, boolean) is
 turn_index, role, tool_call_id (of a result, or of the call whose argument it is), call_no (0: the content of the
 turn, else which call) and argument (path in its arguments), object (its name), fidelity (detailed, compact, stub, not
 shown), content (the text to show in its place, the same bytes until the next moment), tokens, full_tokens, reason.
+Rows of fidelity line have the lines of an exchange, and in argument the ids of the calls that they stand for.
 p_budget: tokens that the conversation may take (default: of the session''s model). p_changed: the client changed its
 past itself, so now is a moment. What is due moves first. Writes session_windows, shown_forms, fidelity_transitions,
 memory_renditions. Raises PM001, PM003, PM014.';

@@ -4,8 +4,7 @@
 -- operators. Values of two kinds are neither more nor less than each other.
 create or replace function _memoir.meets(p_metadata jsonb, p_where jsonb)
 returns boolean language sql immutable as $$
-  select not exists (
-    select from jsonb_each(p_where) w cross join lateral (select p_metadata -> w.key as value) m
+  select not exists (select from jsonb_each(p_where) w cross join lateral (select p_metadata -> w.key as value) m
     cross join lateral jsonb_each(case jsonb_typeof(w.value) when 'object' then w.value
       else jsonb_build_object('eq', w.value) end) o
     where not coalesce(case o.key when 'eq' then m.value = o.value
@@ -199,8 +198,7 @@ begin
       and (p_types is null or c.type = any (p_types))
   ), memories as (select m.memory_id, m.tags, m.category, m.metadata from _memoir.memory_store m
     where m.user_id = v_user and m.memory_id = any (array(select f.ref_id from found f where f.kind = 'memory'))
-  ), labels as (select i.item_no, i.tags from _memoir.search_items i
-    where i.user_id = v_user and i.tags is not null
+  ), labels as (select i.item_no, i.tags from _memoir.search_items i where i.user_id = v_user and i.tags is not null
       and i.item_no = any (array(select f.item_no from found f where f.kind = 'turn'))
   ), kept as (select f.*, coalesce(m.tags, l.tags) as own_tags
     from found f left join memories m on m.memory_id = f.ref_id left join labels l on l.item_no = f.item_no
@@ -224,8 +222,7 @@ begin
     select 2147483647 + row_number() over (order by m.recorded_at desc, m.memory_id), 'memory', m.memory_id, m.content,
       0::real, 0::real, null::real, array['filter'], m.local_to, null, null, null, _memoir.said(m), m.type, m.tags,
       m.project
-    from _memoir.filtered_memories(v_caller, v_scope, p_types, p_tags, p_category, p_project, p_where,
-      p_limit) m
+    from _memoir.filtered_memories(v_caller, v_scope, p_types, p_tags, p_category, p_project, p_where, p_limit) m
     where m.memory_id not in (select k.ref_id from kept k)
     union all
     select 4294967294 + row_number() over (order by i.created_at desc, i.item_no desc), 'turn', i.ref_id,

@@ -51,8 +51,7 @@ create or replace function _memoir.texts_as_read(p_turn _memoir.conversation_his
   p_locators _memoir.item_locator[], p_near uuid[], p_most integer, p_with_changed boolean)
 returns jsonb language plpgsql stable as $$
 begin
-  return (
-    select coalesce(jsonb_agg(x.text order by x.is_here desc, x.created_at desc, x.item_no), '[]')
+  return (select coalesce(jsonb_agg(x.text order by x.is_here desc, x.created_at desc, x.item_no), '[]')
     from (
       select l.session_id = p_turn.session_id as is_here, i.created_at, l.item_no, jsonb_build_object('text', case
         when p_with_changed then t.body else _memoir.without_spans(t.body, array(

@@ -179,8 +179,7 @@ begin
       continue when (p_state.comparisons -> (v_place - 1) ->> 'has_same_points') is distinct from 'true'
         or v_memory.actor = 'person' or v_similarity <= (p_config ->> 'duplicate_similarity')::real
         or (_memoir.tombstone_of(v_user, v_other.content, null, null, v_other.project)).user_id is null;
-      continue when exists (
-        with recursive successors as (select v_other.memory_id as id
+      continue when exists (with recursive successors as (select v_other.memory_id as id
           union
           select r.source_id from successors s join _memoir.memory_relationships r on r.user_id = v_user
             and r.target_id = s.id and r.relation = 'supersedes')

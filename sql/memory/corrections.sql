@@ -17,15 +17,13 @@ declare
   v_claim text := (_memoir.claims_of(array[p_memory.content], v_names))[1];
   v_hint text := (_memoir.claim_hints(array[v_claim]))[1];
 begin
-  with recursive same as (select p_memory.memory_id as id
-    union
+  with recursive same as (select p_memory.memory_id as id union
     select case when m.memory_id = s.id then m.superseded_by else m.memory_id end
     from same s join _memoir.memory_store m on m.user_id = v_user and m.superseded_by is not null
       -- What was consolidated goes with the whole, not the whole with one of its members.
       and (m.state_reason = 'near duplicate' and (m.memory_id = s.id or m.superseded_by = s.id)
       or m.state_reason = 'consolidated' and m.superseded_by = s.id))
-  select array_agg(id order by id) into v_ids from (select id from same
-    union
+  select array_agg(id order by id) into v_ids from (select id from same union
     select m.memory_id from _memoir.memory_store m
     where m.user_id = v_user and m.state <> 'erased' and m.sensitivity <= p_caller.clearance
       and case when p_wide then p_caller.projects is null or m.project = any (p_caller.projects)
@@ -179,8 +177,7 @@ begin
     -- But for what extraction and remember() note there.
     p_metadata => p_replaced.metadata - '{extracted_by,rule,utility,standing,said_at,event_from,event_to,remainder_of,
       consolidated,by}'::text[],
-    p_slot => case when p_correction.has_slot then v_old.slot end,
-      p_slot_value => p_correction.slot_value,
+    p_slot => case when p_correction.has_slot then v_old.slot end, p_slot_value => p_correction.slot_value,
     p_sensitivity => v_old.sensitivity::text, p_source_turns => p_correction.source_turns,
       p_embedding => p_correction.embedding);
 end $$;

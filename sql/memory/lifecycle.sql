@@ -25,8 +25,7 @@ returns boolean language plpgsql stable as $$
 declare
   v_user uuid := p_memory.user_id;
 begin
-  return exists (
-      select from _memoir.memory_relationships r join _memoir.memory_store o on o.user_id = v_user
+  return exists (select from _memoir.memory_relationships r join _memoir.memory_store o on o.user_id = v_user
         and o.memory_id in (r.source_id, r.target_id) and o.memory_id <> p_memory.memory_id and o.state = 'active'
       where r.user_id = v_user and p_memory.memory_id in (r.source_id, r.target_id) and r.relation = 'contradicts')
     or (p_memory.slot is not null and exists (
@@ -80,8 +79,7 @@ begin
           '|answer|reply|respond|write|call me)\M') then 4 else 3 end;
   -- It leaves its session. What says the same outside already goes on for both.
   if p_memory.scope = 'local' and _memoir.make_global(v_user, v_id, p_by, p_at) <> v_id then return 'merged'; end if;
-  update _memoir.memory_store set tier = v_tier,
-    validated_at = coalesce(validated_at, p_at),
+  update _memoir.memory_store set tier = v_tier, validated_at = coalesce(validated_at, p_at),
     confidence = greatest(confidence, 0.7::real),  -- the least of what promotion has validated
     expires_at = case when v_tier = 2 then p_at + make_interval(days => (p_config ->> 'episodic_days')::integer) end
   where user_id = v_user and memory_id = v_id;

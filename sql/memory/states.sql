@@ -125,8 +125,7 @@ declare
 begin
   if p_items = '{}' then return; end if;
   update _memoir.search_items set dead = false where user_id = p_user_id and item_no = any (p_items);
-  for v_model in with missing as (
-      select m.model_id, min(i.item_no) as item from _memoir.embedding_models m
+  for v_model in with missing as (select m.model_id, min(i.item_no) as item from _memoir.embedding_models m
       join _memoir.search_items i on i.user_id = p_user_id and i.item_no = any (p_items) and i.embeddable
       where m.status <> 'retired'
         and not exists (select from _memoir.embeddings e where e.user_id = p_user_id and e.model_id = m.model_id
@@ -193,8 +192,7 @@ declare
   v_memory _memoir.memory_store := _memoir.memory(v_caller, p_memory);
 begin
   return query
-  with recursive family as (select v_memory.memory_id as id
-    union
+  with recursive family as (select v_memory.memory_id as id union
     select case when e.source_id = f.id then e.target_id else e.source_id end
     from family f join _memoir.memory_relationships e on e.user_id = v_caller.user_id and e.relation = 'supersedes'
       and (e.source_id = f.id or e.target_id = f.id))

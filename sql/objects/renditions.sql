@@ -217,8 +217,9 @@ begin
     order by r.recorded_at desc limit 1) r;
 end $$;
 
--- Forms of objects, each of p_ids at the fidelity of the same place: as they were stored by p_at, else made anew. No
--- row for fidelity 0 and 4, nor for what is secret or no longer there.
+-- Forms of objects, each of p_ids at the fidelity of the same place: the newest stored by p_at, since which the list
+-- may not change, else made anew, the same text as long as the object stays as it is. No row for fidelity 0 and 4,
+-- nor for what is secret or no longer there.
 create or replace function _memoir.object_forms(p_user_id uuid, p_ids uuid[], p_fidelities smallint[],
   p_at timestamptz default null)
 returns setof _memoir.memory_renditions language plpgsql stable as $$
@@ -240,12 +241,6 @@ begin
     end if;
   end loop;
 end $$;
-comment on function _memoir.object_forms(uuid, uuid[], smallint[], timestamptz) is
-  'Forms of objects, as rows of memory_renditions (content is the whole text to show, token_count in the tokenizer of
-the session): of each id the fidelity at the same place of p_fidelities (1 detailed, 2 compact, 3 stub; others give no
-row). The newest stored by p_at, the moment since which the list may not change; what is not stored is made, the same
-text every time as long as the object stays as it is: so a moment stores what it shows with keep_forms. Nothing for
-what is secret, archived or gone. Reads only.';
 
 -- Stores forms as they are made now, where they differ from what is stored: called at a moment, when what is shown may
 -- change. Returns their tokens, in the order of p_ids; null where there is no such form.
@@ -285,6 +280,3 @@ begin
   end loop;
   return v_tokens;
 end $$;
-comment on function _memoir.keep_forms(uuid, uuid[], smallint[], timestamptz) is
-  'At a moment: makes and stores the forms of objects (p_ids, p_fidelities as of object_forms) that differ from the
-stored ones, recorded at p_at (default now), and returns their tokens in the order of p_ids. Writes memory_renditions.';

@@ -22,8 +22,7 @@ end $$;
 create or replace function _memoir.sharing(p_user_id uuid, p_session_id uuid, p_turn integer)
 returns uuid[] language plpgsql stable as $$
 begin
-  return array(with recursive tree as (
-      select p_session_id as id
+  return array(with recursive tree as (select p_session_id as id
       union
       select b.session_id from tree t join _memoir.sessions b on b.user_id = p_user_id and b.parent_session_id = t.id
         and b.parent_turn > p_turn)

@@ -50,8 +50,7 @@ begin
   if v_hits > 0.7 * v_count then return 'table'; end if;
   v_hits := (select count(*) from unnest(v_lines) l where l ~ _memoir.pattern_code_lines());
   if v_hits > 0.25 * v_count then return 'code'; end if;
-  v_hits := (select count(distinct _memoir.line_shape(l))
-    from unnest(v_lines) l where l ~ '\S');
+  v_hits := (select count(distinct _memoir.line_shape(l)) from unnest(v_lines) l where l ~ '\S');
   return case when v_count > 20 and (v_hits < 0.6 * v_count or p_key ~ ' ') then 'log' else 'prose' end;
 end $$;
 
@@ -76,8 +75,7 @@ returns text language sql immutable as $$
           + case when h.n = 1 then 1.5 when h.n <= 3 then 0.8 else 0 end
           + (l.nth <= 5 or l.nth > s.n - 8)::integer * 3
         when 'table' then (l.nth <= 4)::integer * 4 + (l.nth > s.n - 3)::integer * 3
-        when 'json' then 3 - least(3, (length(l.body) - length(ltrim(l.body))) / 4) * 0.9
-          + (l.nth <= 12)::integer
+        when 'json' then 3 - least(3, (length(l.body) - length(ltrim(l.body))) / 4) * 0.9 + (l.nth <= 12)::integer
         else (l.body ~ '^\s*(?:#|=|[A-Z0-9][^.!?]{2,60}$)')::integer * 2.5 + (l.nth <= 3)::integer * 2
           + (l.body ~ '\d|[a-z][A-Z]|_')::integer * 0.8 + (l.nth > s.n - 2)::integer end as weight
     from lines l cross join size s left join shapes h on h.shape = l.shape
@@ -91,8 +89,8 @@ returns text language sql immutable as $$
     E'\n' order by t.nth) from taken t
 $$;
 
--- Returns the paths, names and quotations (p_most 2, else 1) of a text that a form of it does not have, in about so many
--- characters. What code defines and calls is named again long after its lines were read.
+-- Returns the paths, names and quotations (p_most 2, else 1) of a text that a form of it does not have, in about so
+-- many characters. What code defines and calls is named again long after its lines were read.
 create or replace function _memoir.names_left(p_text text, p_form text, p_size integer, p_most integer)
 returns text language sql immutable as $$
   select string_agg(x.w, ', ' order by x.o) from (
@@ -117,8 +115,7 @@ returns text language sql immutable as $$
   select string_agg(x.said, E'\n' order by x.o) from (
     select f.said, f.o, sum(length(f.said) + 1) over (order by f.o) as sum from (
       select m[1] || case when count(*) > 1 then format(' ×%s', count(*)) else '' end as said, min(o) as o
-      from string_to_table(p_text, E'\n') with ordinality l(body, o),
-        regexp_match(l.body, _memoir.found_file()) m
+      from string_to_table(p_text, E'\n') with ordinality l(body, o), regexp_match(l.body, _memoir.found_file()) m
       where m is not null group by m[1]) f) x
   where x.sum <= p_size
 $$;

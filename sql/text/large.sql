@@ -87,7 +87,3 @@ begin
   from passages p join lines l on l.nth between p.first and p.last
   group by p.first, p.last, p.score order by p.score desc, p.first;
 end $$;
-comment on function _memoir.passages_in(text, text[], integer, integer) is
-  'Passages of a text that hold most of p_terms (passage_terms of a question): line numbers from 1, the span in
-characters, the text; score: the share of the terms that it holds, from 0 to 1, each counting by how few lines have it.
-Reads the text once: of a megabyte in some tens of milliseconds.';

@@ -22,8 +22,7 @@ begin
   wholes := coalesce(wholes, '{}');
   codes := '{}';
   if p_text !~ '\d' then return; end if;
-  codes := array(with codes as (
-      select lower(m[1]) as code from regexp_matches(p_text,
+  codes := array(with codes as (select lower(m[1]) as code from regexp_matches(p_text,
         '([-+]?(?:[[:alpha:]]+[-_/.:])*[[:alpha:]]*\d(?:[-_/.:]?[[:alnum:]])*)', 'g') m
       union
       select lower(m[1]) from regexp_matches(p_text,
@@ -94,8 +93,7 @@ begin
     if language is null or p_languages >> language & 1 = 0 then
       -- The one whose frequent words it has most of. One says more of a user's own languages than of all.
       v_words := tsvector_to_array(to_tsvector('simple', left(v_query, 500)));
-      language := coalesce((
-          select n from (select n, length(u.words) - length(ts_delete(u.words, v_words)) as count
+      language := coalesce((select n from (select n, length(u.words) - length(ts_delete(u.words, v_words)) as count
             from unnest(_memoir.language_words()) with ordinality u(words, n)
             where p_languages >> n::integer & 1 = 1) c
           where c.count > 0 order by c.count desc, c.n limit 1),
@@ -130,8 +128,7 @@ begin
       _memoir.stemmed(_memoir.readable(v_query), greatest(v_other, 0::smallint)));
     -- The same parser: what stands at the same place is the same word.
     select forms || coalesce(array_agg(x.form), '{}'), of || coalesce(array_agg(x.own), '{}') into forms, of
-    from (select distinct f.lexeme as form, o.lexeme as own
-          from unnest(v_forms) f, unnest(f.positions) fp
+    from (select distinct f.lexeme as form, o.lexeme as own from unnest(v_forms) f, unnest(f.positions) fp
           join (select u.lexeme, p from unnest(v_own) u, unnest(u.positions) p) o on o.p = fp
           where f.lexeme <> o.lexeme and o.lexeme = any (terms)) x;
   end loop;

@@ -168,8 +168,7 @@ end $$;
 -- characters ignored.
 create or replace function _memoir.normalise(p_text text)
 returns text language sql immutable strict as $$
-  select btrim(regexp_replace(
-    regexp_replace(lower(normalize(p_text, nfkc)),
+  select btrim(regexp_replace(regexp_replace(lower(normalize(p_text, nfkc)),
       '[\u0001-\u0008\u000e-\u001f\u007f-\u0084\u0086-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u20'
         '0b-\u200f\u202a-\u202e\u2060-\u206f\u2800\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]', '', 'g'),
     '[\s\u0085\u2028\u2029]+', ' ', 'g'), ' ')

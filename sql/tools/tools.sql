@@ -106,8 +106,7 @@ returns jsonb language sql immutable security definer set search_path from curre
     r.name, 'title', r.title, 'description', r.description, 'fields', r.fields, 'tools', (
       select jsonb_agg(t order by t ->> 'name') from jsonb_array_elements(memoir.memory_tools('mcp')) t
       where t ->> 'name' = any (r.tools)))) order by r.no)
-  from (values
-    (1, 'episodic', 'memoir://episodic/{session}', 'What was said',
+  from (values (1, 'episodic', 'memoir://episodic/{session}', 'What was said',
      'Turns as they were said, session by session, never changed. The template reads those of one session.',
      jsonb '{"namespace": "whose users are apart: of the login", "thread_id": "the session",
        "speaker": "role, and name where given",
@@ -433,8 +432,7 @@ end $$;
 
 create or replace function memoir.call_memory_tool(p_user text, p_session text, p_name text,
   p_arguments jsonb default '{}')
-returns text language plpgsql security definer
-  set search_path from current as $$
+returns text language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_session _memoir.sessions; v_message text; v_hint text; v_state text;

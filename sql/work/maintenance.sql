@@ -150,8 +150,7 @@ begin
       cross join lateral unnest(m.items, m.scores, m.positions) x(item_no, score, position)
       join _memoir.search_items t on t.user_id = v_user and t.item_no = x.item_no
       -- A turn that was shown was the memory in its words, too.
-      cross join lateral (
-        select t.ref_id where t.kind = 'm'
+      cross join lateral (select t.ref_id where t.kind = 'm'
         union all
         select s.item_id from _memoir.memory_sources s join _memoir.search_items e on e.user_id = v_user
           and e.ref_id = s.item_id and e.chunk = 0 and e.echo
@@ -238,8 +237,7 @@ begin
     delete from _memoir.system_prompts p where prompt_hash = any (v_prompts)
       and not exists (select from _memoir.sessions s where s.system_prompt_hash = p.prompt_hash);
     get diagnostics v_gone = row_count;
-    delete from _memoir.job_runs where run_id in (
-      select run_id from _memoir.job_runs
+    delete from _memoir.job_runs where run_id in (select run_id from _memoir.job_runs
       where finished_at < v_now - make_interval(days => (v_config ->> 'job_runs_days')::integer)
         or finished_at < v_now - interval '1 day' and outcome in ('done', 'still running')
         and counts = '{}' limit 10000);
@@ -293,8 +291,7 @@ declare
   v_stale timestamptz := memoir.now() - make_interval(days => (select (config ->> 'stale_days')::integer
     from _memoir.settings_merged));
 begin
-  select jsonb_build_object('memories', count(*),
-    'active', count(*) filter (where m.state = 'active'),
+  select jsonb_build_object('memories', count(*), 'active', count(*) filter (where m.state = 'active'),
     'duplicates', count(*) filter (where m.state = 'superseded' and exists (select from _memoir.memory_states h
       where h.user_id = m.user_id
       and h.memory_id = m.memory_id and h.state = 'superseded' and h.reason like '%duplicate%')),
