@@ -105,7 +105,7 @@ begin
     select coalesce(array_agg(e.key::integer order by t, l.o), '{}'), coalesce(array_agg(l.line order by t, l.o), '{}')
     into v_of, v_lines
     from jsonb_each_text(p_known.lines) e, string_to_table(e.value, E'\n') with ordinality l(line, o),
-      lateral cast(substring(l.line from '^- turns? (\d{1,9})') as integer) t
+      lateral cast(substring(l.line from '^- turns? (?:\d{1,9}–)?(\d{1,9})') as integer) t
     where t between p_frame.first_turn and p_frame.lines_through;
     v_from := greatest(v_from, p_known.lines_through + 1);
   end if;

@@ -245,8 +245,8 @@ begin
   v_cold := p_at > v_newest + v_life and (p_frame.moments = 0 or p_frame.moved_at < v_newest + v_life);
   select * into v_pays from _memoir.move_pays(p_past, p_config, v_cold);
   -- Below warning it may pay twice over first: half as many moments, for a few percent of the cost. The first of an
-  -- agent that keeps its list has no savings yet to pay for it, and many sessions end before it would.
-  -- What frees less than a third of what could be shorter is not worth a broken prefix.
+  -- agent that keeps its list has no savings yet to pay for it, and many sessions end before it would. Less than a third
+  -- of what could be shorter is not worth a broken prefix.
   if v_pays.saved > 0 and v_pays.carried > 0 and v_pays.saved * 3 >= v_pays.most
     and v_pays.carried >= v_pays.rewritten * (case when p_past.shown < 0.7 * p_past.budget then 2.2 else 1 end)
     and (not p_kept or p_frame.moments > 0
@@ -372,7 +372,6 @@ declare
   v_place _memoir.past_place; v_tokens integer[]; v_ids uuid[] := '{}'; v_to smallint[] := '{}'; n integer := 0;
   v_shown jsonb := (select coalesce(jsonb_object_agg(f.memory_id || '/' || f.fidelity, f.tokens), '{}')
     from _memoir.shown_forms f where f.user_id = p_user_id and f.session_id = p_session_id and f.tokens <> 24);
-  v_known integer;
 begin
   foreach v_place in array p_places loop
     if v_place.target between 1 and 3 and v_place.target <> v_place.fidelity and v_place.part_no = 0
@@ -389,13 +388,8 @@ begin
     elsif v_place.target = 4 or v_place.target between 1 and 3 and v_place.part_no > 0 then
       v_place.form := 24;
     elsif v_place.target <> v_place.fidelity then
-      v_known := v_shown ->> (v_place.memory_id || '/' || v_place.target);
-      if v_known is null then
-        n := n + 1;
-        v_place.form := v_tokens[n];
-      else
-        v_place.form := v_known;
-      end if;
+      v_place.form := v_shown ->> (v_place.memory_id || '/' || v_place.target);
+      if v_place.form is null then n := n + 1; v_place.form := v_tokens[n]; end if;
       if v_place.form is null or v_place.form > 0.8 * v_place.tokens then
         v_place.target := v_place.fidelity;
         v_place.form := (p_places[i]).form;

@@ -236,8 +236,8 @@ returns uuid[] language sql stable as $$
   cross join lateral (select n::uuid as id where length(n) = 36 union all
     select f.id from (select rpad(n, 36, '-0000-0000-0000-000000000000')::uuid as first,
       rpad(n, 36, '-ffff-ffff-ffff-ffffffffffff')::uuid as last where length(n) = 8) r
-    cross join lateral (
-      select i.ref_id from _memoir.search_items i where i.user_id = p_user_id and i.ref_id between r.first and r.last
+    cross join lateral (select i.ref_id from _memoir.search_items i where i.user_id = p_user_id
+        and i.ref_id between r.first and r.last
       union all
       select m.memory_id from _memoir.memory_store m where m.user_id = p_user_id
         and m.memory_id between r.first and r.last) f(id)) x
