@@ -85,7 +85,9 @@ def read(path: Path) -> list[Corpus]:
         return realmem(path)
     if list(path.rglob("probing_questions.json")):
         return beam(path)
-    raise ValueError(f"{path} is neither a LoCoMo file nor a folder of RealMem, BEAM or ProactiveMemBench conversations")
+    raise ValueError(
+        f"{path} is neither a LoCoMo file nor a folder of RealMem, BEAM or ProactiveMemBench conversations"
+    )
 
 
 # --- LoCoMo ------------------------------------------------------------------------------------------------------------

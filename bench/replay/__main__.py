@@ -24,6 +24,7 @@ import psycopg
 from pg_memoir import Memoir
 
 from ..common import CannotRun, fresh_database, percentile, progress, run_alone, table
+from .plot import draw
 from .run import Outcome, replay
 from .sessions import Session, generated, recorded
 from .strategies import AsIs, Beside, Dropped, Ours, Strategy, Summarised
@@ -92,12 +93,52 @@ def section(session: Session, window: str, results: list[Outcome]) -> str:
     )
 
 
+def summary(results: list[tuple[str, list[Outcome]]]) -> str:
+    """Returns a row for each session, window and strategy of ours: what it costs, sends, keeps and hides."""
+    head = [
+        "session",
+        "window",
+        "strategy",
+        "calls",
+        "cost",
+        "in results",
+        "kept",
+        "last list",
+        "moves",
+        "faults",
+        "by class",
+    ]
+    rows = []
+    for window, outcomes_of in results:
+        plain = outcomes_of[0]
+        name = next(iter(plain.costs))
+        for outcome in (outcome for outcome in outcomes_of if outcome.strategy.startswith("pg_memoir")):
+            faults = {kind: count for kind, count in outcome.faults.items() if kind != "number"}
+            rows.append(
+                [
+                    outcome.session,
+                    window,
+                    outcome.strategy.removeprefix("pg_memoir").strip() or "compiled",
+                    str(plain.calls),
+                    f"{outcome.costs[name] / plain.costs[name]:.2f}",
+                    f"{100 * outcome.results / max(1, plain.results) - 100:+.0f} %",
+                    f"{100 * outcome.kept / max(1, outcome.could):.1f} %",
+                    f"{outcome.last:,} of {plain.last:,}",
+                    str(outcome.moves),
+                    str(sum(faults.values())),
+                    ", ".join(f"{kind} {count}" for kind, count in faults.items()) or "–",
+                ]
+            )
+    return table(head, rows)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", default="50,200,1000", help="lengths of generated sessions (%(default)s)")
     parser.add_argument("--windows", default=",".join(WINDOWS), help="%(default)s")
     parser.add_argument("--seeds", type=int, default=1, help="generated sessions of each length (%(default)s)")
     parser.add_argument("--recorded", type=Path, help="a folder of transcripts of Claude Code")
     parser.add_argument("--own", action="store_true", help="only pg_memoir and the client's own list")
+    parser.add_argument("--plots", type=Path, help="a folder for a plot (SVG) of each session and window")
 
 
 def run(options: argparse.Namespace) -> list[tuple[str, str]]:
@@ -112,7 +153,8 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     ]
     if options.recorded:
         sessions += recorded(options.recorded)
-    sections = []
+    sections: list[str] = []
+    all_results: list[tuple[str, list[Outcome]]] = []
     with fresh_database("replay") as dsn:
         for session in sessions:
             for window in windows:
@@ -120,7 +162,13 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
                 results = outcomes(session, WINDOWS[window], dsn, options.own)
                 sections.append(section(session, window, results))
                 print(sections[-1], end="\n\n", flush=True)
-    return [("replay", "\n\n".join(sections))]
+                all_results.append((window, results))
+                if options.plots:
+                    name = f"{session.name}_{window}".replace(" ", "_").replace(",", "")
+                    title = f"{session.name}, window {window}"
+                    (options.plots / f"{name}.svg").write_text(draw(results, title), "utf-8")
+    print(summary(all_results), flush=True)
+    return [("replay", "\n\n".join([*sections, summary(all_results)]))]
 
 
 if __name__ == "__main__":
