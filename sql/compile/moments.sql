@@ -205,7 +205,7 @@ begin
   ), gains as (select p.turn_index, sum(p.tokens - g.form) filter (where p.tokens - g.form >= 100) as gain,
       sum((p.tokens - g.form) * greatest(0, t.later - v_fresh + 1)) filter (where p.tokens - g.form >= 100) as weighted
     from unnest(p_past.places) p
-    cross join lateral (select case when p.over is null then _memoir.form_guess(p.tokens) else 60 end as form) g
+    cross join lateral (select case when p.over is null then greatest(90, p.tokens / 5) else 60 end as form) g
     join turns t using (turn_index)
     where p.turn_index < p_past.fresh_from and p.fidelity = 0 and not p.pinned group by 1
     union all
@@ -222,10 +222,6 @@ begin
   from (select coalesce(sum(t.cost * (v_write + v_read * t.later)), 0) as spent from turns t) x
   left join (select * from cuts order by cuts.carried - cuts.rewritten desc, cuts.turn_index limit 1) c on true;
 end $$;
-
--- Returns about how many tokens the compact form of a result takes, with the names in it.
-create or replace function _memoir.form_guess(p_tokens integer)
-returns integer language sql immutable as $$ select greatest(90, p_tokens * 20 / 100) $$;
 
 -- Which moment it is; null: none. p_kept: the list is somebody else's, so that nothing can leave it; once all is short
 -- that can be, it need not be said again that there is no room.
@@ -342,7 +338,7 @@ begin
   with turns as (
     select t.turn_index, sum(t.cost - t.saved) over (order by t.turn_index desc) as behind from unnest(p_past.turns) t
   ), gains as (select p.turn_index, sum(case p.fidelity when 0 then p.tokens else p.form end
-      - case p.target when 0 then p.tokens when 1 then p.tokens * 3 / 10 when 2 then _memoir.form_guess(p.tokens)
+      - case p.target when 0 then p.tokens when 1 then p.tokens * 3 / 10 when 2 then greatest(90, p.tokens / 5)
         when 3 then least(60 + p.tokens * 8 / 100, case p.fidelity when 0 then p.tokens else p.form end) else 24 end)
       as gain
     from unnest(p_places) p where p.target <> p.fidelity group by 1

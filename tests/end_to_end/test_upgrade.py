@@ -110,7 +110,9 @@ def lasting(db: psycopg.Connection) -> dict[str, list[str]]:
 
 def explained(db: psycopg.Connection) -> list[tuple[Any, ...]]:
     """Returns explanations of the compiles of a session, with scores in hundredths, since the buffer rounds them."""
-    told = "l.compile_id, e.position, e.kind, e.id, e.session, e.tokens, e.fidelity, e.reason, round(e.score::numeric, 2)"
+    told = (
+        "l.compile_id, e.position, e.kind, e.id, e.session, e.tokens, e.fidelity, e.reason, round(e.score::numeric, 2)"
+    )
     compiles = "memoir.list_compiles('ada', 'chat') l, memoir.explain_compile('ada', l.compile_id) e"
     return db.execute(f"select {told} from {compiles} order by 1, 2, 3, 4, 5, 6").fetchall()
 

@@ -168,7 +168,11 @@ def values_for(
         "p_login": login,
         "p_model": "all-MiniLM-L6-v2" if is_vector or "backfill" in name else "m",
         "p_provider": "none" if is_vector else "openai",
-        "p_name": "other" if name.startswith("register") else "echoes" if name == "recall_arrays" else "all-MiniLM-L6-v2",
+        "p_name": "other"
+        if name.startswith("register")
+        else "echoes"
+        if name == "recall_arrays"
+        else "all-MiniLM-L6-v2",
         "p_turns": None if name.startswith("pin") else 0,
     }
     if name in LEASED:

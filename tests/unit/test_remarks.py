@@ -3,7 +3,14 @@
 import numpy as np
 from pg_memoir_kernel.ranking import SIGNALS, weights_of
 
-GIVEN = {"vector": 0.8, "words": 0.7, "memory.words": 0.1, "unread.vector": -0.2, "remark.vector": 1.0, "remark.words": 0.2}
+GIVEN = {
+    "vector": 0.8,
+    "words": 0.7,
+    "memory.words": 0.1,
+    "unread.vector": -0.2,
+    "remark.vector": 1.0,
+    "remark.words": 0.2,
+}
 
 
 def weight(signal: str, unread: bool, is_remark: bool) -> list[float]:
