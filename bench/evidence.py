@@ -90,7 +90,13 @@ COMPILED = """
   left join lateral jsonb_array_elements(v.rows) with ordinality r on r.value ->> 'reason' is null or r.value ->> 'reason' <> all (%(unable)s)
   left join lateral jsonb_to_record(r.value) c(ref_id text, "position" integer, shown text, span_length integer) on true
   order by r.ordinality"""
-UNABLE = ["not active", "not valid at that time", "evicted from the session", "stands in the profile", "stands in the list"]
+UNABLE = [
+    "not active",
+    "not valid at that time",
+    "evicted from the session",
+    "stands in the profile",
+    "stands in the list",
+]
 
 
 def ask(

@@ -37,6 +37,8 @@ class Outcome:
     seconds: list[float] = field(default_factory=list)
     costs: dict[str, float] = field(default_factory=dict)
     last: int = 0  # tokens of the last list
+    sizes: list[int] = field(default_factory=list)  # of each list, and what the calls so far cost, at the first prices
+    spent: list[float] = field(default_factory=list)
 
 
 def text_of(message: Message) -> str:
@@ -147,6 +149,8 @@ def replay(session: Session, strategy: Strategy, window: int, clock: Callable[[f
         out.output += tokens(text_of(answer))
         out.kept, out.could = out.kept + same, out.could + could
         out.faults += missing
+        out.sizes.append(made.total)
+        out.spent.append(caches[PRICES[0].model, 300.0].cost(PRICES[0], out.output))
         out.seconds.append(sent.seconds)
         helper["in"] += sent.helper[0]
         helper["out"] += sent.helper[1]

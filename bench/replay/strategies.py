@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -222,3 +222,53 @@ class Ours:
 
     def ask(self, plant: Plant) -> str | None:
         return str(self.session.query(plant.question, max_tokens=600)["text"])
+
+
+class Beside(Ours):
+    """The client's own list with what window_forms says set into it, as the gateway does."""
+
+    name = "pg_memoir beside the client's list"
+
+    def send(self, session: Session, at: int) -> Sent:
+        started = time.perf_counter()
+        self.append(session.messages[self.appended : at])
+        self.appended = at
+        budget = self.window * 15 // 16 - tokens(json.dumps(TOOLS)) - tokens(SYSTEM)
+        forms = self.memoir.window_forms(self.user, "replay", budget=budget)
+        seconds = time.perf_counter() - started
+        return Sent(body(with_forms(session.messages[:at], forms)), seconds=seconds)
+
+
+def with_forms(messages: Sequence[Message], forms: Sequence[dict[str, Any]]) -> list[Message]:
+    """Messages of a session, each a turn, with the forms of window_forms in them."""
+    out = [dict(message) for message in messages]
+    lines = {call: form for form in forms if form["fidelity"] == "line" for call in form["argument"]}
+    for form in forms:
+        message = out[form["turn_index"]]
+        if form["fidelity"] == "line":
+            continue
+        if form["call_no"] == 0:
+            message["content"] = form["content"]
+        else:
+            calls = json.loads(json.dumps(message["tool_calls"]))
+            function = calls[form["call_no"] - 1]["function"]
+            arguments = place = json.loads(function["arguments"])
+            for step in form["argument"][:-1]:
+                place = place[int(step) if isinstance(place, list) else step]
+            last = form["argument"][-1]
+            place[int(last) if isinstance(place, list) else last] = form["content"]
+            function["arguments"] = json.dumps(arguments)
+            message["tool_calls"] = calls
+    return list(with_lines(out, lines))
+
+
+def with_lines(messages: Sequence[Message], lines: dict[str, dict[str, Any]]) -> Iterator[Message]:
+    """Yields messages, in the place of the first step of an exchange that is a line all lines of the exchange."""
+    said: set[int] = set()
+    for message in messages:
+        called = [call["id"] for call in message.get("tool_calls", [])] or [message.get("tool_call_id")]
+        if called[0] not in lines:
+            yield message
+        elif (line := lines[called[0]])["turn_index"] not in said:
+            said.add(line["turn_index"])
+            yield {"role": "user", "content": line["content"]}

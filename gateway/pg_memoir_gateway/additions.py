@@ -23,7 +23,8 @@ from .dialect import Added, Item, read_tool_name
 from .spans import Body, Edit, Node, apply_edits, elements, member, write_json
 from .talk import Talk
 
-ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+# Ids in full, and as an answer's lines begin with them.
+ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|(?:(?<=^\[)|(?<=^\[object ))[0-9a-f]{8}(?=, )", re.M)
 # Stands where a text stood of which something was forgotten; as the database says it of recalls.
 WITHDRAWN = "[withdrawn]"
 

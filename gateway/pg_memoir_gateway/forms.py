@@ -13,6 +13,7 @@ from typing import Any
 
 from .dialect import join_texts
 from .gateway import keep_newest
+from .line_edits import edit_lines, is_within
 from .spans import Body, Edit, Node, elements, member, write_json
 from .talk import Talk
 
@@ -24,10 +25,12 @@ LARGE = 0.1  # a result of this share of the budget is stored before it is sent,
 
 @dataclass
 class Forms:
-    """Of a session, as of `asked`: by tool call, the text for its result and those for arguments of the call."""
+    """Of a session, as of `asked`: by tool call, the text for its result and those for arguments of the call. `lines`:
+    by call, the text in the place of all steps of its exchange that are lines."""
 
     results: dict[str, str] = field(default_factory=dict)
     arguments: dict[str, list[tuple[list[str], str]]] = field(default_factory=dict)
+    lines: dict[str, str] = field(default_factory=dict)
     asked: float = field(default_factory=time.monotonic)
 
 
@@ -36,6 +39,8 @@ def read_forms(rows: list[dict[str, Any]]) -> Forms:
     forms = Forms()
     for row in rows:
         call, content = row["tool_call_id"], row["content"]
+        if row["fidelity"] == "line" and isinstance(content, str):
+            forms.lines |= dict.fromkeys(row["argument"] or [], content)
         if not isinstance(call, str) or not isinstance(content, str):
             continue
         if row["role"] == "tool":
@@ -112,9 +117,12 @@ def has_results(talk: Talk) -> bool:
 
 def edit_forms(talk: Talk, forms: Forms) -> list[Edit]:
     """The edits that set a session's forms into its list."""
-    found: list[Edit] = []
+    found = edit_lines(talk, forms.lines)
     text = talk.body.text
+    gone = [(edit.start, edit.end) for edit in found]
     for node in talk.body.lists.get(talk.dialect.key, []):
+        if is_within(node.start, node.end, gone):
+            continue
         item = node.value
         if talk.dialect.key == "input":
             if item.get("call_id") in forms.results and str(item.get("type")).endswith("_output"):
@@ -142,6 +150,8 @@ def mark_cache(talk: Talk, changed: list[Edit], shown: Shown) -> list[Edit]:
         content = member(text, node, "content")
         if content is not None and isinstance(content.value, list):
             found += elements(text, content.start)[0]
+    gone = [(edit.start, edit.end) for edit in changed]
+    found = [block for block in found if not is_within(block.start, block.end, gone)]
     ends = next((block for block in found if block.start < last < block.end), None)
     before = shown.find_last_end(talk, _name_block(ends) if ends else "")
     here = next((block for block in found if before and _name_block(block) == before), ends)

@@ -17,6 +17,7 @@ from .exchange import Exchange
 from .forms import Forms, Shown, count_budget, edit_forms, has_large_news, has_results, mark_cache, read_forms
 from .gateway import Gateway, in_thread, keep_newest, log
 from .known import KnownMessages
+from .line_edits import is_within
 from .record import Recorder
 from .rounds import Rounds
 from .spans import Edit, NotPlain, apply_edits, write_json
@@ -31,6 +32,7 @@ ASKED = 2_000  # characters: of a longer message, the question stands at its beg
 SAID = 50_000  # characters of the list, from its end, that are compared with what is found
 OFFERS = 5_000  # sessions of which it is kept in mind whether our tools were offered
 UNTOUCHED_SECONDS = 600.0  # then a conversation whose changes a provider refused is changed again
+UNSEEN = 9  # times longer the database may take for a long list that this process has not seen
 TOOLS_SECONDS = 20.0  # after this time calls of our tools are given up
 UNREACHABLE = (TimeoutError, psycopg.Error, MemoirError, OSError)
 
@@ -50,7 +52,9 @@ class Plan:
 
     def list_edits(self, talk: Talk) -> list[Edit]:
         """Returns all edits of the client's text but the offer of tools. Raises NotPlain."""
-        return make_edits(talk, self.added) + self.forms
+        # Additions to a step that is a line go with it.
+        gone = [(edit.start, edit.end) for edit in self.forms if edit.end > edit.start]
+        return [edit for edit in make_edits(talk, self.added) if not is_within(edit.start, edit.end, gone)] + self.forms
 
 
 class Rewriter:
@@ -80,6 +84,9 @@ class Rewriter:
             return Plan(exchange.body, bypassed="refused before")
         forms = self.shown.find_last(talk)
         until = time.monotonic() + self.gateway.config.database_ms / 1000
+        if forms is None and len(talk.body.text) > 2 * self._find_window(exchange):
+            # A list of half the window or more that this process has not seen, as after a restart: whole it may not fit.
+            until += UNSEEN * self.gateway.config.database_ms / 1000
         try:
             if talk.mode == "manage" and has_results(talk):
                 await self.recorder.wait_for(talk, until)

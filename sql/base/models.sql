@@ -113,8 +113,7 @@ begin
   -- Whoever takes a longer name refuses it. Comparing it here would take time that grows with the square of its length.
   if length(p_model) > 200 or (_memoir.registered_model(p_model)).model is not null then return null; end if;
   select string_agg(x.model, ', ' order by x.alike desc, x.model) into v_near
-  from (
-    select m.model, similarity(regexp_replace(lower(m.model), '[^a-z0-9]', '', 'g'), v_name) as alike
+  from (select m.model, similarity(regexp_replace(lower(m.model), '[^a-z0-9]', '', 'g'), v_name) as alike
     from _memoir.models m where m.model <> 'default' order by alike desc, m.model limit 3) x
   where x.alike >= 0.3;
   select * into v_default from _memoir.models m where m.model = 'default';

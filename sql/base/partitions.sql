@@ -7,8 +7,7 @@ begin
   -- PostgreSQL's own remainder: uuid hash with the partitioning seed, combined with an empty hash. With a power of two
   -- only the low bits count, so no unsigned arithmetic is needed.
   return (select ((((uuid_hash_extended(p_user_id, 8816678312871386365) & (modulus - 1))
-      + (5305509591434766563 & (modulus - 1)))
-             & (modulus - 1)))::integer
+      + (5305509591434766563 & (modulus - 1))) & (modulus - 1)))::integer
     from _memoir.installation);
 end $$;
 

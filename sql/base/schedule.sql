@@ -3,8 +3,7 @@
 -- One field of a cron expression as the numbers it stands for; null where it is not one.
 create or replace function _memoir.cron_field(p_field text, p_min integer, p_max integer)
 returns integer[] language sql immutable as $$
-  with parts as (
-    select regexp_match(part, '^(?:(\*)|(\d{1,2})(?:-(\d{1,2}))?)(?:/(\d{1,2}))?$') as m
+  with parts as (select regexp_match(part, '^(?:(\*)|(\d{1,2})(?:-(\d{1,2}))?)(?:/(\d{1,2}))?$') as m
     from string_to_table(p_field, ',') part),
   ranges as (
     select m is not null and (m[4] is null or m[4]::integer > 0 and (m[1] is not null or m[3] is not null)) as ok,

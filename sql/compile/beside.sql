@@ -25,7 +25,9 @@ begin
   v.exchange_at := coalesce(p_shown_from, 0);
   v.shown := '{}';
   v.reduced := array(select distinct f.turn_index from _memoir.shown_forms f where f.user_id = v.user_id
-    and f.session_id = v.session_id and f.call_no = 0 and _memoir.is_shorter(f.fidelity, f.reason));
+    and f.session_id = v.session_id and f.call_no = 0 and _memoir.is_shorter(f.fidelity, f.reason)
+    union select generate_series(w.first_turn, w.lines_through) from _memoir.session_windows w
+    where w.user_id = v.user_id and w.session_id = v.session_id);
   v.unanswered := '{}';
   -- Such a list is paid for with every step: it has no room for what is hardly an answer, or only new.
   v.said := coalesce(p_said, '');
@@ -99,8 +101,8 @@ begin
       then _memoir.without_texts(m.added) else m.added end
   from _memoir.client_messages m
   join _memoir.sessions s on s.user_id = v_caller.user_id and s.session_id = m.session_id
-  cross join lateral (select array(select x::uuid from jsonb_array_elements_text(coalesce(m.items, '[]')) x
-    where x ~ '^[0-9a-f]{8}-[0-9a-f-]{27}$') as ids) i
+  cross join lateral (select _memoir.named_items(v_caller.user_id, array(select jsonb_array_elements_text(
+    coalesce(m.items, '[]')))) as ids) i
   where m.user_id = v_caller.user_id and m.chain = any (p_chains)
     and (v_caller.projects is null or s.project = any (v_caller.projects))
   order by m.recorded_at, m.chain;

@@ -208,8 +208,7 @@ begin
       and i.created_at between v_item.created_at - p_window and v_item.created_at + p_window
       and i.project in (v_item.project, 'global') and i.sensitivity <= p_caller.clearance
       and (p_caller.projects is null or i.project = any (p_caller.projects))),
-  taken as (
-    (select * from near n where n.is_before order by n.created_at desc, n.item_no desc limit p_before)
+  taken as ((select * from near n where n.is_before order by n.created_at desc, n.item_no desc limit p_before)
     union all (select * from near n where not n.is_before order by n.created_at, n.item_no limit p_after + 1))
   select case t.kind when 't' then 'turn' else 'memory' end, t.ref_id, s.external_id, t.turn_index, t.role::text,
     t.speaker, t.created_at, _memoir.on_one_line(case t.kind when 't' then _memoir.as_known(v_user, t.session_id,
@@ -252,12 +251,10 @@ begin
   else
     v_memory := _memoir.memory(v_caller, p_id);
     return query
-    with seen as (
-      select m.memory_id, _memoir.said(m) as said, m.content from _memoir.memory_store m
+    with seen as (select m.memory_id, _memoir.said(m) as said, m.content from _memoir.memory_store m
       where m.user_id = v_caller.user_id and (m.state = 'active' and not m.is_object or m.memory_id = p_id)
         and m.state not in ('forgotten', 'erased') and _memoir.may_see(v_caller, m)),
-    near as (
-      (select * from seen s where (s.said, s.memory_id) < (_memoir.said(v_memory), p_id)
+    near as ((select * from seen s where (s.said, s.memory_id) < (_memoir.said(v_memory), p_id)
        order by s.said desc, s.memory_id desc limit p_lines_before)
       union all
       (select * from seen s where (s.said, s.memory_id) >= (_memoir.said(v_memory), p_id)
@@ -386,8 +383,7 @@ begin
       return next;
     end loop;
     v_done := v_done || v_new;
-    v_new := array(
-      select distinct n.id from _memoir.memory_relationships e
+    v_new := array(select distinct n.id from _memoir.memory_relationships e
       cross join lateral (values (e.source_id), (e.target_id)) n (id)
       join _memoir.memory_store m on m.user_id = v_user and m.memory_id = n.id and _memoir.may_see(v_caller, m)
       where e.user_id = v_user and (e.source_id = any (v_new) or e.target_id = any (v_new))

@@ -163,8 +163,7 @@ begin
       item_no integer, kind text, ref_id uuid, session_id uuid, turn_index integer, chunk integer, arms text[],
       score real, parts jsonb, words_rank integer, vector_rank integer, tokens integer, "position" integer,
       fidelity text, shown text, reason text)
-  ), texts as (
-    select * from _memoir.item_texts(v.user_id, array(select i.item_no from items i), v.clearance)
+  ), texts as (select * from _memoir.item_texts(v.user_id, array(select i.item_no from items i), v.clearance)
   )
   select i.position, i.kind, i.ref_id, s.external_id, i.turn_index, i.chunk, i.arms, i.score, i.parts
       || jsonb_build_object('strength', v.arms -> 'strength')

@@ -31,48 +31,80 @@ begin
       and m.sensitivity = 'secret');
 end $$;
 
--- The best passages for a question, as many as fit: each with its object or id, and where it stands.
-create or replace function _memoir.query_passages(p_caller _memoir.caller, p_user text, p_session text,
-  p_question text, p_tokens integer, p_whole_user boolean)
-returns table (o integer, id uuid, kind text, session text, turn_index integer, object uuid, line text, tokens integer)
-language plpgsql stable as $$
+-- Returns as many lines of an answer as fit, the best first. The best is cut to what there is room for.
+create or replace function _memoir.fit_lines(p_lines text[], p_tokens integer)
+returns table (o integer, line text, tokens integer) language plpgsql stable as $$
 declare
-  v_row record; v_left integer := p_tokens; v_user uuid := p_caller.user_id;
+  v_left integer := p_tokens;
 begin
-  o := 0;
-  for v_row in
-    -- Of large outputs the index knows parts only: what holds most of the question's words comes first.
-    select 0 as source, l.nth, l.memory_id as id, 'object' as kind, p_session as session, l.turn_index,
-      l.memory_id as object, format('[object %s, turn %s, lines %s–%s] %s', _memoir.object_name(l.memory_id),
-        l.turn_index, l.first_line, l.last_line, _memoir.neutralise(_memoir.indented(l.body))) as line
-    from _memoir.large_passages(v_user, _memoir.session_id(v_user, p_session), p_question, 2,
-      least(p_caller.clearance, 'private'::_memoir.sensitivity)) with ordinality
-      l(memory_id, turn_index, first_line, last_line, score, body, nth) where l.score >= 0.6
-    union all
-    select 1, r.rank, r.id, r.kind, r.session, r.turn_index, p.memory_id,
-      concat(format('[object %s, turn %s] ', _memoir.object_name(p.memory_id), r.turn_index), _memoir.tool_line(r.kind,
-        r.id, r.session, r.said_at, case when r.kind = 'turn' then coalesce(r.name, r.role) || ': ' else '' end
-        || _memoir.indented(r.content)))
-    from memoir.recall(p_user, p_question, p_session => case when p_whole_user then null else p_session end,
-      p_limit => 50) r
-    left join _memoir.sessions s on s.user_id = v_user and s.external_id = r.session and r.kind = 'turn'
-    left join _memoir.object_places p on p.user_id = v_user and p.session_id = s.session_id
-      and p.turn_index = r.turn_index and p.call_no = 0
-    where not _memoir.is_secret(v_user, r.id) order by 1, 2
-  loop
-    line := v_row.line;
+  for i in 1 .. coalesce(cardinality(p_lines), 0) loop
+    line := p_lines[i];
     tokens := memoir.count_tokens(line) + 1;
-    -- The best passage is cut to what there is room for.
-    if o = 0 and v_row.source = 1 and tokens > v_left then
+    if o is null and tokens > v_left then
       line := _memoir.cut_to(line, v_left - 1);
       tokens := memoir.count_tokens(line) + 1;
     end if;
     continue when tokens > v_left;
     v_left := v_left - tokens;
-    o := o + 1; id := v_row.id; kind := v_row.kind; session := v_row.session; turn_index := v_row.turn_index;
-    object := v_row.object;
+    o := i;
     return next;
   end loop;
+end $$;
+
+-- The best passages for a question, as many as fit, each with its object or id, and where it stands. Copies count once.
+-- The question itself gives way to what it was answered before, and objects of the session that match as well lead.
+create or replace function _memoir.query_passages(p_caller _memoir.caller, p_user text, p_session text,
+  p_question text, p_tokens integer, p_whole_user boolean)
+returns table (o integer, id uuid, kind text, session text, turn_index integer, object uuid, line text, tokens integer)
+language plpgsql stable as $$
+declare
+  v_user uuid := p_caller.user_id; v_asked constant text := rtrim(_memoir.normalise(p_question), ' .?!'); v_hits jsonb;
+begin
+  with hits as materialized (
+    select r.*, s.session_id, p.memory_id as object, rtrim(_memoir.normalise(r.content), ' .?!') as key
+    from memoir.recall(p_user, p_question, p_session => case when p_whole_user then null else p_session end,
+      p_limit => 100) r
+    left join _memoir.sessions s on s.user_id = v_user and s.external_id = r.session and r.kind = 'turn'
+    left join _memoir.object_places p on p.user_id = v_user and p.session_id = s.session_id
+      and p.turn_index = r.turn_index and p.call_no = 0
+  ), found as (
+    -- Of large outputs the index knows parts only: what holds most of the question's words comes first.
+    select 0 as place, l.nth, l.memory_id as id, 'object' as kind, p_session as session, l.turn_index,
+      l.memory_id as object, null::timestamptz as said_at, format('lines %s–%s', l.first_line, l.last_line) as lines,
+      null as who, l.body, l.body as key
+    from _memoir.large_passages(v_user, _memoir.session_id(v_user, p_session), p_question, 2,
+      least(p_caller.clearance, 'private'::_memoir.sensitivity)) with ordinality
+      l(memory_id, turn_index, first_line, last_line, score, body, nth) where l.score >= 0.6
+    union all
+    select case when h.object is not null and h.session = p_session and h.score >= 0.6 * (select max(m.score)
+        from hits m where m.key <> v_asked) then 1 else 3 end, h.rank, h.id, h.kind, h.session, h.turn_index, h.object,
+      h.said_at, null, case when h.kind = 'turn' then coalesce(h.name, h.role) end, h.content, h.key from hits h
+    where h.key <> v_asked and h.score >= 0.2 * (select max(m.score) from hits m where m.key <> v_asked)
+    union all
+    -- Of the answers those that match best.
+    (select 2, coalesce(k.rank, 101) as rank, a.ref_id, 'turn', h.session, a.turn_index, null, a.created_at, null,
+      'assistant', _memoir.as_known(v_user, a.session_id, a.turn_index, x.body),
+      rtrim(_memoir.normalise(x.body), ' .?!')
+    from hits h
+    cross join lateral (select i.* from _memoir.conversation_history t
+      join _memoir.search_items i on i.user_id = v_user and i.ref_id = t.message_id and i.chunk = 0 and not i.dead
+      where t.user_id = v_user and t.session_id = h.session_id and t.exchange_start = h.turn_index
+        and t.role = 'assistant' order by t.turn_index desc limit 1) a
+    cross join lateral _memoir.item_texts(v_user, array[a.item_no], p_caller.clearance) x
+    left join hits k on k.id = a.ref_id
+    where h.key = v_asked order by 2, a.item_no desc limit 3)
+  ), once as (select distinct on (f.key) f.* from found f where not _memoir.is_secret(v_user, f.id)
+    order by f.key, f.place, f.nth)
+  select jsonb_agg(to_jsonb(f) || jsonb_build_object('line', format('[%s, %s] %s', case when f.session = p_session
+      then concat('object ' || _memoir.object_name(f.object), case when f.object is null then left(f.id::text, 8) end)
+      else left(f.id::text, 8) end, coalesce(f.lines, case when f.session = p_session then 'turn ' || f.turn_index end,
+      to_char(f.said_at, 'DD Mon YYYY')), _memoir.neutralise(concat(f.who || ': ', _memoir.indented(f.body)))))
+    order by f.place, f.nth) into v_hits from once f;
+  return query
+  select l.o, h.id, h.kind, h.session, h.turn_index, h.object, l.line, l.tokens
+  from _memoir.fit_lines(array(select e ->> 'line' from jsonb_array_elements(v_hits) with ordinality x(e, n)
+      order by n), p_tokens) l,
+    jsonb_to_record(v_hits -> (l.o - 1)) h(id uuid, kind text, session text, turn_index integer, object uuid);
 end $$;
 
 create or replace function memoir.memory_query(p_user text, p_session text, p_question text,
@@ -124,9 +156,11 @@ end $$;
 comment on function memoir.memory_query(text, text, text, integer, text, boolean) is
   'The passages that best answer a question from all that a session has, whatever of it is shown (p_scope user: from
 all that is known of the user), at most p_max_tokens: {"text" (for a model), "tokens", "passages": [{"id", "kind",
-"session", "turn_index", "object"}]}. What is shown stays as it is. Where a language model is configured it is asked
-too, unless p_answer is false: of what is neither private nor secret, by job model; then "answer": {"id", "state":
-waiting}, for query_answer. Writes fault_history. Raises PM001, PM003, PM014.';
+"session", "turn_index", "object"}]}. Copies count once, the question itself gives way to what it was answered
+before, and a line names its object or, by eight digits of its id, its turn or memory. What is shown stays as it is.
+Where a language model is configured it is asked too, unless p_answer is false: of what is neither private nor
+secret, by job model; then "answer": {"id", "state": waiting}, for query_answer. Writes fault_history. Raises PM001,
+PM003, PM014.';
 
 create or replace function memoir.memory_restore(p_user text, p_session text, p_object text, p_lines text default null,
   p_reason text default null)

@@ -46,8 +46,7 @@ begin
   from _memoir.sessions s
   join _memoir.session_counters c on c.user_id = v_user and c.session_id = s.session_id
   where s.user_id = v_user and (v_caller.projects is null or s.project = any (v_caller.projects));
-  return v_stats || (
-    select jsonb_build_object('memories', count(*) filter (where m.state = 'active'),
+  return v_stats || (select jsonb_build_object('memories', count(*) filter (where m.state = 'active'),
       'states', _memoir.tally(array_agg(m.state::text)),
       'tiers', _memoir.tally(array_agg(m.tier::text) filter (where m.state = 'active')),
       'types', _memoir.tally(array_agg(m.type) filter (where m.state = 'active')),
@@ -121,8 +120,7 @@ begin
       _memoir.shown(p_user)), 'list_compiles names those of a session');
   end if;
   return query
-  with considered as (
-    select c.*, i.kind as item_kind, i.ref_id, i.session_id, i.turn_index
+  with considered as (select c.*, i.kind as item_kind, i.ref_id, i.session_id, i.turn_index
     from unnest(v_trace.items, v_trace.scores, v_trace.words, v_trace.vectors, v_trace.around, v_trace.session_scores,
       v_trace.item_tokens, v_trace.positions, v_trace.forms, v_trace.reasons) with ordinality
       c(item_no, score, words, vector, around, session_score, tokens, place, form, reason, o)

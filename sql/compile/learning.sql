@@ -53,8 +53,7 @@ begin
   return (
   with ledger as materialized (
     select l.compile_id, l.recorded_at, l.items, l.scores, l.words, l.vectors, l.session_scores, l.positions, l.facts,
-      coalesce(l.used, '{}')
-        || array(select i.item_no from _memoir.search_items i
+      coalesce(l.used, '{}') || array(select i.item_no from _memoir.search_items i
                  where i.user_id = p_user_id and i.item_no = any (l.items) and i.kind = 'm' and i.chunk = 0
                    and exists (select from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = i.ref_id
                                and m.validated_at > l.recorded_at and m.validated_at < l.recorded_at + interval '1 day'
@@ -79,8 +78,7 @@ begin
     join _memoir.search_items i on i.user_id = p_user_id and i.item_no = c.item_no
     where l.used <> '{}'
     window compile as (partition by l.compile_id)
-  ), described as (
-    select c.compile_id, c.recorded_at, c.item_no, c.used, ln(k.share / (1 - k.share)) as base,
+  ), described as (select c.compile_id, c.recorded_at, c.item_no, c.used, ln(k.share / (1 - k.share)) as base,
       row_number() over (partition by c.compile_id, c.used order by c.score desc, c.item_no) as n,
       -- A signal that is not given is 0: the constant, which no difference has.
       array(select coalesce((g.given ->> t.name)::real, 0)
@@ -94,8 +92,7 @@ begin
         || (select jsonb_object_agg(f.name, c.facts[c.n][f.k] / 1000.0)
           from unnest(_memoir.ledger_signals()) with ordinality f(name, k)) as given offset 0) g
     where c.used or c.position is not null
-  ), paired as (
-    select a.compile_id, a.recorded_at, a.item_no, b.item_no as other, a.base - b.base as base,
+  ), paired as (select a.compile_id, a.recorded_at, a.item_no, b.item_no as other, a.base - b.base as base,
       1.0::float8 / count(*) over (partition by a.compile_id) as weight,
       a.x - b.x as x
     from described a join described b on b.compile_id = a.compile_id and a.used and not b.used and a.n <= 5 and b.n <= 8

@@ -9,14 +9,14 @@ returns bigint language sql immutable as $$
   from unnest(p_places) with ordinality p join unnest(p_past.places) with ordinality o on o.ordinality = p.ordinality
 $$;
 
--- Which steps become lines, oldest first, until so many tokens are shown; which leave, where that is not enough.
+-- Which steps before p_until become lines, oldest first, until so many tokens are shown; where that is not enough and
+-- they may, which leave.
 create or replace function _memoir.with_lines(p_session _memoir.sessions, p_config jsonb,
   inout p_frame _memoir.session_windows, p_past _memoir.past, p_places _memoir.past_place[],
-  p_low bigint, p_tokenizer text, out shown bigint)
+  p_low bigint, p_until integer, p_may_leave boolean, p_tokenizer text, out shown bigint)
 language plpgsql as $$
 declare
   v_frame _memoir.session_windows := p_frame; v_turns _memoir.past_turn[]; v_turn _memoir.past_turn;
-  v_per_line constant integer := 45;
   v_shown bigint := _memoir.shown_after(p_past, p_places); v_through integer;
 begin
   -- Turns with what their forms save now.
@@ -30,14 +30,15 @@ begin
     -- A step ends where another message begins.
     if v_turn.role <> 'tool' then
       if v_through is not null then v_frame.lines_through := v_through; end if;
-      exit when v_shown <= p_low or v_turn.turn_index >= p_past.fresh_from;
+      exit when v_shown <= p_low or v_turn.turn_index >= p_until;
     end if;
     if v_turn.role = 'tool' or v_turn.calls then
-      v_shown := v_shown - (v_turn.cost - v_turn.saved) + case when v_turn.role = 'tool' then v_per_line else 0 end;
+      v_shown := v_shown - (v_turn.cost - v_turn.saved) + case when v_turn.role = 'tool'
+        then 45 + least(v_turn.cost, 4000) * _memoir.names_share(p_past.budget) else 0 end;
     end if;
     v_through := v_turn.turn_index;
   end loop;
-  if v_shown > 0.9 * p_past.budget then
+  if p_may_leave and v_shown > 0.9 * p_past.budget then
     v_frame := _memoir.with_leaving(p_session, v_frame, v_turns, v_shown - greatest(p_low, p_past.budget / 2));
     v_shown := greatest(p_low, p_past.budget / 2);
   end if;
@@ -60,8 +61,7 @@ begin
       then 45 when t.calls then 0 else t.cost end as cost,
       lead(t.exchange_start) over w as next_exchange, lead(t.role) over w as next_role,
       sum(t.cost) filter (where t.role in ('user', 'system')) over (partition by t.exchange_start) as question
-    from (select u.* from unnest(p_turns) u
-      union all
+    from (select u.* from unnest(p_turns) u union all
       -- Lines that are there already: what they were is no longer among the turns.
       select h.turn_index, h.role, h.exchange_start, h.recorded_at, h.token_count, true, 0
       from _memoir.lineage(p_session) l
@@ -86,6 +86,10 @@ begin
   return v_frame;
 end $$;
 
+-- Returns the share of a text that names and quotations may take in its line: less in a small window.
+create or replace function _memoir.names_share(p_budget integer)
+returns float8 language sql immutable as $$ select least(0.15, p_budget / 160000.0) $$;
+
 -- {"exchange": its fenced lines} of the steps that a frame shows as lines, and in the first of them what left. They
 -- omit restricted texts and those out of recall. p_known: an earlier frame, whose lines stay.
 create or replace function _memoir.step_lines(p_session _memoir.sessions, p_config jsonb,
@@ -94,22 +98,21 @@ returns jsonb language plpgsql stable as $$
 declare
   v_row record; v_calls jsonb := '{}'; v_call jsonb; v_lines text[] := '{}'; v_of integer[] := '{}'; v_line text;
   v_key text; v_note text := _memoir.left_note(p_session, p_frame); v_from integer := p_frame.first_turn;
+  v_share constant float8 := _memoir.names_share(p_frame.budget);
 begin
   if p_known.lines is not null then
     -- Each line begins with its turn.
     select coalesce(array_agg(e.key::integer order by t, l.o), '{}'), coalesce(array_agg(l.line order by t, l.o), '{}')
     into v_of, v_lines
     from jsonb_each_text(p_known.lines) e, string_to_table(e.value, E'\n') with ordinality l(line, o),
-      lateral cast(substring(l.line from '^- turn (\d{1,9})') as integer) t
+      lateral cast(substring(l.line from '^- turns? (?:\d{1,9}–)?(\d{1,9})') as integer) t
     where t between p_frame.first_turn and p_frame.lines_through;
     v_from := greatest(v_from, p_known.lines_through + 1);
   end if;
-  for v_row in
-    with parts as materialized (
-      select l.*, _memoir.marks(p_session.user_id, l.session_id) as marks
+  for v_row in with parts as materialized (select l.*, _memoir.marks(p_session.user_id, l.session_id) as marks
       from _memoir.lineage(p_session) l where l.to_turn >= v_from
     )
-    select h.turn_index, h.role, h.exchange_start, h.tool_calls, h.tool_call_id, left(h.content, 20000) as content,
+    select h.turn_index, h.role, h.exchange_start, h.tool_calls, h.tool_call_id, left(h.content, 60000) as content,
       _memoir.sensitivity_now(h.sensitivity, h.turn_index, l.marks) > 'normal' as hidden,
       p.memory_id, o.source_key, h.token_count, exists (select
         from _memoir.exclusions_of(p_session.user_id, l.session_id, h.turn_index) x where not x.changed) as excluded
@@ -134,19 +137,23 @@ begin
       v_key := case when v_call is not null and not v_row.hidden then coalesce(v_row.source_key,
         (_memoir.tool_use(p_config, v_call ->> 'name', v_call ->> 'arguments')).key) end;
       v_line := format('- turn %s: %s → %s', v_row.turn_index,
-        concat_ws(' ', _memoir.one_line(left(coalesce(v_call ->> 'name', 'a tool'), 60)), _memoir.one_line(left(v_key,
-          100))),
+        concat_ws(' ', _memoir.one_line(left(coalesce(v_call ->> 'name', 'a tool'), 60)),
+          _memoir.one_line(left(v_key, 100)), case when not v_row.hidden then '(' || _memoir.names_left(v_call
+            ->> 'arguments', coalesce(v_key, ''), (0.1 * length(v_call ->> 'arguments'))::integer, 1) || ')' end),
         case when v_row.hidden then 'withheld' when v_row.excluded then 'taken out of recall'
           when v_row.memory_id is not null
-          then concat_ws('; ', _memoir.one_line(_memoir.files_line(v_row.content, 240)),
-            format('object %s, %s tokens', _memoir.object_name(v_row.memory_id), v_row.token_count))
-          else coalesce(_memoir.one_line(_memoir.files_line(v_row.content, 240)),
-            nullif(_memoir.one_line(left(v_row.content, 80)), ''), 'nothing') end);
+          then concat_ws('; ', format('object %s, %s tokens', _memoir.object_name(v_row.memory_id), v_row.token_count),
+            _memoir.names_in(v_row.content, v_share, 2))
+          else coalesce(nullif(concat_ws('; ', nullif(_memoir.one_line(left(v_row.content, 80)), ''),
+            _memoir.names_in(substr(v_row.content, 81), v_share, 2)), ''), 'nothing') end);
     end if;
     continue when v_line is null;
     v_of := v_of || v_row.exchange_start;
     v_lines := v_lines || _memoir.neutralise(v_line);
   end loop;
+  select coalesce(array_agg(m.exchange order by m.o), '{}'), coalesce(array_agg(m.line order by m.o), '{}')
+  into v_of, v_lines from _memoir.merged_lines(v_of, v_lines,
+    greatest(least(6000, p_frame.budget / 4), p_frame.budget / 25)) m;
   -- What left is said where the list begins, if anything of the past is left in it.
   if v_note is not null and p_frame.opening is not null then
     v_of := p_frame.opening || v_of;
@@ -156,6 +163,31 @@ begin
     from (select l.exchange, string_agg(l.line, E'\n' order by l.o) as lines
       from unnest(v_of, v_lines) with ordinality l(exchange, line, o) group by 1) e);
 end $$;
+
+-- Returns lines of steps, of which the newest p_size characters stay and sixteen older ones become one: what was called
+-- and with what. They change once they are twice as long.
+create or replace function _memoir.merged_lines(p_of integer[], p_lines text[], p_size integer)
+returns table (exchange integer, line text, o bigint) language sql immutable as $$
+  with lines as (
+    select l.*, split_part(l.line, ' ', 2) = 'turn' as is_step, translate(split_part(l.line, ' ', 3), ':,', '') as turn,
+      split_part(substr(l.line, strpos(l.line, ': ') + 2), ' → ', 1) as what,
+      sum(length(l.line)) over (order by l.o desc) as behind, sum(length(l.line)) over () as size
+    from unnest(p_of, p_lines) with ordinality l(exchange, line, o)
+  ), old as (select l.*, (row_number() over (partition by l.exchange order by l.o) - 1) / 16 as part from lines l
+    where l.is_step and l.size > 2 * p_size and l.behind > p_size
+  ), whole as (select o.exchange, o.part from old o group by 1, 2 having count(*) = 16
+  ), calls as (select o.exchange, o.part, split_part(o.what, ' ', 1) as tool, min(o.o) as o, count(*) as n,
+      string_agg(distinct left(split_part(substr(o.what, strpos(o.what || ' ', ' ') + 1), ' (', 1), 100), ', ')
+        filter (where strpos(o.what, ' ') > 0) as keys
+    from old o join whole w using (exchange, part) where strpos(o.line, ', said: ') = 0 group by 1, 2, 3)
+  select l.exchange, l.line, l.o from lines l
+  where not exists (select from old o join whole w using (exchange, part) where o.o = l.o)
+  union all
+  select o.exchange, format('- turns %s–%s: %s', (array_agg(o.turn order by o.o))[1], (array_agg(o.turn order by o.o
+    desc))[1], left((select string_agg(concat_ws(' ', c.tool, '×' || nullif(c.n, 1), c.keys), '; ' order by c.o)
+      from calls c where c.exchange = o.exchange and c.part = o.part), 1600)), min(o.o)
+  from old o join whole w using (exchange, part) group by o.exchange, o.part
+$$;
 
 -- Returns what is said of the turns that left the list; null where none did, or the summary has them.
 create or replace function _memoir.left_note(p_session _memoir.sessions, p_frame _memoir.session_windows)

@@ -98,8 +98,7 @@ begin
   select array_agg(x.memory_id), array_agg(x.fidelity) into v_ids, v_to
   from (select distinct p.memory_id, p.fidelity from unnest(p_places) p where p.part_no = 0
     and p.fidelity between 1 and 3) x;
-  for v_form in
-    select p.turn_index, p.call_no, p.argument, p.fidelity, p.why, case when p.part_no = 0 then f.content
+  for v_form in select p.turn_index, p.call_no, p.argument, p.fidelity, p.why, case when p.part_no = 0 then f.content
       else format('[with the result above: object %s]', _memoir.object_name(p.memory_id)) end as content
     from unnest(p_places) p
     left join _memoir.object_forms(v.user_id, v_ids, v_to, (v.frame).moved_at) f on f.memory_id = p.memory_id
@@ -128,8 +127,7 @@ begin
   from (select distinct i from unnest(v_changed) i) x,
     unnest(_memoir.token_texts((p_turns[i]).content, (p_turns[i]).parts, (p_turns[i]).name, (p_turns[i]).tool_calls,
       (p_turns[i]).tool_call_id)) with ordinality t(text, o);
-  for v_form in
-    select c.i, sum(c.tokens)::integer + (v.model).message_overhead
+  for v_form in select c.i, sum(c.tokens)::integer + (v.model).message_overhead
       + coalesce((select sum(_memoir.media_tokens(p, (v.model).images))
         from jsonb_array_elements((p_turns[c.i]).parts) p), 0) as cost
     from rows from (unnest(v_of), unnest(_memoir.count_tokens(v_texts, v.tokenizer))) c(i, tokens) group by c.i

@@ -172,34 +172,53 @@ begin
   end loop;
 end $$;
 
+-- Returns what steps save as lines that are older than the newest p_steps: from which turn on and until which, how much
+-- a call, and how much since they could be lines, in tokens times calls.
+create or replace function _memoir.line_gains(p_past _memoir.past, p_steps integer, out turn_index integer,
+  out until integer, out gain bigint, out weighted float8)
+language sql immutable as $$
+  with turns as (
+    select t.*, count(*) filter (where t.calls) over (order by t.turn_index desc) as steps from unnest(p_past.turns) t
+  ), aged as (
+    -- A step that can still be shorter by a form counts by that.
+    select t.turn_index, t.steps, t.role, case t.role when 'tool' then least(400, t.cost - t.saved) - 60
+      else least(400, t.cost - t.saved) end as gain
+    from turns t where t.steps > p_steps and (t.role = 'tool' or t.calls))
+  select min(a.turn_index), (select min(t.turn_index) from turns t where t.calls and t.steps = p_steps),
+    coalesce(sum(a.gain), 0), coalesce(sum(a.gain * (a.steps - p_steps)), 0) from aged a
+$$;
+
 -- Where a move pays best, and what it is worth there, in tokens at the price of plain input. From each place on that
 -- could be shorter: what is saved each call; carried: what not having moved has cost, a read of that for each call
--- since it could be shorter; rewritten: all that follows, written instead of read. spent: what the turns have cost so
--- far. docs/explain/window.md has it.
+-- since it could be shorter; rewritten: all that follows, written instead of read. most: what is saved from the first
+-- such place on. spent: what the turns have cost so far. docs/explain/window.md has it.
 create or replace function _memoir.move_pays(p_past _memoir.past, p_config jsonb, p_is_cold boolean,
-  out saved bigint, out carried float8, out rewritten float8, out spent float8)
+  out saved bigint, out carried float8, out rewritten float8, out most bigint, out spent float8)
 language plpgsql immutable as $$
 declare
   v_read float8 := p_config ->> 'cache_read_share'; v_write float8 := p_config ->> 'cache_write_share';
   v_fresh integer := p_config ->> 'window_fresh_steps';
 begin
-  with turns as materialized (
-    select t.turn_index, t.cost - t.saved as cost, sum(t.cost - t.saved) over w as behind,
+  with turns as materialized (select t.turn_index, t.cost - t.saved as cost, sum(t.cost - t.saved) over w as behind,
       count(*) filter (where t.role = 'assistant') over w as later
     from unnest(p_past.turns) t window w as (order by t.turn_index desc)
-  ), gains as (
-    select p.turn_index, sum(p.tokens - greatest(case when p.over is null then 90 else 60 end, p.tokens * 6 / 100))
-      filter (where p.tokens - greatest(case when p.over is null then 90 else 60 end,
-        p.tokens * 6 / 100) >= 100) as gain
-    from unnest(p_past.places) p where p.turn_index < p_past.fresh_from and p.fidelity = 0 and not p.pinned group by 1
-  ), cuts as (
-    select sum(g.gain) over w as saved, sum(g.gain * greatest(0, t.later - v_fresh + 1)) over w * v_read as carried,
+  ), gains as (select p.turn_index, sum(p.tokens - g.form) filter (where p.tokens - g.form >= 100) as gain,
+      sum((p.tokens - g.form) * greatest(0, t.later - v_fresh + 1)) filter (where p.tokens - g.form >= 100) as weighted
+    from unnest(p_past.places) p
+    cross join lateral (select case when p.over is null then greatest(90, p.tokens / 5) else 60 end as form) g
+    join turns t using (turn_index)
+    where p.turn_index < p_past.fresh_from and p.fidelity = 0 and not p.pinned group by 1
+    union all
+    select l.turn_index, l.gain, l.weighted
+    from _memoir.line_gains(p_past, (p_config ->> 'window_line_steps')::integer) l
+  ), cuts as (select sum(g.gain) over w as saved, sum(g.weighted) over w * v_read as carried,
       case when p_is_cold then 0 else (v_write - v_read) * greatest(0, t.behind - sum(g.gain) over w) end as rewritten,
       g.turn_index
-    from gains g join turns t on t.turn_index = g.turn_index where g.gain > 0 window w as (order by g.turn_index desc)
+    from (select g.turn_index, sum(g.gain) as gain, sum(g.weighted) as weighted from gains g group by 1) g
+    join turns t on t.turn_index = g.turn_index where g.gain > 0 window w as (order by g.turn_index desc)
   )
-  select coalesce(c.saved, 0), coalesce(c.carried, 0), coalesce(c.rewritten, 0), x.spent
-  into saved, carried, rewritten, spent
+  select coalesce(c.saved, 0), coalesce(c.carried, 0), coalesce(c.rewritten, 0),
+    coalesce((select max(m.saved) from cuts m), 0), x.spent into saved, carried, rewritten, most, spent
   from (select coalesce(sum(t.cost * (v_write + v_read * t.later)), 0) as spent from turns t) x
   left join (select * from cuts order by cuts.carried - cuts.rewritten desc, cuts.turn_index limit 1) c on true;
 end $$;
@@ -222,9 +241,10 @@ begin
   v_cold := p_at > v_newest + v_life and (p_frame.moments = 0 or p_frame.moved_at < v_newest + v_life);
   select * into v_pays from _memoir.move_pays(p_past, p_config, v_cold);
   -- Below warning it may pay twice over first: half as many moments, for a few percent of the cost. The first of an
-  -- agent that keeps its list has no savings yet to pay for it, and many sessions end before it would.
-  if v_pays.saved > 0 and v_pays.carried > 0
-    and v_pays.carried >= v_pays.rewritten * (case when p_past.shown < 0.7 * p_past.budget then 2 else 1 end)
+  -- agent that keeps its list has no savings yet to pay for it, and many sessions end before it would. Less than a third
+  -- of what could be shorter is not worth a broken prefix.
+  if v_pays.saved > 0 and v_pays.carried > 0 and v_pays.saved * 3 >= v_pays.most
+    and v_pays.carried >= v_pays.rewritten * (case when p_past.shown < 0.7 * p_past.budget then 2.2 else 1 end)
     and (not p_kept or p_frame.moments > 0
       or v_pays.rewritten <= v_pays.spent * (p_config ->> 'window_first_share')::float8) then
     return case when v_cold then 'cold' else 'pays' end;
@@ -300,16 +320,16 @@ begin
         when p.type = 'summary' then 2
         when n.asked and v_roomy then least(greatest(p.fidelity, 1), 1)
         when p.type = any (v_learnt) and p.fidelity <= 1 then 1
-        -- Of a short file a few lines tell nothing; it is read again, or asked.
-        when p.type = 'file_context' and p.tokens < 3000 then 3
         else greatest(p.fidelity, 2) end)::_memoir.past_place
     from unnest(p_past.places) p, lateral (select p.asked or p.memory_id = any (v_needed) as asked) n
     order by p.turn_index, p.call_no, p.argument);
 end $$;
 
 -- What lies so deep that rewriting all behind it costs more than its being shorter saves stays as it is: the calls to
--- come are guessed to be half as many as those so far.
-create or replace function _memoir.held_back(p_past _memoir.past, p_places _memoir.past_place[], p_config jsonb)
+-- come are guessed to be half as many as those so far. So do places above the first that must move, where only a note
+-- would change: that they were read again, or edited.
+create or replace function _memoir.held_back(p_past _memoir.past, p_places _memoir.past_place[], p_config jsonb,
+  p_is_deep boolean, p_is_cold boolean)
 returns _memoir.past_place[] language plpgsql immutable as $$
 declare
   v_read float8 := p_config ->> 'cache_read_share'; v_write float8 := p_config ->> 'cache_write_share';
@@ -317,19 +337,22 @@ declare
 begin
   with turns as (
     select t.turn_index, sum(t.cost - t.saved) over (order by t.turn_index desc) as behind from unnest(p_past.turns) t
-  ), gains as (
-    select p.turn_index, sum(case p.fidelity when 0 then p.tokens else p.form end
-      - case p.target when 0 then p.tokens when 1 then p.tokens * 3 / 10 when 2 then greatest(90, p.tokens * 6 / 100)
-        when 3 then least(90, case p.fidelity when 0 then p.tokens else p.form end) else 24 end) as gain
+  ), gains as (select p.turn_index, sum(case p.fidelity when 0 then p.tokens else p.form end
+      - case p.target when 0 then p.tokens when 1 then p.tokens * 3 / 10 when 2 then greatest(90, p.tokens / 5)
+        when 3 then least(60 + p.tokens * 8 / 100, case p.fidelity when 0 then p.tokens else p.form end) else 24 end)
+      as gain
     from unnest(p_places) p where p.target <> p.fidelity group by 1
-  ), cuts as (
-    select g.turn_index, sum(g.gain) over w * v_read * v_calls
+  ), cuts as (select g.turn_index, sum(g.gain) over w * v_read * v_calls
       - (v_write - v_read) * greatest(0, t.behind - sum(g.gain) over w) as worth
     from gains g join turns t on t.turn_index = g.turn_index window w as (order by g.turn_index desc)
   )
   -- What was asked for is shown, whatever it costs.
-  select least((select c.turn_index from cuts c order by c.worth desc, c.turn_index limit 1),
-    (select min(p.turn_index) from unnest(p_places) p where p.target < p.fidelity)) into v_from;
+  select case when not p_is_deep then least((select c.turn_index from cuts c order by c.worth desc, c.turn_index
+    limit 1), (select min(p.turn_index) from unnest(p_places) p where p.target < p.fidelity)) end into v_from;
+  if not p_is_cold then
+    v_from := coalesce((select min(p.turn_index) from unnest(p_places) p where p.turn_index >= coalesce(v_from, 0)
+      and p.target <> p.fidelity and (p.fidelity = 0 or coalesce(p.over, 'released') = 'released')), 2147483647);
+  end if;
   for i in 1 .. cardinality(p_places) loop
     if p_places[i].turn_index < v_from then p_places[i].target := p_places[i].fidelity; end if;
   end loop;
@@ -337,14 +360,18 @@ begin
 end $$;
 
 -- Stores the forms that places shall be shown as and notes their tokens; what would hardly be shorter stays whole.
--- Other parts of an object, and older readings of it, need a word only.
-create or replace function _memoir.with_forms(p_user_id uuid, p_places _memoir.past_place[], p_at timestamptz)
+-- Other parts of an object, and older readings of it, need a word only. A form that another place shows stays as it is.
+create or replace function _memoir.with_forms(p_user_id uuid, p_session_id uuid, p_places _memoir.past_place[],
+  p_at timestamptz)
 returns _memoir.past_place[] language plpgsql as $$
 declare
   v_place _memoir.past_place; v_tokens integer[]; v_ids uuid[] := '{}'; v_to smallint[] := '{}'; n integer := 0;
+  v_shown jsonb := (select coalesce(jsonb_object_agg(f.memory_id || '/' || f.fidelity, f.tokens), '{}')
+    from _memoir.shown_forms f where f.user_id = p_user_id and f.session_id = p_session_id and f.tokens <> 24);
 begin
   foreach v_place in array p_places loop
-    if v_place.target between 1 and 3 and v_place.target <> v_place.fidelity and v_place.part_no = 0 then
+    if v_place.target between 1 and 3 and v_place.target <> v_place.fidelity and v_place.part_no = 0
+      and not v_shown ? (v_place.memory_id || '/' || v_place.target) then
       v_ids := v_ids || v_place.memory_id;
       v_to := v_to || v_place.target;
     end if;
@@ -357,8 +384,8 @@ begin
     elsif v_place.target = 4 or v_place.target between 1 and 3 and v_place.part_no > 0 then
       v_place.form := 24;
     elsif v_place.target <> v_place.fidelity then
-      n := n + 1;
-      v_place.form := v_tokens[n];
+      v_place.form := v_shown ->> (v_place.memory_id || '/' || v_place.target);
+      if v_place.form is null then n := n + 1; v_place.form := v_tokens[n]; end if;
       if v_place.form is null or v_place.form > 0.8 * v_place.tokens then
         v_place.target := v_place.fidelity;
         v_place.form := (p_places[i]).form;
@@ -371,14 +398,13 @@ end $$;
 
 -- What is large at birth shows in detail, or compact where that is still more than a tenth of the budget; where the
 -- newest step alone takes more than half of it, its largest results are compact.
-create or replace function _memoir.born_small(p_user_id uuid, p_past _memoir.past, p_places _memoir.past_place[],
-  p_at timestamptz)
+create or replace function _memoir.born_small(p_user_id uuid, p_session_id uuid, p_past _memoir.past,
+  p_places _memoir.past_place[], p_at timestamptz)
 returns _memoir.past_place[] language plpgsql as $$
 declare
   v_over bigint; v_place record; v_changed boolean := false;
 begin
-  for v_place in
-    select p.ordinality as n, p.target, case when p.target = 0 then p.tokens else p.form end as shown
+  for v_place in select p.ordinality as n, p.target, case when p.target = 0 then p.tokens else p.form end as shown
     from unnest(p_places) with ordinality p
     where p.turn_index >= p_past.fresh_from and not p.pinned and p.target <= 1 order by shown desc, n
   loop
@@ -391,7 +417,23 @@ begin
       v_over := v_over - v_place.shown * 9 / 10;
     end if;
   end loop;
-  return case when v_changed then _memoir.with_forms(p_user_id, p_places, p_at) else p_places end;
+  return case when v_changed then _memoir.with_forms(p_user_id, p_session_id, p_places, p_at) else p_places end;
+end $$;
+
+-- Returns whether older steps become lines with what moves anyway: they save more over the calls to come than it costs
+-- to rewrite what lies between them and the first that moves.
+create or replace function _memoir.lines_pay(p_past _memoir.past, p_places _memoir.past_place[], p_config jsonb,
+  p_is_deep boolean)
+returns boolean language plpgsql immutable as $$
+declare
+  v_gains record; v_from integer; v_read float8 := p_config ->> 'cache_read_share';
+begin
+  select * into v_gains from _memoir.line_gains(p_past, (p_config ->> 'window_line_steps')::integer);
+  v_from := (select min(p.turn_index) from unnest(p_places) p where p.target <> p.fidelity);
+  return v_gains.gain > 0 and (p_is_deep or (select v_gains.gain * v_read * count(*) filter (where t.role = 'assistant')
+      / 2.0 > ((p_config ->> 'cache_write_share')::float8 - v_read) * coalesce(sum(t.cost - t.saved) filter (where
+        t.turn_index >= v_gains.turn_index and (v_from is null or t.turn_index < v_from)), 0)
+    from unnest(p_past.turns) t));
 end $$;
 
 -- The batch: forms first; from warning on stubs, what is worth least first, then steps as lines, oldest first, down to
@@ -402,9 +444,11 @@ create or replace function _memoir.move_window(p_session _memoir.sessions, p_cou
 returns _memoir.session_windows language plpgsql as $$
 declare
   v_frame _memoir.session_windows; v_past _memoir.past := p_past; v_user uuid := p_session.user_id;
-  v_low bigint := (p_config ->> 'window_low_water')::float8 * p_past.budget;
   v_zone smallint := _memoir.zone_of(p_past.shown, p_past.budget); v_shown bigint; v_stubs integer[]; v_lined record;
-  v_places _memoir.past_place[];
+  -- At warning half full is low enough: stubs and lines say little of what they stand for.
+  v_low bigint := greatest((p_config ->> 'window_low_water')::float8, case v_zone when 2 then 0.5 else 0 end)
+    * p_past.budget;
+  v_places _memoir.past_place[]; v_until integer;
   -- Where the prefix is lost anyway, or room is scarce, all moves that is due; else what pays for what is rewritten.
   v_deep constant boolean := v_zone >= 2 or p_kind in ('room', 'cold', 'compaction', 'changed', 'born');
   v_message text := (_memoir.turn_seen(p_session, (select max(t.turn_index) from unnest(p_past.turns) t
@@ -416,28 +460,33 @@ begin
       where p.turn_index >= _memoir.newest_step(p_past) order by p.turn_index, p.call_no, p.argument);
   end if;
   v_places := _memoir.targets(v_user, p_session.session_id, v_past, p_kind, left(v_message, 4000));
-  if not v_deep then v_places := _memoir.held_back(v_past, v_places, p_config); end if;
-  v_places := _memoir.with_forms(v_user, v_places, v_frame.moved_at);
-  v_places := _memoir.born_small(v_user, v_past, v_places, v_frame.moved_at);
+  v_places := _memoir.held_back(v_past, v_places, p_config, v_deep, p_kind in ('cold', 'compaction', 'changed'));
+  v_places := _memoir.with_forms(v_user, v_frame.session_id, v_places, v_frame.moved_at);
+  v_places := _memoir.born_small(v_user, v_frame.session_id, v_past, v_places, v_frame.moved_at);
   v_shown := _memoir.shown_after(v_past, v_places);
   if p_kind <> 'born' and v_deep and v_zone >= 2 and v_shown > v_low then
     -- The places that are worth least become stubs, until that saves enough.
     v_stubs := array(select x.ordinality from (
-        select p.ordinality, sum(p.form - 60) over (order by p.value, p.ordinality) - (p.form - 60) as before
-        from unnest(v_places) with ordinality p
-        where p.turn_index < v_past.fresh_from and p.target in (1, 2) and p.form > 90 and p.part_no = 0
+        select p.ordinality, sum(s.less) over (order by p.value, p.ordinality) - s.less as before
+        from unnest(v_places) with ordinality p, lateral (select p.form - 60 - p.tokens * 8 / 100 as less) s
+        where p.turn_index < v_past.fresh_from and p.target in (1, 2) and s.less > 30 and p.part_no = 0
           and not p.pinned) x
       where x.before < v_shown - v_low);
     for i in 1 .. cardinality(v_stubs) loop
       v_places[v_stubs[i]].target := 3;
     end loop;
-    v_places := _memoir.with_forms(v_user, v_places, v_frame.moved_at);
+    v_places := _memoir.with_forms(v_user, v_frame.session_id, v_places, v_frame.moved_at);
     v_shown := _memoir.shown_after(v_past, v_places);
-    if not p_kept then
-      v_lined := _memoir.with_lines(p_session, p_config, v_frame, v_past, v_places, v_low, p_tokenizer);
-      v_frame := v_lined.p_frame;
-      v_shown := v_lined.shown;
-    end if;
+    v_until := v_past.fresh_from;
+  elsif p_kind <> 'born' and _memoir.lines_pay(v_past, v_places, p_config, v_deep) then
+    v_until := (_memoir.line_gains(v_past, (p_config ->> 'window_line_steps')::integer)).until;
+    v_low := 0;
+  end if;
+  if v_until is not null then
+    v_lined := _memoir.with_lines(p_session, p_config, v_frame, v_past, v_places, v_low, v_until, not p_kept,
+      p_tokenizer);
+    v_frame := v_lined.p_frame;
+    v_shown := v_lined.shown;
   end if;
   if p_kind <> 'born' then
     v_frame.frozen_through := v_past.fresh_from - 1;

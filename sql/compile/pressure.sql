@@ -22,6 +22,19 @@ begin
   past := _memoir.session_past(p_session, counters, frame, config, v_budget, (model).message_overhead);
 end $$;
 
+-- The objects of a session, each by how the list shows it: 0 to 3, 4 as a line, 5 no longer. Oldest place first.
+create or replace function _memoir.listed_objects(p_session _memoir.sessions, p_past _memoir.past,
+  p_frame _memoir.session_windows)
+returns table (memory_id uuid, turn_index integer, fidelity integer, tokens integer, form integer, pinned boolean)
+language sql stable as $$
+  select x.memory_id, min(x.turn_index), min(x.fidelity), max(x.tokens), max(x.form), bool_or(x.pinned) from (
+    select p.memory_id, p.turn_index, p.fidelity::integer, p.tokens, p.form, p.pinned from unnest(p_past.places) p
+    union all
+    select o.memory_id, o.turn_index, case when o.turn_index < p_frame.first_turn then 5 else 4 end, o.tokens, 0, false
+    from _memoir.lineage(p_session) l, _memoir.objects_at(p_session.user_id, l.session_id, l.from_turn,
+      least(l.to_turn, p_frame.lines_through)) o where o.source_tool is not null) x group by 1
+$$;
+
 create or replace function memoir.session_pressure(p_user text, p_session text, p_budget integer default null)
 returns jsonb language plpgsql stable security definer set search_path from current as $$
 declare
@@ -42,10 +55,10 @@ begin
       'first_turn', (v.frame).first_turn, 'lines_through', nullif((v.frame).lines_through, -1))
     || (select jsonb_build_object('objects', count(*), 'by_fidelity', jsonb_build_object(
         'full', count(*) filter (where f = 0), 'detailed', count(*) filter (where f = 1),
-        'compact', count(*) filter (where f = 2), 'stub', count(*) filter (where f = 3)), 'pinned',
+        'compact', count(*) filter (where f = 2), 'stub', count(*) filter (where f = 3),
+        'line', count(*) filter (where f = 4), 'not shown', count(*) filter (where f = 5)), 'pinned',
         count(*) filter (where pinned))
-      from (select p.memory_id, min(p.fidelity) as f, bool_or(p.pinned) as pinned from unnest((v.past).places) p
-        group by 1) x)
+      from (select o.fidelity as f, o.pinned from _memoir.listed_objects(v_session, v.past, v.frame) o) x)
     || (select jsonb_build_object('moves', count(*)) from _memoir.fidelity_transitions t
       where t.user_id = v_caller.user_id and t.session_id = v_session.session_id and t.to_fidelity > t.from_fidelity)
     || (select jsonb_build_object('faults', coalesce(jsonb_object_agg(fault_type, n), '{}')) from (
@@ -57,7 +70,8 @@ comment on function memoir.session_pressure(text, text, integer) is
 model), "fill", "zone" (normal, caution, warning, critical, emergency), "due" (the moment that a compile would find
 now, or null), "moments", "last_moment": {"kind", "turn", "at"}, "saved", "carried", "rewriting" (what moving would
 save each call, what not moving has cost, what it would cost: docs/explain/window.md), "first_turn", "lines_through",
-"objects", "by_fidelity", "pinned", "moves", "faults": by type}. Writes nothing. Raises PM001, PM003, PM014.';
+"objects", "by_fidelity" (also line, not shown), "pinned", "moves", "faults": by type}. Writes nothing. Raises PM001,
+PM003, PM014.';
 
 create or replace function memoir.window_forms(p_user text, p_session text, p_budget integer default null,
   p_changed boolean default false)
@@ -80,20 +94,30 @@ begin
     v_frame := _memoir.move_window(v_session, v.counters, v.config, v.frame, v.past, v_kind, v_now,
       _memoir.tokenizer_used(coalesce(v_session.tokenizer, (v.model).tokenizer)), true);
   end if;
-  -- Objects as they are shown. Those whose steps are lines have stubs, those that left the list a word.
+  -- Lines, with the ids of the calls that they stand for.
+  return query
+  select e.key::integer, 'user', null::text, 0, x.ids, null::text, 'line', e.value, null::integer, null::integer,
+    'earlier step' from jsonb_each_text(coalesce(v_frame.lines, _memoir.step_lines(v_session, v.config, v_frame))) e
+  cross join lateral (select array_agg(h.tool_call_id) as ids from _memoir.lineage(v_session) l
+    join _memoir.conversation_history h on h.user_id = v_caller.user_id and h.session_id = l.session_id
+      and h.recorded_at between l.since and l.until and h.turn_index between
+        greatest(l.from_turn, v_frame.first_turn) and least(l.to_turn, v_frame.lines_through)
+    where h.exchange_start = e.key::integer and h.role = 'tool') x;
+  -- Objects as they are shown. Those before the list's first turn have a word.
   for v_part in select * from _memoir.lineage(v_session) l order by l.from_turn loop
     return query
     with places as materialized (
       select o.*, h.role, coalesce(h.tool_call_id, h.tool_calls -> (o.call_no - 1) ->> 'id') as called,
-        coalesce(f.reason, 'earlier step') as why, (case when o.turn_index < v_frame.first_turn then 4
-          when o.turn_index <= v_frame.lines_through then 3 else f.fidelity end)::smallint as shown
+        coalesce(f.reason, 'earlier step') as why,
+        (case when o.turn_index < v_frame.first_turn then 4 else f.fidelity end)::smallint as shown
       from _memoir.objects_at(v_caller.user_id, v_part.session_id, v_part.from_turn, least(v_part.to_turn,
         (v.counters).turn_count - 1)) o
       join _memoir.conversation_history h on h.user_id = v_caller.user_id and h.session_id = v_part.session_id
         and h.turn_index = o.turn_index and h.recorded_at between v_part.since and v_part.until
       left join _memoir.shown_forms f on f.user_id = v_caller.user_id and f.session_id = v_session.session_id
         and f.turn_index = o.turn_index and f.call_no = o.call_no and f.argument = o.argument
-      where o.source_tool is not null and o.sensitivity <= v_caller.clearance),
+      where o.source_tool is not null and o.sensitivity <= v_caller.clearance
+        and o.turn_index not between v_frame.first_turn and v_frame.lines_through),
     wanted as (select distinct p.memory_id, p.shown from places p where p.part_no = 0 and p.shown < 4),
     forms as materialized (select * from _memoir.object_forms(v_caller.user_id, array(select w.memory_id from wanted w
       order by w),
@@ -115,6 +139,7 @@ comment on function memoir.window_forms(text, text, integer, boolean) is
 turn_index, role, tool_call_id (of a result, or of the call whose argument it is), call_no (0: the content of the
 turn, else which call) and argument (path in its arguments), object (its name), fidelity (detailed, compact, stub, not
 shown), content (the text to show in its place, the same bytes until the next moment), tokens, full_tokens, reason.
+Rows of fidelity line have the lines of an exchange, and in argument the ids of the calls that they stand for.
 p_budget: tokens that the conversation may take (default: of the session''s model). p_changed: the client changed its
 past itself, so now is a moment. What is due moves first. Writes session_windows, shown_forms, fidelity_transitions,
 memory_renditions. Raises PM001, PM003, PM014.';
@@ -132,16 +157,17 @@ begin
   select * into v from _memoir.past_at(v_caller, v_session, null);
   return query
   select _memoir.object_name(m.memory_id), m.memory_id, m.type::text, m.content, p.turn_index,
-    (array['full', 'detailed', 'compact', 'stub', 'not shown'])[p.fidelity + 1], p.tokens, p.form, m.state::text,
-      p.pinned
-  from (select u.memory_id, min(u.turn_index) as turn_index, min(u.fidelity) as fidelity, max(u.tokens) as tokens,
-      max(u.form) as form, bool_or(u.pinned) as pinned from unnest((v.past).places) u group by 1) p
+    (array['full', 'detailed', 'compact', 'stub', 'line', 'not shown'])[p.fidelity + 1], p.tokens, p.form,
+    m.state::text, p.pinned
+  from _memoir.listed_objects(v_session, v.past, v.frame) p
   join _memoir.memory_store m on m.user_id = v_caller.user_id and m.memory_id = p.memory_id
-  where m.sensitivity <= v_caller.clearance and m.state in ('active', 'superseded')
-    and (p_query is null or strpos(lower(m.content), lower(p_query)) > 0)
+  where m.sensitivity <= v_caller.clearance and m.state in ('active', 'superseded') and (p_query is null
+    or strpos(lower(concat_ws(' ', _memoir.object_name(m.memory_id), m.type, m.source_key, m.content)),
+      lower(p_query)) > 0)
   order by p.turn_index desc, m.memory_id limit p_limit;
 end $$;
 comment on function memoir.list_objects(text, text, text, integer) is
-  'The objects of a session, newest first: name, memory_id, type, content (the line of its stub), turn_index of its
-first place, fidelity at which it is shown, tokens, shown_tokens, state, whether it is pinned. p_query: those whose
-line has it. Raises PM001, PM003, PM014.';
+  'The objects of a session, newest first, also those that left the list: name, memory_id, type, content (the line of
+its stub), turn_index of its first place, fidelity at which it is shown (full, detailed, compact, stub, line, not
+shown), tokens, shown_tokens, state, whether it is pinned. p_query: those whose name, type, path or line has it.
+Raises PM001, PM003, PM014.';

@@ -4,8 +4,7 @@
 -- operators. Values of two kinds are neither more nor less than each other.
 create or replace function _memoir.meets(p_metadata jsonb, p_where jsonb)
 returns boolean language sql immutable as $$
-  select not exists (
-    select from jsonb_each(p_where) w cross join lateral (select p_metadata -> w.key as value) m
+  select not exists (select from jsonb_each(p_where) w cross join lateral (select p_metadata -> w.key as value) m
     cross join lateral jsonb_each(case jsonb_typeof(w.value) when 'object' then w.value
       else jsonb_build_object('eq', w.value) end) o
     where not coalesce(case o.key when 'eq' then m.value = o.value
@@ -35,7 +34,7 @@ begin
 end $$;
 
 -- Memories that the filters name, whatever the query: a tag is looked up, not ranked. None without a filter, and none
--- of other times, whose states are for the ranking to know.
+-- of other times, whose states are for the ranking to know. Objects of the session by type, by path or name as a tag.
 create or replace function _memoir.filtered_memories(p_caller _memoir.caller, p_scope _memoir.search_scope,
   p_types text[], p_tags text[], p_category text, p_project text, p_where jsonb, p_limit integer)
 returns setof _memoir.memory_store language plpgsql stable as $$
@@ -48,11 +47,14 @@ begin
   end if;
   return query
   select m.* from _memoir.memory_store m
-  where m.user_id = p_caller.user_id and m.state = 'active' and not m.is_object
+  where m.user_id = p_caller.user_id and m.state = 'active'
+    and (not m.is_object or coalesce(p_types, p_tags) is not null)
     and (m.expires_at is null or m.expires_at > v_now)
     and (m.local_to is null or m.local_to = any (p_scope.local_sessions))
     and _memoir.may_see(p_caller, m)
-    and (p_types is null or m.type = any (p_types)) and (p_tags is null or m.tags && p_tags)
+    and (p_types is null or m.type = any (p_types)) and (p_tags is null or m.tags && p_tags
+      or m.is_object and exists (select from unnest(p_tags) t where t = _memoir.object_name(m.memory_id)
+        or _memoir.same_path(m.source_key, t)))
     and (p_category is null or m.category = p_category) and (p_project is null or m.project = p_project)
     and (p_where is null or _memoir.meets(m.metadata, p_where))
     and (p_scope.said_after is null or _memoir.said(m) >= p_scope.said_after)
@@ -194,22 +196,17 @@ begin
     where c.reason is null and (p_session is null or c.session_id = v_session)
       and (p_project is null or c.project = p_project or c.project = 'global')
       and (p_types is null or c.type = any (p_types))
-  ), memories as (
-    select m.memory_id, m.tags, m.category, m.metadata from _memoir.memory_store m
+  ), memories as (select m.memory_id, m.tags, m.category, m.metadata from _memoir.memory_store m
     where m.user_id = v_user and m.memory_id = any (array(select f.ref_id from found f where f.kind = 'memory'))
-  ), labels as (
-    select i.item_no, i.tags from _memoir.search_items i
-    where i.user_id = v_user and i.tags is not null
+  ), labels as (select i.item_no, i.tags from _memoir.search_items i where i.user_id = v_user and i.tags is not null
       and i.item_no = any (array(select f.item_no from found f where f.kind = 'turn'))
-  ), kept as (
-    select f.*, coalesce(m.tags, l.tags) as own_tags
+  ), kept as (select f.*, coalesce(m.tags, l.tags) as own_tags
     from found f left join memories m on m.memory_id = f.ref_id left join labels l on l.item_no = f.item_no
     where (p_tags is null or coalesce(m.tags, l.tags) && p_tags) and (p_category is null or m.category = p_category)
       and (p_where is null or f.kind <> 'summary' and _memoir.meets(coalesce(m.metadata, case f.kind when 'turn' then
         (_memoir.turn(v_user, f.session_id, f.turn_index)).metadata -> 'call' end, '{}'), p_where))
     order by f.o limit p_limit
-  ), tagged as (
-    select i.* from _memoir.filtered_turns(v_caller, v_scope, p_tags, p_project, p_limit) i
+  ), tagged as (select i.* from _memoir.filtered_turns(v_caller, v_scope, p_tags, p_project, p_limit) i
     where p_types is null and p_category is null and (p_session is null or i.session_id = v_session)
       and i.ref_id not in (select k.ref_id from kept k) and (p_where is null or _memoir.meets(coalesce(
         (_memoir.turn(v_user, i.session_id, i.turn_index)).metadata -> 'call', '{}'), p_where))
@@ -225,8 +222,7 @@ begin
     select 2147483647 + row_number() over (order by m.recorded_at desc, m.memory_id), 'memory', m.memory_id, m.content,
       0::real, 0::real, null::real, array['filter'], m.local_to, null, null, null, _memoir.said(m), m.type, m.tags,
       m.project
-    from _memoir.filtered_memories(v_caller, v_scope, p_types, p_tags, p_category, p_project, p_where,
-      p_limit) m
+    from _memoir.filtered_memories(v_caller, v_scope, p_types, p_tags, p_category, p_project, p_where, p_limit) m
     where m.memory_id not in (select k.ref_id from kept k)
     union all
     select 4294967294 + row_number() over (order by i.created_at desc, i.item_no desc), 'turn', i.ref_id,
@@ -247,7 +243,8 @@ comment on function memoir.recall(text, text, text, integer, text[], text[], tex
 session; tags (of memories and turns), types and category (of memories), project (with global); kinds (memory, turn,
 summary), said between p_after and p_before; p_where, on metadata of memories and turns ({"source": "jira", "year":
 {"gt": 2024}}; eq, in, gt, lt, exists); p_as_of and p_valid_at as in compile_context. Memories that types, tags,
-category, project or where name, and turns with such a tag, come whatever their rank, after the query''s matches.
+category, project or where name, turns with such a tag and objects of the session of such a type, or with such a path
+or name as a tag, come whatever their rank, after the query''s matches.
 matched_by: words, vector, neighbour (beside a match), related (by edges to a match), filter. Writes nothing. Raises
 PM001, PM003, PM014, PM030.';
 
@@ -263,8 +260,7 @@ begin
   perform _memoir.check_range('threshold', p_threshold, -1, 1, true), _memoir.check_count('limit', p_limit, 1000);
   return query
   select m.memory_id, m.content, s.similarity, m.type, m.project, m.recorded_at
-  from (
-    select i.ref_id, max(1 - (e.embedding <=> v_vector))::real as similarity
+  from (select i.ref_id, max(1 - (e.embedding <=> v_vector))::real as similarity
     from _memoir.embeddings e join _memoir.search_items i on i.user_id = v_user and i.item_no = e.item_no
     where e.user_id = v_user and e.model_id = v_model.model_id and i.kind = 'm' and not i.dead
     group by i.ref_id) s

@@ -25,10 +25,8 @@ end $$;
 create or replace function _memoir.openai_messages(p_turns _memoir.shown_turn[])
 returns jsonb[] language plpgsql immutable as $$
 begin
-  return array(
-    select jsonb_build_object('role', case when t.role = 'system' then 'user' else t.role::text end)
-      || case when t.name is not null and t.role <> 'system' then jsonb_build_object('name', t.name)
-        else '{}' end
+  return array(select jsonb_build_object('role', case when t.role = 'system' then 'user' else t.role::text end)
+      || case when t.name is not null and t.role <> 'system' then jsonb_build_object('name', t.name) else '{}' end
       || case when t.tool_call_id is not null then jsonb_build_object('tool_call_id', t.tool_call_id) else '{}' end
       || case when t.tool_calls is not null then jsonb_build_object('tool_calls', (
            select jsonb_agg(jsonb_build_object('id', c ->> 'id', 'type', 'function', 'function',

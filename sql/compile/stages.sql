@@ -345,8 +345,7 @@ begin
       v.recall_tokens := 0;
       v.warnings := v.warnings || 'the recall of this exchange no longer fits'::text;
     end if;
-    v.arms := jsonb_build_object('recall', 'kept',
-      'weak', starts_with(v.recall, _memoir.fence_note('recall')
+    v.arms := jsonb_build_object('recall', 'kept', 'weak', starts_with(v.recall, _memoir.fence_note('recall')
         || 'Weak matches: the answer may not be among them.'));
   elsif v.recall_budget > 16 and not _memoir.is_blank(v.query) then
     v := _memoir.with_found_recall(v, p_query_embedding);
@@ -521,8 +520,7 @@ end $$;
 -- no longer so, or of no use, nothing is.
 create or replace function _memoir.is_shorter(p_fidelity smallint, p_why text)
 returns boolean language sql immutable as $$
-  select p_fidelity between 1 and 3
-    and coalesce(p_why, '') <> all ('{read again,superseded,edited since,released}')
+  select p_fidelity between 1 and 3 and coalesce(p_why, '') <> all ('{read again,superseded,edited since,released}')
 $$;
 
 -- The list: recall before the message that asks for it, the system message before all, and what is said of it.

@@ -40,8 +40,7 @@ begin
   on conflict (user_id, session_id, at_turn) do update set query_hash = excluded.query_hash, recall = excluded.recall,
     tokens = excluded.tokens, items = excluded.items, clearance = excluded.clearance, projects = excluded.projects
   -- Somebody of lower clearance or fewer projects who looks in does not take it from whom it was made for.
-  where kept_recalls.query_hash <> excluded.query_hash
-    or kept_recalls.clearance <= excluded.clearance
+  where kept_recalls.query_hash <> excluded.query_hash or kept_recalls.clearance <= excluded.clearance
     and (excluded.projects is null or kept_recalls.projects <@ excluded.projects);
 exception when lock_not_available then null;
 end $$;

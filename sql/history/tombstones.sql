@@ -122,11 +122,9 @@ returns integer language plpgsql as $$
 declare
   v_texts text[]; v_kinds text[]; v_count integer; v_names text[] := _memoir.known_names(p_user_id);
 begin
-  with said as (
-    select distinct m.memory_id = any (p_except) as is_right, k.kind,
+  with said as (select distinct m.memory_id = any (p_except) as is_right, k.kind,
       case when p_wide or m.project = 'global' then k.text else m.project || chr(30) || k.text end as text
-    from _memoir.memory_store m,
-      lateral (values (_memoir.tombstone_text(m.content), 'value'),
+    from _memoir.memory_store m, lateral (values (_memoir.tombstone_text(m.content), 'value'),
           (_memoir.slot_text(m.slot, m.slot_value), 'slot_value')
         union all select c, 'claim' from unnest(_memoir.claims_of(array[m.content, case when p_slots
           then m.slot || ' ' || m.slot_value end], v_names)) c) k(text, kind)

@@ -150,8 +150,7 @@ create or replace function _memoir.change_turn(p_caller _memoir.caller, p_sessio
 returns uuid language plpgsql as $$
 declare
   v_user uuid := p_caller.user_id; v_old uuid[]; v_now timestamptz := memoir.now(); v_change uuid := gen_random_uuid();
-  v_turn _memoir.conversation_history := _memoir.turn(p_session.user_id, p_session.session_id,
-    p_cited);
+  v_turn _memoir.conversation_history := _memoir.turn(p_session.user_id, p_session.session_id, p_cited);
 begin
   perform from _memoir.user_counters where user_id = v_user for update;
   v_old := array(select m from unnest(_memoir.memories_from(v_user, p_units)) m where m is distinct from p_new);

@@ -13,12 +13,10 @@ declare
     from unnest(_memoir.list_same_matter()) w where split_part(w, '>', 2) = any (p_terms));
 begin
   select * into v_counters from _memoir.user_counters where user_id = v_user;
-  v_items := array(
-    with keys as (
+  v_items := array(with keys as (
       select t as term, k as key from unnest(v_terms) t, unnest(array[t, _memoir.shared_key(t, 1),
         _memoir.shared_key(t, 8), _memoir.shared_key(t, 64)]) k
-    ), held as (
-      select k.term, p.first_item + (x >> 8) as item
+    ), held as (select k.term, p.first_item + (x >> 8) as item
       from keys k join _memoir.search_postings p on p.user_id = v_user and p.key = k.key
       cross join lateral (select case when p.words is not null then array_position(p.words, k.term) end as n) w
       cross join lateral unnest(case when p.words is null then p.postings
@@ -53,8 +51,7 @@ create or replace function _memoir.texts_as_read(p_turn _memoir.conversation_his
   p_locators _memoir.item_locator[], p_near uuid[], p_most integer, p_with_changed boolean)
 returns jsonb language plpgsql stable as $$
 begin
-  return (
-    select coalesce(jsonb_agg(x.text order by x.is_here desc, x.created_at desc, x.item_no), '[]')
+  return (select coalesce(jsonb_agg(x.text order by x.is_here desc, x.created_at desc, x.item_no), '[]')
     from (
       select l.session_id = p_turn.session_id as is_here, i.created_at, l.item_no, jsonb_build_object('text', case
         when p_with_changed then t.body else _memoir.without_spans(t.body, array(

@@ -90,8 +90,7 @@ begin
   superseded := '{}'; contradicts := '{}'; outdated := false;
   select * into v_new from _memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id;
   if v_new.slot is null then return; end if;
-  for v_old in
-    select * from _memoir.memory_store m
+  for v_old in select * from _memoir.memory_store m
     where m.user_id = p_user_id and m.slot = v_new.slot and m.state = 'active' and m.memory_id <> p_memory_id
       and m.slot_value is distinct from v_new.slot_value and (m.expires_at is null or m.expires_at > v_now)
     order by m.recorded_at, m.memory_id
@@ -133,8 +132,7 @@ begin
   if not found then return null; end if;
   -- The memories of its project that its vector is like, with what the package says of their texts. Distances in the
   -- list, not in the condition: vectors of other models have other dimensions.
-  with near as materialized (
-    select i.ref_id, (1 - (e.embedding <=> v_vector))::real as similarity
+  with near as materialized (select i.ref_id, (1 - (e.embedding <=> v_vector))::real as similarity
     from _memoir.embeddings e join _memoir.search_items i on i.user_id = p_user_id and i.item_no = e.item_no
     where e.user_id = p_user_id and e.model_id = v_model and i.kind = 'm' and i.chunk = 0 and i.ref_id <> p_memory_id),
   nearest as (select * from near where similarity > v_least order by similarity desc, ref_id limit 50)
@@ -181,9 +179,7 @@ begin
       continue when (p_state.comparisons -> (v_place - 1) ->> 'has_same_points') is distinct from 'true'
         or v_memory.actor = 'person' or v_similarity <= (p_config ->> 'duplicate_similarity')::real
         or (_memoir.tombstone_of(v_user, v_other.content, null, null, v_other.project)).user_id is null;
-      continue when exists (
-        with recursive successors as (
-          select v_other.memory_id as id
+      continue when exists (with recursive successors as (select v_other.memory_id as id
           union
           select r.source_id from successors s join _memoir.memory_relationships r on r.user_id = v_user
             and r.target_id = s.id and r.relation = 'supersedes')

@@ -12,8 +12,7 @@ declare
   v_now timestamptz := memoir.now(); v_like float8 := 1 - (p_config ->> 'consolidation_similarity')::float8;
   v_least integer := (p_config ->> 'consolidation_members')::integer; v_used uuid[] := '{}'; v_seed record;
 begin
-  for v_seed in
-    with candidates as materialized (
+  for v_seed in with candidates as materialized (
       select m.memory_id, m.content, m.project, m.type, m.category, m.trust, m.tier, m.recorded_at, e.embedding,
         row_number() over (partition by m.project, m.type, m.trust, m.tier order by m.recorded_at desc, m.memory_id)
           as nth
@@ -37,8 +36,7 @@ begin
       select a.memory_id as one, b.memory_id as other, a.no, b.no as other_no, a.embedding <=> b.embedding as distance
       from texts a join texts b using (project, type, trust, tier) where a.memory_id <> b.memory_id),
     close as materialized (select * from pairs where distance <= v_like),
-    contradicting as materialized (
-      select (c ->> 0)::bigint as no, (c ->> 1)::bigint as other_no
+    contradicting as materialized (select (c ->> 0)::bigint as no, (c ->> 1)::bigint as other_no
       from jsonb_array_elements(_memoir.read_texts('find_contradictions', jsonb_build_object(
         'texts', (select jsonb_agg(t.content order by t.no) from texts t),
         'pairs', (select jsonb_agg(jsonb_build_array(p.no, p.other_no)) from close p))) -> 'contradicting') c

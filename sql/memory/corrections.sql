@@ -17,17 +17,13 @@ declare
   v_claim text := (_memoir.claims_of(array[p_memory.content], v_names))[1];
   v_hint text := (_memoir.claim_hints(array[v_claim]))[1];
 begin
-  with recursive same as (
-    select p_memory.memory_id as id
-    union
+  with recursive same as (select p_memory.memory_id as id union
     select case when m.memory_id = s.id then m.superseded_by else m.memory_id end
     from same s join _memoir.memory_store m on m.user_id = v_user and m.superseded_by is not null
       -- What was consolidated goes with the whole, not the whole with one of its members.
       and (m.state_reason = 'near duplicate' and (m.memory_id = s.id or m.superseded_by = s.id)
       or m.state_reason = 'consolidated' and m.superseded_by = s.id))
-  select array_agg(id order by id) into v_ids from (
-    select id from same
-    union
+  select array_agg(id order by id) into v_ids from (select id from same union
     select m.memory_id from _memoir.memory_store m
     where m.user_id = v_user and m.state <> 'erased' and m.sensitivity <= p_caller.clearance
       and case when p_wide then p_caller.projects is null or m.project = any (p_caller.projects)
@@ -89,8 +85,7 @@ returns _memoir.memory_store language plpgsql as $$
 declare
   v_wholes uuid[]; v_memory _memoir.memory_store;
 begin
-  with recursive up as (
-    select m.superseded_by as id from _memoir.memory_store m
+  with recursive up as (select m.superseded_by as id from _memoir.memory_store m
     where m.user_id = p_user_id and m.memory_id = any (p_ids) and m.state = 'superseded'
       and m.state_reason = 'consolidated'
     union
@@ -182,8 +177,7 @@ begin
     -- But for what extraction and remember() note there.
     p_metadata => p_replaced.metadata - '{extracted_by,rule,utility,standing,said_at,event_from,event_to,remainder_of,
       consolidated,by}'::text[],
-    p_slot => case when p_correction.has_slot then v_old.slot end,
-      p_slot_value => p_correction.slot_value,
+    p_slot => case when p_correction.has_slot then v_old.slot end, p_slot_value => p_correction.slot_value,
     p_sensitivity => v_old.sensitivity::text, p_source_turns => p_correction.source_turns,
       p_embedding => p_correction.embedding);
 end $$;
@@ -230,8 +224,7 @@ begin
     perform _memoir.set_tombstones(v_user, v_ids, p_correction.has_slot, false, v_old.memory_id, v_reason,
       v_standing.actor, v_caller.login, v_now, v_right);
   end if;
-  v_done := _memoir.withdraw(v_user, v_ids, array(
-    select s.source_id from _memoir.memory_sources s
+  v_done := _memoir.withdraw(v_user, v_ids, array(select s.source_id from _memoir.memory_sources s
     where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = v_new and s.source_kind = 'turn'),
     v_old.memory_id, v_caller.login, v_reason, v_now);
   return to_jsonb(v_done) || jsonb_build_object('memory_id', v_new, 'outcome', 'corrected', 'corrected',
@@ -263,8 +256,7 @@ end $$;
 create or replace function _memoir.succeeded(p_user_id uuid, p_ids uuid[], p_successor uuid)
 returns void language plpgsql as $$
 begin
-  with noted as (
-    update _memoir.memory_states set superseded_by = p_successor
+  with noted as (update _memoir.memory_states set superseded_by = p_successor
     where user_id = p_user_id and memory_id = any (p_ids) and state = 'superseded' and superseded_by is null
     returning memory_id)
   update _memoir.memory_store m set superseded_by = p_successor from noted n where m.user_id = p_user_id
@@ -393,8 +385,7 @@ begin
     and memory_id = p_memory) then
     perform _memoir.fail('PM004', format('unknown memory %s', _memoir.shown(p_memory::text)));
   end if;
-  with lifted as (
-    update _memoir.tombstones set lifted_at = v_now, lifted_by = v_caller.login
+  with lifted as (update _memoir.tombstones set lifted_at = v_now, lifted_by = v_caller.login
     where user_id = v_user and lifted_at is null and (memory_id = v_of or key_hash = any (v_keys)) returning 1)
   select count(*) into v_lifted from lifted;
   if v_lifted > 0 then
@@ -406,8 +397,7 @@ begin
     select count(distinct s.source_id), coalesce(array_agg(distinct s.source_id), '{}') into v_turns, v_refs
     from opened o join _memoir.memory_sources s
       on s.user_id = v_user and s.source_kind = 'turn' and s.session_id = o.session_id and s.turn_index = o.turn_index;
-    perform _memoir.revive_items(v_user, array(
-      select i.item_no from _memoir.search_items i
+    perform _memoir.revive_items(v_user, array(select i.item_no from _memoir.search_items i
       where i.user_id = v_user and i.ref_id = any (v_refs) and i.dead and not _memoir.is_excluded(i)));
     v_back := _memoir.bring_back(v_caller, v_memory, v_reason, v_now, v_actor);
     perform _memoir.audit('lift_tombstone', jsonb_build_object('memory_id', v_of, 'lifted', v_lifted, 'restored',

@@ -97,8 +97,7 @@ begin
     where i.kind = 't' and not i.dead and i.sensitivity = 'normal' and i.project = 'global');
   if v_places = '{}' then return; end if;
   content := E'\n' || content || E'\n';
-  for v_line in
-    select distinct on (m.memory_id) E'\n- ' || _memoir.one_line(m.content) as line,
+  for v_line in select distinct on (m.memory_id) E'\n- ' || _memoir.one_line(m.content) as line,
       _memoir.day(coalesce((m.metadata ->> 'said_at')::timestamptz, m.recorded_at)) as said_on,
       _memoir.day(n.created_at) as since, _memoir.one_line(rtrim(substr(t.body, d.by_start - i.span_start + 1,
         d.by_length), E' .!?,;\n')) as said
@@ -120,8 +119,7 @@ end $$;
 create or replace function _memoir.memories_from(p_user_id uuid, p_units _memoir.said_unit[])
 returns uuid[] language plpgsql stable as $$
 begin
-  return array(
-    select distinct m.memory_id from unnest(p_units) u
+  return array(select distinct m.memory_id from unnest(p_units) u
     join _memoir.memory_sources s on s.user_id = p_user_id and s.source_kind = 'turn' and s.source_id = u.message_id
       and s.item_kind = 'memory' and (s.span_start is null
         or _memoir.spans_overlap(s.span_start, s.span_length, u.span_start, u.span_length))

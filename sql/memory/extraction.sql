@@ -105,8 +105,7 @@ returns jsonb language plpgsql stable as $$
 declare
   v_zone text := _memoir.config((p_turns[1]).user_id, null) ->> 'time_zone';
 begin
-  return jsonb_build_object('turns', (
-    select coalesce(jsonb_agg(jsonb_build_object(
+  return jsonb_build_object('turns', (select coalesce(jsonb_agg(jsonb_build_object(
       'text', case when t.role <> 'tool' or x.tool is not null then t.content else '' end,
       -- An agent or a tool may send in the person's place.
       'role', case when t.role = 'tool' then 'tool' when t.role = 'user' and t.actor = 'person' then 'user'
@@ -142,8 +141,7 @@ begin
     'utility', round(p_found.utility::numeric, 2),
     -- In other words it goes on standing.
     'standing', nullif(coalesce(p_found.standing, false) or exists (select from _memoir.memory_store m
-      where m.user_id = v_user and m.memory_id = any (p_before)
-        and (m.metadata ->> 'standing')::boolean), false),
+      where m.user_id = v_user and m.memory_id = any (p_before) and (m.metadata ->> 'standing')::boolean), false),
     'said_at', p_turn.created_at, 'event_from', p_found.event_from, 'event_to', p_found.event_to));
   -- It fills its slot with its value, but not in the place of something newer that happened to come first,
   if v_value is not null and not exists (select from _memoir.memory_store m where m.user_id = v_user

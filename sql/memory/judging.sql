@@ -163,8 +163,7 @@ begin
     perform _memoir.fail('PM014', format('%s pairs were asked for, not all were judged', jsonb_array_length(v_asked)));
   end if;
   perform from _memoir.user_counters where user_id = p_work.user_id for update;
-  for v_answer in
-    select distinct on ((j ->> 'n')::integer) j from jsonb_array_elements(p_output -> 'judgements') j
+  for v_answer in select distinct on ((j ->> 'n')::integer) j from jsonb_array_elements(p_output -> 'judgements') j
     where (j ->> 'n')::integer between 0 and jsonb_array_length(v_asked) - 1 order by (j ->> 'n')::integer
   loop
     v_stored := v_stored + _memoir.store_verdict(p_work.user_id, p_work.dedup_key::uuid,

@@ -25,8 +25,7 @@ returns boolean language plpgsql stable as $$
 declare
   v_user uuid := p_memory.user_id;
 begin
-  return exists (
-      select from _memoir.memory_relationships r join _memoir.memory_store o on o.user_id = v_user
+  return exists (select from _memoir.memory_relationships r join _memoir.memory_store o on o.user_id = v_user
         and o.memory_id in (r.source_id, r.target_id) and o.memory_id <> p_memory.memory_id and o.state = 'active'
       where r.user_id = v_user and p_memory.memory_id in (r.source_id, r.target_id) and r.relation = 'contradicts')
     or (p_memory.slot is not null and exists (
@@ -67,8 +66,7 @@ begin
   then
     -- Sessions that support it: its own, those of the turns it is drawn from, and the same of its twins.
     v_ids := v_id || _memoir.twins(p_memory);
-    if 2 > (select count(distinct x.session_id) from (
-      select s.session_id from _memoir.memory_sources s
+    if 2 > (select count(distinct x.session_id) from (select s.session_id from _memoir.memory_sources s
       where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = any (v_ids)
       union all select m.session_id from _memoir.memory_store m
       where m.user_id = v_user and m.memory_id = any (v_ids)) x) then return 'waiting'; end if;
@@ -81,8 +79,7 @@ begin
           '|answer|reply|respond|write|call me)\M') then 4 else 3 end;
   -- It leaves its session. What says the same outside already goes on for both.
   if p_memory.scope = 'local' and _memoir.make_global(v_user, v_id, p_by, p_at) <> v_id then return 'merged'; end if;
-  update _memoir.memory_store set tier = v_tier,
-    validated_at = coalesce(validated_at, p_at),
+  update _memoir.memory_store set tier = v_tier, validated_at = coalesce(validated_at, p_at),
     confidence = greatest(confidence, 0.7::real),  -- the least of what promotion has validated
     expires_at = case when v_tier = 2 then p_at + make_interval(days => (p_config ->> 'episodic_days')::integer) end
   where user_id = v_user and memory_id = v_id;
@@ -106,8 +103,7 @@ declare
   v_lambda_1 constant float8 := 0.01; v_lambda_2 constant float8 := 0.001;
   v_theta_1 constant float8 := 0.3; v_theta_2 constant float8 := 0.5;
 begin
-  for v_memory in
-    select m.* from _memoir.memory_store m join _memoir.memory_stats s on s.user_id = p_user_id
+  for v_memory in select m.* from _memoir.memory_store m join _memoir.memory_stats s on s.user_id = p_user_id
       and s.memory_id = m.memory_id
     where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and not m.is_object
       and (m.expires_at is null or m.expires_at > v_now)
@@ -159,8 +155,7 @@ declare
   v_count_demoted integer := 0; v_count_gone integer := 0;
 begin
   -- Those who have anything to lower, in one statement and without a lock: most have not, most of the time.
-  foreach v_user in array array(
-    select m.user_id from _memoir.memory_store m
+  foreach v_user in array array(select m.user_id from _memoir.memory_store m
     left join _memoir.memory_stats s on s.user_id = any (v_users) and s.user_id = m.user_id
       and s.memory_id = m.memory_id
     where m.user_id = any (v_users) and m.state = 'active' and m.tier in (1, 2) and m.importance <> 'critical'
@@ -174,8 +169,7 @@ begin
     v_config := _memoir.config(v_user, null);
     select coalesce(array_agg(d.memory_id) filter (where d.tier = 2), '{}'),
       coalesce(array_agg(d.memory_id) filter (where d.tier = 1), '{}')
-    into v_demoted, v_gone from (
-      select m.memory_id, m.tier from _memoir.memory_store m
+    into v_demoted, v_gone from (select m.memory_id, m.tier from _memoir.memory_store m
       left join _memoir.memory_stats s on s.user_id = v_user and s.memory_id = m.memory_id
       where m.user_id = v_user and m.state = 'active' and m.tier in (1, 2) and not m.is_object
         and m.importance <> 'critical' and _memoir.is_idle(m, s, v_config, v_now)
@@ -201,8 +195,7 @@ declare
   v_sessions integer := 0; v_renewed integer := 0; v_working integer; v_seen integer := 0; v_until timestamptz;
   v_more boolean;
 begin
-  for v_hit in
-    select user_id, array_agg(memory_id order by memory_id) as ids from (
+  for v_hit in select user_id, array_agg(memory_id order by memory_id) as ids from (
       select m.user_id, m.memory_id from _memoir.memory_store m
       where m.state = 'active' and m.expires_at is not null and m.expires_at <= v_now
       order by m.expires_at limit p_limit) d
@@ -238,8 +231,7 @@ begin
     end if;
   end loop;
 
-  with gone as (
-    delete from _memoir.memory_store_working w using (
+  with gone as (delete from _memoir.memory_store_working w using (
       select o.user_id, o.session_id, o.key from _memoir.memory_store_working o
       where o.expires_at <= v_now limit p_limit) d
     where w.user_id = d.user_id and w.session_id = d.session_id and w.key = d.key returning 1)

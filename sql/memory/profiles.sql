@@ -116,8 +116,7 @@ returns jsonb language plpgsql as $$
 declare
   v_user uuid; v_old integer; v_seen integer := 0; v_changed integer := 0; v_failed integer := 0; v_error text;
 begin
-  for v_user in
-    select x.user_id from (
+  for v_user in select x.user_id from (
       (select c.user_id from _memoir.user_counters c where c.profile_stale limit p_limit)
       union
       (select p.user_id from _memoir.profiles p join _memoir.users u on u.user_id = p.user_id

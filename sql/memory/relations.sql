@@ -102,8 +102,7 @@ begin
   insert into _memoir.memory_stats (user_id, memory_id, reinforced_at) values (v_user, v_id, v_now)
   on conflict (user_id, memory_id) do update set reinforced_at = v_now;
   -- Conflicts that were open are decided by it.
-  for v_other in
-    select distinct on (m.memory_id) m.* from _memoir.memory_relationships e
+  for v_other in select distinct on (m.memory_id) m.* from _memoir.memory_relationships e
     join _memoir.memory_store m on m.user_id = v_user and m.memory_id in (e.source_id, e.target_id)
       and m.memory_id <> v_id and m.state = 'active'
     where e.user_id = v_user and e.relation = 'contradicts' and (v_id = e.source_id or v_id = e.target_id)

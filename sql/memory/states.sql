@@ -47,8 +47,7 @@ declare
   v_changed uuid[];
 begin
   if p_ids = '{}' then return 0; end if;
-  with changed as (
-    update _memoir.memory_store set state = p_state, state_at = p_at, state_reason = p_reason,
+  with changed as (update _memoir.memory_store set state = p_state, state_at = p_at, state_reason = p_reason,
       superseded_by = coalesce(p_successor, superseded_by)
     where user_id = p_user_id and memory_id = any (p_ids) and state <> p_state and (state not in ('forgotten', 'erased')
       or p_state = 'erased')
@@ -126,16 +125,13 @@ declare
 begin
   if p_items = '{}' then return; end if;
   update _memoir.search_items set dead = false where user_id = p_user_id and item_no = any (p_items);
-  for v_model in
-    with missing as (
-      select m.model_id, min(i.item_no) as item from _memoir.embedding_models m
+  for v_model in with missing as (select m.model_id, min(i.item_no) as item from _memoir.embedding_models m
       join _memoir.search_items i on i.user_id = p_user_id and i.item_no = any (p_items) and i.embeddable
       where m.status <> 'retired'
         and not exists (select from _memoir.embeddings e where e.user_id = p_user_id and e.model_id = m.model_id
         and e.item_no = i.item_no)
       group by m.model_id),
-    back as (
-      update _memoir.embedding_cursors c set through_item = least(c.through_item, m.item - 1) from missing m
+    back as (update _memoir.embedding_cursors c set through_item = least(c.through_item, m.item - 1) from missing m
       where c.user_id = p_user_id and c.model_id = m.model_id)
     select model_id from missing order by model_id
   loop
@@ -196,9 +192,7 @@ declare
   v_memory _memoir.memory_store := _memoir.memory(v_caller, p_memory);
 begin
   return query
-  with recursive family as (
-    select v_memory.memory_id as id
-    union
+  with recursive family as (select v_memory.memory_id as id union
     select case when e.source_id = f.id then e.target_id else e.source_id end
     from family f join _memoir.memory_relationships e on e.user_id = v_caller.user_id and e.relation = 'supersedes'
       and (e.source_id = f.id or e.target_id = f.id))
@@ -282,8 +276,7 @@ returns uuid[] language plpgsql as $$
 declare
   v_derived uuid[];
 begin
-  with recursive derived as (
-    select s.item_id as id from _memoir.memory_sources s
+  with recursive derived as (select s.item_id as id from _memoir.memory_sources s
     where s.user_id = p_user_id and s.item_kind = 'memory' and s.source_kind = 'memory' and s.source_id = any (p_ids)
     union
     select s.item_id from derived d join _memoir.memory_sources s on s.user_id = p_user_id and s.item_kind = 'memory'
@@ -327,8 +320,7 @@ begin
       where x.memory_id = any (p_ids)
         and (x.span_start, x.span_length) is not distinct from (s.span_start, s.span_length))
     returning turn_index),
-  dead as (
-    update _memoir.search_items i set dead = true from sources s
+  dead as (update _memoir.search_items i set dead = true from sources s
     where i.user_id = p_user_id and i.ref_id = s.source_id and not i.dead
       and (s.span_start is null or _memoir.spans_overlap(i.span_start, i.span_length, s.span_start, s.span_length)))
   select (select count(*) from excluded), coalesce(array_agg(s.source_id), '{}'), array_agg(s.session_id),
@@ -373,8 +365,7 @@ begin
   end if;
   v_first := _memoir.add_items(p_memory.user_id, v_items, v_texts, p_memory.recorded_at, p_config);
   if p_memory.aliases <> '{}' and v_first is not null then
-    with noted as (
-      insert into _memoir.search_aliases (user_id, item_no, name, other, stated)
+    with noted as (insert into _memoir.search_aliases (user_id, item_no, name, other, stated)
       select p_memory.user_id, v_first, a.name, a.other, true
       from jsonb_to_recordset(_memoir.read_texts('given_aliases', jsonb_build_object('content', p_memory.content,
         'names', p_memory.aliases, 'value', nullif(p_memory.slot_value, _memoir.normalise(p_memory.content))))

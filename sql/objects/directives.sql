@@ -22,8 +22,7 @@ begin
   foreach v_message in array p_state.messages loop
     v_turn := v_turn + 1;
     continue when (v_message.role = 'assistant' and strpos(v_message.text, '<memory-window>') > 0) is not true;
-    for v_line in
-      select regexp_match(l, '^\s*(drop|anchor|summarize|collapse'
+    for v_line in select regexp_match(l, '^\s*(drop|anchor|summarize|collapse'
         '|declare_losses)\s*:\s*([0-9a-f-]{1,36})\s*(?::\s*(.*?)\s*)?$')
       from regexp_matches(v_message.text, _memoir.directive_tag(), 'g') m, string_to_table(m[1], E'\n') l
       where l ~ '\S' limit 100

@@ -1,9 +1,10 @@
 -- Passages of large outputs that a question finds. The index knows of them the ends and the most distinctive parts, so
 -- the stored texts are read.
 
--- The best passages for a question in the large outputs of a session, best first, at most p_most: which object, in
--- which turn, from which line to which, the share of the question's words that a passage holds (0 to 1), its text. The
--- newest outputs are read, 64 MB at most. All of it is within p_clearance.
+-- The best passages for a question in the large outputs of a session, and in the objects whose name, file or type it
+-- has, best first, at most p_most: which object, in which turn, from which line to which, the share of the question's
+-- words that a passage holds (0 to 1, of a named object 1 more), its text. The newest outputs are read, 64 MB at most.
+-- All of it is within p_clearance.
 create or replace function _memoir.large_passages(p_user_id uuid, p_session_id uuid, p_question text, p_most integer,
   p_clearance _memoir.sensitivity)
 returns table (memory_id uuid, turn_index integer, first_line integer, last_line integer, score float8, body text)
@@ -12,28 +13,30 @@ declare
   v_terms text[]; v_object record; v_text text; v_read bigint := 0; v_found jsonb := '[]';
 begin
   -- The question's words but the commonest, cut so that their forms are found too.
-  v_terms := array(
-    select distinct case when w ~ '^[a-z]{7,}$' then left(w, greatest(5, length(w) - 3))
+  v_terms := array(select distinct case when w ~ '^[a-z]{7,}$' then left(w, greatest(5, length(w) - 3))
       when w ~ '^[a-z]{4,6}s$' then left(w, -1) else w end
     from regexp_split_to_table(lower(left(p_question, 4000)), '[^[:alnum:]_./:@+-]+') x,
       lateral (select btrim(x, './:@+-') as w) y
     where w <> '' and w <> all (_memoir.list_passage_stops())
       and (length(w) > 2 or w ~ '\d' or w ~ '[^\u0001-\u007f]'));
   if v_terms = '{}' then return; end if;
-  for v_object in
-    select m.memory_id, max(p.turn_index) as turn from _memoir.session_objects o
+  for v_object in select m.memory_id, max(p.turn_index) as turn, m.content, n.named from _memoir.session_objects o
     join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = o.memory_id and m.is_object
       and m.state in ('active', 'superseded') and m.sensitivity <= p_clearance
     join _memoir.object_places p on p.user_id = p_user_id and p.memory_id = m.memory_id
+    cross join lateral (select exists (select from unnest(array[_memoir.object_name(m.memory_id), m.type,
+      substring(m.source_key from '[^/\s]+[.][^/\s]+$')]) w where strpos(p_question, w) > 0) as named) n
     where o.user_id = p_user_id and o.session_id = p_session_id
       -- Of less, a large text can't have.
-      and o.tokens > _memoir.end_size() / 4
-    group by m.memory_id order by max(p.turn_index) desc
+      and (n.named or o.tokens > _memoir.end_size() / 4)
+    group by m.memory_id, m.content, n.named order by max(p.turn_index) desc
   loop
     v_text := _memoir.known_text(p_user_id, v_object.memory_id);
-    continue when _memoir.is_large('tool', v_text) is not true;
+    continue when not v_object.named and _memoir.is_large('tool', v_text) is not true;
     v_found := v_found || coalesce((select jsonb_agg(jsonb_build_array(v_object.memory_id, v_object.turn, q.first_line,
-      q.last_line, q.score, q.body)) from _memoir.passages_in(v_text, v_terms, p_most) q), '[]');
+        q.last_line, q.score + v_object.named::integer, q.body)) from _memoir.passages_in(v_text, v_terms, p_most) q),
+      case when v_object.named then jsonb_build_array(jsonb_build_array(v_object.memory_id, v_object.turn, 1, 1, 1,
+        v_object.content)) else '[]' end);
     v_read := v_read + octet_length(v_text);
     exit when v_read > 64 * 1048576;
   end loop;
@@ -133,8 +136,7 @@ begin
       or (v_message.extra ->> 'entropy')::float8 > 2.2 is not true;
     v_said := (_memoir.doubt(format('messages[%s].logprobs', i - 1), p_messages -> (i - 1) -> 'logprobs')).said;
     -- The turn has what was said; a copy would outlive it.
-    v_lacked := array(select m from (
-        select f.memory_id, max(f.fidelity) as fidelity from _memoir.shown_forms f
+    v_lacked := array(select m from (select f.memory_id, max(f.fidelity) as fidelity from _memoir.shown_forms f
         where f.user_id = p_state.user_id and f.session_id = p_state.session_id group by 1) f
       join _memoir.memory_store m on m.user_id = p_state.user_id and m.memory_id = f.memory_id and m.state = 'active'
         and m.sensitivity < 'secret'

@@ -330,7 +330,9 @@ begin
   return v_memory.memory_id;
 end $$;
 
--- Objects in turns of a session (without those it branched from, which are sessions of their own), by their places.
+-- One row per place of an object in turns of a session: call_no 0 where the content of the turn is the object, else
+-- which of its calls (from 1) and the path of the argument. reading counts how often the same text was read,
+-- last_reading is the newest within the range. Several turns may make one object: its forms stand in part 0.
 create or replace function _memoir.objects_at(p_user_id uuid, p_session_id uuid, p_from integer, p_to integer)
 returns table (turn_index integer, call_no smallint, argument text[], memory_id uuid, reading smallint,
   part_no smallint, tokens integer, object_tokens integer, last_reading smallint, type text, source_tool text,
@@ -350,10 +352,3 @@ begin
     and m.session_id = p_session_id and m.state in ('active', 'superseded')
   order by p.turn_index, p.call_no, p.argument;
 end $$;
-comment on function _memoir.objects_at(uuid, uuid, integer, integer) is
-  'One row per place of an object in turns p_from to p_to of a session: turn_index; call_no 0 and argument {} where
-the content of the turn is the object, else which of its tool calls (from 1) and the path of the argument. tokens: of
-this place; object_tokens: of one reading. reading counts how often the same text was read (0, 1, …); the newest
-within the range is last_reading: of the others a line that names it is enough. part_no: several turns may make one
-object; its forms stand for all of them, in part 0. state superseded: superseded_by is the newer text of the same
-thing. stale_turn: the edit since which the text is not what the file says.';

@@ -59,8 +59,7 @@ declare
   v_row record; v_last vector[] := '{}'; v_mean vector; v_starts integer[] := '{}';
   v_model smallint := (select m.model_id from _memoir.embedding_models m where m.status = 'active');
 begin
-  for v_row in
-    select i.turn_index, e.embedding::vector as embedding from _memoir.search_items i
+  for v_row in select i.turn_index, e.embedding::vector as embedding from _memoir.search_items i
     join _memoir.embeddings e on e.user_id = p_user_id and e.model_id = v_model and e.item_no = i.item_no
     where i.user_id = p_user_id and i.session_id = p_session_id and i.kind = 't' and i.chunk = 0 and i.role = 'user'
       and not i.dead and i.turn_index >= p_from

@@ -136,7 +136,7 @@ begin
     nullif(p_body, ''),
     concat_ws(' ', v_state,
       'Left out: ' || case when p_fidelity < 3 then nullif(concat_ws(', ', v_said, v_lines), '')
-        when p_body <> '' then 'all but these files' else 'all' end || '.',
+        when p_body <> '' then 'all but these names' else 'all' end || '.',
       format('memory_query("…") answers from it, memory_query("%s") shows it whole.', v_name)));
   v_form.token_count := _memoir.tokens_of(v_form.content, p_memory.tokenizer);
   v_form.content := replace(v_form.content, ', 000 of ', format(', %s of ', v_form.token_count));
@@ -174,7 +174,7 @@ begin
     v_target := least(v_tokens / 2, (array[20000, 4000])[p_fidelity],
       -- Which files there are is what a search is for.
       greatest(case v_kind when 'search' then 150 else 60 end,
-        (v_tokens * (array[0.3, 0.05])[p_fidelity])::integer - 80));
+        (v_tokens * (array[0.25, 0.05])[p_fidelity])::integer - 80));
     -- What of it was used since: lines of the call that edited it.
     if v_object.stale_turn is not null then
       v_step := v_object.stale_turn;
@@ -188,10 +188,15 @@ begin
           string_to_table(left(a.body, 4000), E'\n') l
         where length(btrim(l)) between 8 and 300 limit 40);
     end if;
-    v_body := _memoir.reduced_body(v_text, v_kind, v_tokens, v_target, v_used, p_memory.tokenizer);
+    -- Of a short file a few lines tell nothing.
+    if p_fidelity = 1 or p_memory.type <> 'file_context' or v_tokens >= 3000 then
+      v_body := _memoir.reduced_body(v_text, v_kind, v_tokens, v_target, v_used, p_memory.tokenizer);
+    end if;
+    v_body := concat_ws(E'\n', nullif(v_body, ''), 'Also in it: ' || _memoir.names_left(v_text, v_body,
+      (length(v_text) * (array[0.08, 0.15])[p_fidelity])::integer, 2));
   elsif p_memory.state = 'active' then
-    -- Where things are is used long after what stands there was read.
-    v_body := _memoir.files_line(v_text, 240);
+    -- Where things are, and what they are called, is used long after what stands there was read.
+    v_body := _memoir.names_in(v_text, 0.07, 1);
   end if;
   return _memoir.finished_form(p_user_id, p_memory, p_fidelity, v_body, coalesce(v_text, ''), 'rules');
 end $$;
@@ -212,16 +217,16 @@ begin
     order by r.recorded_at desc limit 1) r;
 end $$;
 
--- Forms of objects, each of p_ids at the fidelity of the same place: as they were stored by p_at, else made anew. No
--- row for fidelity 0 and 4, nor for what is secret or no longer there.
+-- Forms of objects, each of p_ids at the fidelity of the same place: the newest stored by p_at, since which the list
+-- may not change, else made anew, the same text as long as the object stays as it is. No row for fidelity 0 and 4,
+-- nor for what is secret or no longer there.
 create or replace function _memoir.object_forms(p_user_id uuid, p_ids uuid[], p_fidelities smallint[],
   p_at timestamptz default null)
 returns setof _memoir.memory_renditions language plpgsql stable as $$
 declare
   v_asked record;
 begin
-  for v_asked in
-    select m, a.fidelity, f as form
+  for v_asked in select m, a.fidelity, f as form
     from rows from (unnest(p_ids), unnest(p_fidelities)) with ordinality a(id, fidelity, o)
     join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = a.id and m.is_object
       and m.sensitivity < 'secret' and m.state in ('active', 'superseded')
@@ -236,12 +241,6 @@ begin
     end if;
   end loop;
 end $$;
-comment on function _memoir.object_forms(uuid, uuid[], smallint[], timestamptz) is
-  'Forms of objects, as rows of memory_renditions (content is the whole text to show, token_count in the tokenizer of
-the session): of each id the fidelity at the same place of p_fidelities (1 detailed, 2 compact, 3 stub; others give no
-row). The newest stored by p_at, the moment since which the list may not change; what is not stored is made, the same
-text every time as long as the object stays as it is: so a moment stores what it shows with keep_forms. Nothing for
-what is secret, archived or gone. Reads only.';
 
 -- Stores forms as they are made now, where they differ from what is stored: called at a moment, when what is shown may
 -- change. Returns their tokens, in the order of p_ids; null where there is no such form.
@@ -281,6 +280,3 @@ begin
   end loop;
   return v_tokens;
 end $$;
-comment on function _memoir.keep_forms(uuid, uuid[], smallint[], timestamptz) is
-  'At a moment: makes and stores the forms of objects (p_ids, p_fidelities as of object_forms) that differ from the
-stored ones, recorded at p_at (default now), and returns their tokens in the order of p_ids. Writes memory_renditions.';

@@ -169,8 +169,7 @@ declare
 begin
   if (p_config ->> 'expired_memory_days')::integer = 0 then return '{}'; end if;
   v_users := _memoir.next_users('archive', p_limit);
-  for v_hit in
-    select m.user_id, array_agg(m.memory_id order by m.memory_id) as ids from _memoir.memory_store m
+  for v_hit in select m.user_id, array_agg(m.memory_id order by m.memory_id) as ids from _memoir.memory_store m
     where m.user_id = any (v_users) and m.state = 'expired' and m.state_at < v_before group by m.user_id
     order by m.user_id
   loop

@@ -234,8 +234,7 @@ begin
   v_summaries := array(select compaction_id from _memoir.compactions c where c.user_id = v_user
     and c.session_id = any (v_sharing)
     and exists (select from unnest(p_turns) t where t between c.from_turn and c.to_turn));
-  with emptied as (
-    update _memoir.sessions s set summary_text = null, summary_through = null where s.user_id = v_user
+  with emptied as (update _memoir.sessions s set summary_text = null, summary_through = null where s.user_id = v_user
       and s.session_id = any (v_sharing)
       and exists (select from unnest(p_turns) t where t <= s.summary_through) returning session_id)
   select coalesce(array_agg(session_id), '{}') into v_emptied from emptied;
@@ -322,8 +321,7 @@ begin
   select jsonb_build_object('memory_store', (select count(*) from erased), 'memory_states',
     (select count(*) from forgotten)), (select count(*) from erased where not is_object) into v_rows, v_counted;
   perform _memoir.note_state(v_user, array(select memory_id from _memoir.memory_store where user_id = v_user
-    and memory_id = any (p_ids)
-      and not exists (select from _memoir.memory_states s where s.user_id = v_user
+    and memory_id = any (p_ids) and not exists (select from _memoir.memory_states s where s.user_id = v_user
       and s.memory_id = memory_store.memory_id)),
     'erased', p_caller.login, null, null, v_now, null);
   update _memoir.user_counters set memories = greatest(0, memories - v_counted)

@@ -38,16 +38,14 @@ $$;
 create or replace function _memoir.uuid_columns(p_table name)
 returns name[] language sql stable as $$
   select array(select attname from pg_attribute where attrelid = to_regclass('_memoir.' || quote_ident(p_table))
-    and attnum > 0 and not attisdropped
-               and atttypid = 'uuid'::regtype and attname <> 'user_id' order by attnum)
+    and attnum > 0 and not attisdropped and atttypid = 'uuid'::regtype and attname <> 'user_id' order by attnum)
 $$;
 
 -- Ids that are sessions of the user, by their names.
 create or replace function _memoir.named_sessions(p_row jsonb, p_columns name[], p_names jsonb)
 returns jsonb language sql immutable as $$
   select p_row || coalesce((select jsonb_object_agg(c, jsonb_build_object('session', p_names ->> (p_row ->> c)))
-  from unnest(p_columns) c
-                            where p_names ? coalesce(p_row ->> c, '')), '{}')
+  from unnest(p_columns) c where p_names ? coalesce(p_row ->> c, '')), '{}')
 $$;
 
 create or replace function memoir.export_user(p_user text, p_embeddings boolean default false)

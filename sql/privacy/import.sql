@@ -335,8 +335,7 @@ begin
   with given as materialized (
     select r, m.model_id, m.dimension from jsonb_array_elements(p_rows) r left join _memoir.embedding_models m
       on m.name = r ->> 'model' and m.status <> 'retired'),
-  fitting as materialized (
-    select i.item_no, g.model_id, (g.r ->> 'embedding')::halfvec as embedding
+  fitting as materialized (select i.item_no, g.model_id, (g.r ->> 'embedding')::halfvec as embedding
     from given g join _memoir.search_items i on i.user_id = p_user_id and i.ref_id = (g.r ->> 'ref')::uuid
       and i.chunk = (g.r ->> 'chunk')::smallint
       and i.span_start = (g.r ->> 'span_start')::integer and i.span_length = (g.r ->> 'span_length')::integer

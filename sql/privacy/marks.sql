@@ -22,9 +22,7 @@ end $$;
 create or replace function _memoir.sharing(p_user_id uuid, p_session_id uuid, p_turn integer)
 returns uuid[] language plpgsql stable as $$
 begin
-  return array(
-    with recursive tree as (
-      select p_session_id as id
+  return array(with recursive tree as (select p_session_id as id
       union
       select b.session_id from tree t join _memoir.sessions b on b.user_id = p_user_id and b.parent_session_id = t.id
         and b.parent_turn > p_turn)
@@ -39,8 +37,7 @@ declare
   v_all uuid[] := p_refs; v_new uuid[];
 begin
   loop
-    v_new := array(
-      select distinct s.item_id from _memoir.memory_sources s
+    v_new := array(select distinct s.item_id from _memoir.memory_sources s
       where s.user_id = p_user_id and s.source_id = any (v_all) and s.item_id <> all (v_all) and s.link = 'origin'
         and (p_all or not exists (select from _memoir.memory_sources r where r.user_id = p_user_id
         and r.item_kind = s.item_kind and r.item_id = s.item_id

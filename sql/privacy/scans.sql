@@ -112,8 +112,7 @@ begin
   v_work := _memoir.leased(p_work, p_lease);
   if v_work.work_id is null or v_work.kind <> 'secrets' then return 0; end if;
   perform from _memoir.user_counters c where c.user_id = v_work.user_id for update;
-  for v_item in
-    select i.session_id, i.turn_index, k.kinds from unnest(p_item_nos, p_kinds) k(item_no, kinds)
+  for v_item in select i.session_id, i.turn_index, k.kinds from unnest(p_item_nos, p_kinds) k(item_no, kinds)
     join _memoir.search_items i on i.user_id = v_work.user_id and i.item_no = k.item_no and i.kind = 't'
     where k.kinds <> '' order by i.item_no
   loop

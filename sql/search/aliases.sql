@@ -55,8 +55,7 @@ begin
   select coalesce(array_agg(f.other order by f.said desc, f.other) filter (where not f.loose), '{}'),
     coalesce(array_agg(f.other order by f.said desc, f.other) filter (where f.loose), '{}')
   into names, loose
-  from (
-    select o.other, max(o.said) as said,
+  from (select o.other, max(o.said) as said,
       bool_and(_memoir.query_terms(p_config, o.name) <@ _memoir.common_terms(p_config, _memoir.query_terms(p_config,
         o.name))) as loose
     from (

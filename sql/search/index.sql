@@ -122,19 +122,16 @@ declare
 begin
   if coalesce(p_items, '{}') = '{}' then return; end if;
   delete from _memoir.embeddings where user_id = p_user_id and item_no = any (p_items);
-  with touched as (
-    delete from _memoir.search_tail t where t.user_id = p_user_id
+  with touched as (delete from _memoir.search_tail t where t.user_id = p_user_id
       and exists (select from generate_subscripts(t.word_counts, 1) n where t.item_no + n - 1 = any (p_items))
     returning t.item_no, t.word_counts, t.words
-  ), remaining as (
-    select h.item_no,
+  ), remaining as (select h.item_no,
       array(select case when h.item_no + n - 1 <> all (p_items) then h.word_counts[n] end
         from generate_subscripts(h.word_counts, 1) n order by n) as word_counts,
       (select _memoir.packed_words(array_agg(l.lexeme), array_agg((p >> 8)::integer), array_agg(p & 255))
        from unnest(h.words) l, unnest(l.positions) p where h.item_no + (p >> 8) <> all (p_items)) as words
     from touched h
-  ), put as (
-    insert into _memoir.search_tail (user_id, item_no, word_counts, words)
+  ), put as (insert into _memoir.search_tail (user_id, item_no, word_counts, words)
     select p_user_id, item_no, word_counts, words from remaining where words is not null
   )
   select (select count(c) from touched, unnest(word_counts) c) - (select count(c) from remaining, unnest(word_counts) c
@@ -230,3 +227,18 @@ begin
     left join _memoir.sessions s on s.user_id = p_user_id and s.session_id = p.ref_id;
   end if;
 end $$;
+
+-- Returns the items that ids, or their first eight digits, name: turns, memories and objects.
+create or replace function _memoir.named_items(p_user_id uuid, p_names text[])
+returns uuid[] language sql stable as $$
+  select coalesce(array_agg(distinct x.id), '{}')
+  from (select n from unnest(p_names) n where n ~ '^[0-9a-f]{8}(?:(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})?$' offset 0) a
+  cross join lateral (select n::uuid as id where length(n) = 36 union all
+    select f.id from (select rpad(n, 36, '-0000-0000-0000-000000000000')::uuid as first,
+      rpad(n, 36, '-ffff-ffff-ffff-ffffffffffff')::uuid as last where length(n) = 8) r
+    cross join lateral (select i.ref_id from _memoir.search_items i where i.user_id = p_user_id
+        and i.ref_id between r.first and r.last
+      union all
+      select m.memory_id from _memoir.memory_store m where m.user_id = p_user_id
+        and m.memory_id between r.first and r.last) f(id)) x
+$$;

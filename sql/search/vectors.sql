@@ -89,8 +89,7 @@ begin
   insert into _memoir.packed_signs (user_id, model_id, segment, items, signs)
   select p_user_id, p_model_id, s.n, coalesce(e.items, ''), coalesce(e.signs, '')
   from _memoir.embedding_cursors c, generate_series(0, (c.through_item + 1) / 256 - 1) s(n)
-  cross join lateral (
-    select string_agg(int4send(e.item_no), ''::bytea order by e.item_no) as items,
+  cross join lateral (select string_agg(int4send(e.item_no), ''::bytea order by e.item_no) as items,
       string_agg(substring(bit_send(binary_quantize(e.embedding)) from 5), ''::bytea order by e.item_no) as signs
     from _memoir.embeddings e where e.user_id = p_user_id and e.model_id = p_model_id
       and e.item_no >= s.n * 256 and e.item_no < (s.n + 1) * 256) e

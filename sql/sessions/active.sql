@@ -80,8 +80,7 @@ returns void language plpgsql as $$
 declare
   v_session _memoir.sessions; v_now record; v_live uuid[];
 begin
-  for v_session in
-    with recursive tree as (
+  for v_session in with recursive tree as (
       select s.session_id, 0 as depth from _memoir.sessions s where s.user_id = p_user_id
         and s.session_id = p_session_id
       union all
@@ -121,13 +120,11 @@ begin
     select b.session_id, t.turn_index from tree t
     join _memoir.sessions b on b.user_id = p_user_id and b.parent_session_id = t.session_id
       and b.parent_turn > t.turn_index),
-  undone as (
-    update _memoir.compactions c set undone_at = p_at from tree h
+  undone as (update _memoir.compactions c set undone_at = p_at from tree h
     where c.user_id = p_user_id and c.session_id = h.session_id and h.turn_index between c.from_turn and c.to_turn
       and c.undone_at is null
     returning c.compaction_id),
-  emptied as (
-    update _memoir.sessions x set summary_text = null, summary_through = null from tree h
+  emptied as (update _memoir.sessions x set summary_text = null, summary_through = null from tree h
     where x.user_id = p_user_id and x.session_id = h.session_id and h.turn_index <= x.summary_through
     returning x.session_id)
   select array(select compaction_id from undone union select session_id from emptied) into v_summaries;

@@ -55,8 +55,7 @@ begin
     return;  -- and what lies behind it could not be hidden by the window
   end if;
   for v_part in select * from _memoir.lineage(p_session) l where l.to_turn >= v_free order by l.from_turn loop
-    for v_turn in
-      select h.turn_index, h.tokens_before, h.exchange_start from _memoir.conversation_history h
+    for v_turn in select h.turn_index, h.tokens_before, h.exchange_start from _memoir.conversation_history h
       where h.user_id = v_user and h.session_id = v_part.session_id and h.turn_index = h.exchange_start
         and h.recorded_at between v_part.since and v_part.until
         and h.turn_index between greatest(v_part.from_turn, v_free) and least(v_part.to_turn, p_counters.exchange_start)

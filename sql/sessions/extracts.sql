@@ -18,13 +18,11 @@ begin
            when length(x.whole) > 6000 then left(x.whole, 4000) || E'\n' || right(x.whole, 1500)
            else x.whole end, h.token_count, h.created_at
     from _memoir.conversation_history h
-    cross join lateral (
-      select coalesce(nullif(_memoir.without_spans(h.content, array(
+    cross join lateral (select coalesce(nullif(_memoir.without_spans(h.content, array(
           select int4range(e.span_start, e.span_start + e.span_length)
           from _memoir.exclusions_of(v_user, h.session_id, h.turn_index) e where e.changed and not e.is_doubt)), ''),
         (select string_agg(format('calls %s(%s)', c #>> '{function,name}', left(c #>> '{function,arguments}', 200)),
-        E'\n')
-          from jsonb_array_elements(h.tool_calls) c)) as whole,
+        E'\n') from jsonb_array_elements(h.tool_calls) c)) as whole,
         -- What was changed later is left out; a span that must not be repeated takes its whole turn with it: its
         -- sentences lean on each other.
         exists (select from _memoir.exclusions_of(v_user, h.session_id, h.turn_index) e

@@ -168,12 +168,10 @@ begin
   if not found then return 0; end if;
   -- The parts that tell most: lines of a shape that few others have, and those that speak of errors, each with those
   -- beside it, in their order. Of a text whose lines are all alike or all different some that lie evenly.
-  for v_part in
-    with lines as materialized (
+  for v_part in with lines as materialized (
       select l.*, _memoir.line_shape(l.body) as shape from _memoir.text_lines(v_text) l),
     shapes as materialized (select shape, count(*) as n from lines group by shape),
-    scored as materialized (
-      select l.nth, l.span_start, length(l.body) as size,
+    scored as materialized (select l.nth, l.span_start, length(l.body) as size,
         case when (select count(*) from shapes) > 0.5 * (select count(*) from lines) then 0
           when s.n = 1 then 2 when s.n <= 3 then 1 else 0 end
         + (l.body ~* _memoir.pattern_telling_lines())::integer * 1.5
@@ -181,8 +179,7 @@ begin
         + (l.nth % greatest(1, (select count(*) from lines) / v_most) = 0)::integer * 0.5 as score
       from lines l join shapes s using (shape) where l.body ~ '[[:alnum:]]{2}'),
     best as (select * from scored order by score desc, md5(nth::text) limit v_most),
-    spans as (
-      select range_agg(int4range(greatest(1, b.span_start - 1), b.span_start + b.size + 1)) as r from best b)
+    spans as (select range_agg(int4range(greatest(1, b.span_start - 1), b.span_start + b.size + 1)) as r from best b)
     select lower(u.p) as span_start, upper(u.p) - lower(u.p) as span_length from spans, unnest(spans.r) u(p)
   loop
     v_item.span_start := v_from + v_part.span_start - 1;

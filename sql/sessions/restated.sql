@@ -39,8 +39,7 @@ returns void language plpgsql as $$
 begin
   if not exists (select from _memoir.tombstones t where t.user_id = p_user_id and t.lifted_at is null) then return;
   end if;
-  with said as materialized (
-    select h.message_id, h.turn_index, r.span_start, r.span_length, r.memory_id
+  with said as materialized (select h.message_id, h.turn_index, r.span_start, r.span_length, r.memory_id
     from _memoir.conversation_history h
     cross join lateral _memoir.restated_in(p_user_id, h.content, p_session.project) r
     where h.user_id = p_user_id and h.session_id = p_session.session_id and h.recorded_at = p_at
@@ -68,8 +67,7 @@ begin
   where m.user_id = p_user_id and m.memory_id = any (p_ids) and c is not null;
   if v_claims is null then return; end if;
   v_hints := _memoir.claim_hints(v_claims);
-  for v_from in
-    select s.session_id as id, min(s.turn_index) as turn, min(c.first_recorded_at) as since,
+  for v_from in select s.session_id as id, min(s.turn_index) as turn, min(c.first_recorded_at) as since,
       max(c.last_recorded_at) as until
     from _memoir.memory_sources s
     join _memoir.session_counters c on c.user_id = p_user_id and c.session_id = s.session_id

@@ -92,12 +92,15 @@ begin
   select * into v_session from _memoir.sessions where user_id = v_work.user_id and session_id = v_work.dedup_key::uuid;
   begin
     if found then
-      if not _memoir.is_free(v_work.user_id, v_session.session_id) then
+      if not _memoir.is_free(v_work.user_id, v_session.session_id) or v_work.kind = 'summary_refresh'
+        and not _memoir.try_lock(v_work.user_id, v_session.session_id) then
         raise lock_not_available using message = 'it is being written';
       end if;
       if v_work.kind = 'summary_refresh' then
-        perform from _memoir.user_counters where user_id = v_work.user_id for update;
         perform _memoir.refresh_summary(v_work.user_id, v_session.session_id);
+        -- Let the next run of job compaction look whether the turns shown again are too many.
+        update _memoir.session_counters set compact_after = 0 where user_id = v_work.user_id
+          and session_id = v_session.session_id;
         delete from _memoir.work_items where work_id = v_work.work_id;
         return '{"refreshed": 1, "more": true}';
       end if;

@@ -294,16 +294,13 @@ begin
   with found as materialized (select d.namespace, d.key, d.words, d.word_count, d.vectors from unnest(p_documents) d),
   sizes as (select count(*)::float8 as n, greatest(avg(f.word_count), 1)::float8 as length from found f
     where f.words is not null),
-  hits as materialized (
-    select f.namespace, f.key, f.word_count, greatest(cardinality(w.positions), 1) as times,
+  hits as materialized (select f.namespace, f.key, f.word_count, greatest(cardinality(w.positions), 1) as times,
       count(*) over (partition by w.lexeme) as documents
     from found f, unnest(f.words) w where w.lexeme = any (v_terms)),
-  words as (
-    select h.namespace, h.key, sum(ln(1 + (s.n - h.documents + 0.5) / (h.documents + 0.5)) * h.times * 2.2
+  words as (select h.namespace, h.key, sum(ln(1 + (s.n - h.documents + 0.5) / (h.documents + 0.5)) * h.times * 2.2
       / (h.times + 1.2 * (0.25 + 0.75 * h.word_count / s.length))) as weight
     from hits h, sizes s group by h.namespace, h.key),
-  scored as (
-    select f.namespace, f.key, coalesce(w.weight / max(w.weight) over (), 0) as words_score,
+  scored as (select f.namespace, f.key, coalesce(w.weight / max(w.weight) over (), 0) as words_score,
       (select 1 - min(v <=> p_vector) from unnest(f.vectors) v where vector_dims(v) = vector_dims(p_vector))
         as vector_score
     from found f left join words w on w.namespace = f.namespace and w.key = f.key)

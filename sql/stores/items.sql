@@ -44,8 +44,7 @@ begin
   end if;
   v_first := (select coalesce(max(i.item_no), -1) + 1 from _memoir.session_items i where i.user_id = v_caller.user_id
     and i.session_id = v_session.session_id);
-  for v_entry in
-    select e -> 'item' as item, e ->> 'part_of' as part_of, o - 1 as place,
+  for v_entry in select e -> 'item' as item, e ->> 'part_of' as part_of, o - 1 as place,
       case when jsonb_typeof(e -> 'messages') = 'array' then jsonb_array_length(e -> 'messages') else 0 end as turns
     from jsonb_array_elements(p_items) with ordinality x(e, o) order by o
   loop

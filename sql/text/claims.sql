@@ -9,15 +9,12 @@ returns text[] language plpgsql stable as $$
 declare
   v_names text[] := regexp_split_to_array(_memoir.normalise(array_to_string(p_names, ' ')), '[^[:alnum:]]+');
 begin
-  return array(
-    with same as materialized (
+  return array(with same as materialized (
       select split_part(p, '>', 1) as word, split_part(p, '>', 2) as same
       from unnest(_memoir.list_claim_same()) p
-    ), said as materialized (
-      select n, replace(_memoir.normalise(left(t, 2000)), '’', '''') as text
+    ), said as materialized (select n, replace(_memoir.normalise(left(t, 2000)), '’', '''') as text
       from unnest(p_texts) with ordinality x(t, n)
-    ), words as (
-      select s.n, x.at, case when m[1] = any (_memoir.list_negations()) then 'not' else m[1] end as word
+    ), words as (select s.n, x.at, case when m[1] = any (_memoir.list_negations()) then 'not' else m[1] end as word
       from said s, regexp_matches(regexp_replace(regexp_replace(s.text, '\m(can)(?:not|''t)\M', '\1 not'),
         'n''t\M', ' not', 'g'), '([[:alnum:]]+(?:[.,:/@+-][[:alnum:]]+)*)', 'g') with ordinality x(m, at)
     ), stems as (
@@ -46,8 +43,7 @@ create or replace function _memoir.claim_hints(p_claims text[])
 returns text[] language sql stable as $$
   select array(select distinct (
     select left(w, greatest(3, length(w) - 1)) from unnest(string_to_array(ltrim(c, chr(29)), ' ')) w
-    where w <> all (array(select split_part(p, '>', 2) from unnest(_memoir.list_claim_same()) p))
-      and w <> 'not'
+    where w <> all (array(select split_part(p, '>', 2) from unnest(_memoir.list_claim_same()) p)) and w <> 'not'
     order by length(w) desc, w limit 1) from unnest(p_claims) c where c is not null)
 $$;
 
@@ -57,8 +53,7 @@ returns text[] language plpgsql immutable as $$
 declare
   v_text text := left(p_text, 20000);
 begin
-  return array(select piece from (
-    select v_text as piece where length(v_text) <= 2000
+  return array(select piece from (select v_text as piece where length(v_text) <= 2000
     union select x from regexp_split_to_table(v_text, '[.!?]+\s+|[\n。！？]+') x
     union select x from regexp_split_to_table(v_text, '[.!?]+\s+|[\n。！？]+|[,;()–—]+\s*|\s+-\s+') x) pieces
     where piece ~ '[[:alnum:]]');

@@ -64,8 +64,7 @@ create or replace function _memoir.decoded(p_text text)
 returns text language plpgsql immutable strict parallel safe as $$
 begin
   return (
-  with pieces as materialized (
-    select m[1] as piece, o
+  with pieces as materialized (select m[1] as piece, o
       from regexp_matches(p_text, '[^&%\\]+|&#0*[0-9]{1,7};?|&#[xX]0*[0-9A-Fa-f]{1,6};?|&[A-Za-z]{2,8};'
       || '|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\[uU]\{0*[0-9A-Fa-f]{1,6}\}|\\U[0-9A-Fa-f]{8}|\\x[0-9A-Fa-f]{2}|.',
         'g') with ordinality x(m, o)

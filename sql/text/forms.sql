@@ -7,17 +7,14 @@ create or replace function _memoir.read_limit() returns integer language sql imm
 -- once, in the order in which it comes.
 create or replace function _memoir.entities(p_text text)
 returns table (kind text, entity text) language sql immutable as $$
-  with words as (
-    select rtrim(w, '.:-+#%@~') as w, min(o) as o
+  with words as (select rtrim(w, '.:-+#%@~') as w, min(o) as o
     from string_to_table(regexp_replace(left(p_text, _memoir.read_limit()), '[^A-Za-z0-9_./:@~+#%-]+', ' ', 'g'), ' ')
       with ordinality x(w, o)
     where w ~ '[0-9_/]|[a-z][A-Z]|[A-Z][A-Z]|[A-Za-z0-9][.][A-Za-z]' group by 1),
-  quotes as (
-    select m[1] as w, min(o) as o
+  quotes as (select m[1] as w, min(o) as o
     from regexp_matches(left(p_text, 100000), '["“«「]([^"”»」\n]{3,60})["”»」]', 'g') with ordinality q(m, o)
     where m[1] ~ '[[:alnum:]]' group by 1),
-  found as (
-    select case when w ~ '^[a-z]+://' then 'URLs' when w ~ '/' then 'paths'
+  found as (select case when w ~ '^[a-z]+://' then 'URLs' when w ~ '/' then 'paths'
         when w ~ '^[A-Z][A-Z0-9]*(?:[_-][A-Z0-9]+)+$|^[A-Z]+[0-9]+$|^[0-9a-f-]*[0-9][0-9a-f-]{7,}$' and w ~ '[A-Za-z]'
           then 'codes'
         when w ~ '^[+-]?[0-9][0-9.,:%-]*[A-Za-z]{0,2}$' then 'numbers' else 'identifiers' end as kind, w, o
@@ -53,8 +50,7 @@ begin
   if v_hits > 0.7 * v_count then return 'table'; end if;
   v_hits := (select count(*) from unnest(v_lines) l where l ~ _memoir.pattern_code_lines());
   if v_hits > 0.25 * v_count then return 'code'; end if;
-  v_hits := (select count(distinct _memoir.line_shape(l))
-    from unnest(v_lines) l where l ~ '\S');
+  v_hits := (select count(distinct _memoir.line_shape(l)) from unnest(v_lines) l where l ~ '\S');
   return case when v_count > 20 and (v_hits < 0.6 * v_count or p_key ~ ' ') then 'log' else 'prose' end;
 end $$;
 
@@ -62,14 +58,12 @@ end $$;
 -- left out stands which. p_wanted: words that were used since (an edit, a question): lines that have one come first.
 create or replace function _memoir.cut_text(p_text text, p_kind text, p_size integer, p_wanted text[])
 returns text language sql immutable as $$
-  with lines as materialized (
-    select l.nth, l.line_no, l.body, case p_kind when 'log'
+  with lines as materialized (select l.nth, l.line_no, l.body, case p_kind when 'log'
       then _memoir.line_shape(l.body) end as shape
     from _memoir.text_lines(p_text) l),
   shapes as materialized (select shape, count(*) as n from lines where p_kind = 'log' group by shape),
   size as (select count(*) as n from lines),
-  weighed as materialized (
-    select l.nth, l.line_no, l.body, length(l.body) as size,
+  weighed as materialized (select l.nth, l.line_no, l.body, length(l.body) as size,
       case when exists (select from unnest(p_wanted) w where strpos(l.body, w) > 0) then 4 else 0 end
       + case when l.body !~ '[[:alnum:]]' then -1 else 0 end
       + case p_kind
@@ -81,8 +75,7 @@ returns text language sql immutable as $$
           + case when h.n = 1 then 1.5 when h.n <= 3 then 0.8 else 0 end
           + (l.nth <= 5 or l.nth > s.n - 8)::integer * 3
         when 'table' then (l.nth <= 4)::integer * 4 + (l.nth > s.n - 3)::integer * 3
-        when 'json' then 3 - least(3, (length(l.body) - length(ltrim(l.body))) / 4) * 0.9
-          + (l.nth <= 12)::integer
+        when 'json' then 3 - least(3, (length(l.body) - length(ltrim(l.body))) / 4) * 0.9 + (l.nth <= 12)::integer
         else (l.body ~ '^\s*(?:#|=|[A-Z0-9][^.!?]{2,60}$)')::integer * 2.5 + (l.nth <= 3)::integer * 2
           + (l.body ~ '\d|[a-z][A-Z]|_')::integer * 0.8 + (l.nth > s.n - 2)::integer end as weight
     from lines l cross join size s left join shapes h on h.shape = l.shape
@@ -96,14 +89,33 @@ returns text language sql immutable as $$
     E'\n' order by t.nth) from taken t
 $$;
 
+-- Returns the paths, names and quotations (p_most 2, else 1) of a text that a form of it does not have, in about so
+-- many characters. What code defines and calls is named again long after its lines were read.
+create or replace function _memoir.names_left(p_text text, p_form text, p_size integer, p_most integer)
+returns text language sql immutable as $$
+  select string_agg(x.w, ', ' order by x.o) from (
+    -- Short ones first, so that there are more of them.
+    select n.w, n.o, sum(length(n.w) + 2) over (order by n.rank, length(n.w), n.o) as sum from (
+      select f.w, min(f.rank) as rank, min(f.o) as o from (
+        select 1 as rank, m[1] as w, o from regexp_matches(left(p_text, _memoir.read_limit()),
+          '([[:alpha:]_][[:alnum:]_]{3,80})', 'g') with ordinality r(m, o)
+        where m[1] ~ '[[:alnum:]]_[[:alnum:]]|[a-z][A-Z]'
+        union all
+        select case when e.kind = 'quoted strings' then 2 else 0 end, e.entity, 1000000 + o
+        from _memoir.entities(p_text) with ordinality e(kind, entity, o)
+        where e.kind = any ('{URLs,quoted strings}') or e.kind = 'codes' and length(e.entity) < 20
+          or e.kind = 'paths' and strpos(substr(e.entity, 2), '/') > 0) f
+      where f.rank <= p_most and strpos(p_form, f.w) = 0 group by f.w) n) x
+  where x.sum <= p_size
+$$;
+
 -- The files that a search found, each with its hits, in about so many characters.
 create or replace function _memoir.files_found(p_text text, p_size integer)
 returns text language sql immutable as $$
   select string_agg(x.said, E'\n' order by x.o) from (
     select f.said, f.o, sum(length(f.said) + 1) over (order by f.o) as sum from (
       select m[1] || case when count(*) > 1 then format(' ×%s', count(*)) else '' end as said, min(o) as o
-      from string_to_table(p_text, E'\n') with ordinality l(body, o),
-        regexp_match(l.body, _memoir.found_file()) m
+      from string_to_table(p_text, E'\n') with ordinality l(body, o), regexp_match(l.body, _memoir.found_file()) m
       where m is not null group by m[1]) f) x
   where x.sum <= p_size
 $$;
@@ -116,6 +128,14 @@ begin
     then return null; end if;
   return replace(_memoir.files_found(left(p_text, 20000), p_size), E'\n', ', ');
 end $$;
+
+-- Returns the files that a search found, or what else a text names in a share of its size: what a stub says of it, and
+-- with quotations (p_most 2) a line.
+create or replace function _memoir.names_in(p_text text, p_share float8, p_most integer)
+returns text language sql immutable as $$
+  select coalesce(_memoir.files_line(p_text, 240), 'in it: '
+    || _memoir.names_left(p_text, '', least(4000, length(p_text) * p_share)::integer, p_most))
+$$;
 
 -- The lines of a text of which a form has nothing, as ranges: "12–40, 44–190".
 create or replace function _memoir.lines_missing(p_text text, p_form text, p_most integer)

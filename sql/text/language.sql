@@ -52,8 +52,7 @@ begin
     v_letters := array(select length(v_text) - length(translate(v_text, letters, ''))
       from _memoir.data_languages() order by number::integer);
     if v_script <> 'latin' then
-      return coalesce((
-        select n from _memoir.data_languages() l, unnest(_memoir.language_words(), v_letters)
+      return coalesce((select n from _memoir.data_languages() l, unnest(_memoir.language_words(), v_letters)
           with ordinality u(words, letters, n)
         where l.script = v_script and l.number::integer = n
         order by length(u.words) - length(ts_delete(u.words, v_words)) + coalesce(u.letters, 0) desc, n limit 1), 0);

@@ -29,8 +29,7 @@ end $$;
 -- A text as pieces: its lines, and of long lines stretches of 200 characters. Lines count from 1.
 create or replace function _memoir.text_lines(p_text text)
 returns table (nth integer, line_no integer, span_start integer, body text) language sql immutable as $$
-  with lines as (
-    select l.body, l.line_no,
+  with lines as (select l.body, l.line_no,
       (1 + sum(length(l.body) + 1) over (order by l.line_no) - length(l.body) - 1)::integer as span_start
     from string_to_table(p_text, E'\n') with ordinality l(body, line_no))
   select (row_number() over (order by p.line_no, p.o))::integer, p.line_no::integer, p.span_start, p.body from (
@@ -59,8 +58,7 @@ begin
   return query
   with lines as materialized (select l.nth, l.line_no, l.span_start, length(l.body) as size, lower(l.body) as low
     from _memoir.text_lines(p_text) l),
-  hits as materialized (
-    select l.nth, t.term from lines l, unnest(v_terms) t(term) where strpos(l.low, t.term) > 0),
+  hits as materialized (select l.nth, t.term from lines l, unnest(v_terms) t(term) where strpos(l.low, t.term) > 0),
   weights as (
     select h.term, ln(1 + (select count(*) from lines)::float8 / count(*)) as weight from hits h group by h.term),
   -- What a passage with all of them would have.
@@ -70,17 +68,14 @@ begin
   own as (select h.nth, sum(w.weight) as weight from hits h join weights w using (term) group by h.nth
     order by 2 desc, 1 limit 200),
   -- With what its neighbours say of the others.
-  near as (
-    select n.nth, sum(n.weight * case when n.far = 0 then 1 else 0.5 end) as score from (
+  near as (select n.nth, sum(n.weight * case when n.far = 0 then 1 else 0.5 end) as score from (
       select o.nth, w.term, w.weight, min(abs(d)) as far from own o cross join generate_series(-p_around, p_around) d
       join hits h on h.nth = o.nth + d join weights w on w.term = h.term group by o.nth, w.term, w.weight) n
     group by n.nth),
   best as (select n.nth, n.score, row_number() over (order by n.score desc, n.nth) as place from near n),
-  taken as materialized (
-    select b.* from best b where b.place <= 4 * p_most),
+  taken as materialized (select b.* from best b where b.place <= 4 * p_most),
   -- What lies together is one passage.
-  runs as (
-    select t.*, sum(case when t.nth - coalesce(t.before, -100000) > p_around then 1 else 0 end)
+  runs as (select t.*, sum(case when t.nth - coalesce(t.before, -100000) > p_around then 1 else 0 end)
       over (order by t.nth) as run
     from (select x.*, lag(x.nth) over (order by x.nth) as before from taken x) t),
   passages as (
@@ -92,7 +87,3 @@ begin
   from passages p join lines l on l.nth between p.first and p.last
   group by p.first, p.last, p.score order by p.score desc, p.first;
 end $$;
-comment on function _memoir.passages_in(text, text[], integer, integer) is
-  'Passages of a text that hold most of p_terms (passage_terms of a question): line numbers from 1, the span in
-characters, the text; score: the share of the terms that it holds, from 0 to 1, each counting by how few lines have it.
-Reads the text once: of a megabyte in some tens of milliseconds.';

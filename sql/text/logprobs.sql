@@ -23,8 +23,7 @@ begin
   select x.mean, x.o into entropy, v_last
   from (select avg(a.entropy) over w as mean, count(*) over w as n, o
     from jsonb_array_elements(v_tokens) with ordinality e(t, o)
-    cross join lateral (
-      select case when count(*) < 2 then -greatest(-50, least(0, (t ->> 'logprob')::float8))
+    cross join lateral (select case when count(*) < 2 then -greatest(-50, least(0, (t ->> 'logprob')::float8))
         else sum(-exp(l) * l) + greatest(0, 1 - sum(exp(l)))
           * greatest(-min(l), -ln(greatest(1e-9, 1 - sum(exp(l))))) end as entropy
       from (select greatest(-50, least(0, (s ->> 'logprob')::float8)) as l

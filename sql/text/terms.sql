@@ -22,15 +22,12 @@ begin
   wholes := coalesce(wholes, '{}');
   codes := '{}';
   if p_text !~ '\d' then return; end if;
-  codes := array(
-    with codes as (
-      select lower(m[1]) as code from regexp_matches(p_text,
+  codes := array(with codes as (select lower(m[1]) as code from regexp_matches(p_text,
         '([-+]?(?:[[:alpha:]]+[-_/.:])*[[:alpha:]]*\d(?:[-_/.:]?[[:alnum:]])*)', 'g') m
       union
       select lower(m[1]) from regexp_matches(p_text,
         '\m((?:(?!A |I )[A-Z]{1,4}[- ])+\d{1,7}|[A-Z]{1,3}\d{1,4} [A-Z]{2,3}|\d{2,}(?:[ -]\d{2,}){1,7})\M', 'g') m
-    ), parted as (
-      select code, string_to_array(translate(code, '-_/.:+', '     '), ' ') as parts from codes
+    ), parted as (select code, string_to_array(translate(code, '-_/.:+', '     '), ' ') as parts from codes
       where code ~ '[^[:alnum:]]|^(?:0x|[a-z]{1,5})\d{3,}[a-z]?$' and length(code) <= 40
         and code !~ '^(?:[\d.:]+|\d{4}[-/]\d\d(?:[-/]\d\d(?:t.*)?)?|\d{1,2}(?:[-/]\d{1,2}){1,2}(?:/\d{4})?)$|/.*/.*/'
         and code !~ '^\d{1,3}(?:-[a-z]{3,})+$'
@@ -96,9 +93,7 @@ begin
     if language is null or p_languages >> language & 1 = 0 then
       -- The one whose frequent words it has most of. One says more of a user's own languages than of all.
       v_words := tsvector_to_array(to_tsvector('simple', left(v_query, 500)));
-      language := coalesce((
-          select n from (
-            select n, length(u.words) - length(ts_delete(u.words, v_words)) as count
+      language := coalesce((select n from (select n, length(u.words) - length(ts_delete(u.words, v_words)) as count
             from unnest(_memoir.language_words()) with ordinality u(words, n)
             where p_languages >> n::integer & 1 = 1) c
           where c.count > 0 order by c.count desc, c.n limit 1),
@@ -125,8 +120,7 @@ begin
       _memoir.stemmed(_memoir.readable(v_query), greatest(v_other, 0::smallint)));
     -- The same parser: what stands at the same place is the same word.
     select forms || coalesce(array_agg(x.form), '{}'), of || coalesce(array_agg(x.own), '{}') into forms, of
-    from (select distinct f.lexeme as form, o.lexeme as own
-          from unnest(v_forms) f, unnest(f.positions) fp
+    from (select distinct f.lexeme as form, o.lexeme as own from unnest(v_forms) f, unnest(f.positions) fp
           join (select u.lexeme, p from unnest(v_own) u, unnest(u.positions) p) o on o.p = fp
           where f.lexeme <> o.lexeme and o.lexeme = any (terms)) x;
   end loop;
@@ -154,8 +148,7 @@ begin
       select n, word <= cardinality(string_to_array(split_part(l, ':', 1), ',')) as general, btrim(w) as word
       from unnest(v_lines) with ordinality u(l, n), unnest(string_to_array(replace(l, ':', ','), ',')) with ordinality
         t(w, word)
-    ), found as materialized (
-      select distinct a.word as own, w.word
+    ), found as materialized (select distinct a.word as own, w.word
       from words a join words w on w.n = a.n and (w.general or a.general) and w.word <> a.word
       where strpos(v_query, a.word) > 0
     ), pairs as materialized (
@@ -183,12 +176,10 @@ declare
 begin
   v_places := array(select p from unnest(to_tsvector(p_config, _memoir.stemmed(_memoir.readable(array_to_string(v_near,
     ' ')), p_language))) v, unnest(v.positions) p where v.lexeme = any (p_terms));
-  v_lines := array(
-    select l from (select l, n, sum(cardinality(string_to_array(l, ' '))) over (order by n) as last,
+  v_lines := array(select l from (select l, n, sum(cardinality(string_to_array(l, ' '))) over (order by n) as last,
       cardinality(string_to_array(l, ' ')) as words from unnest(v_near) with ordinality u(l, n)) u
     where exists (select from unnest(v_places) p where p between last - words + 1 and last) order by n);
-  with words as materialized (
-    select n, word <= cardinality(string_to_array(split_part(l, ':', 1), ',')) as general,
+  with words as materialized (select n, word <= cardinality(string_to_array(split_part(l, ':', 1), ',')) as general,
       tsvector_to_array(to_tsvector(p_config, _memoir.stemmed(_memoir.readable(w), p_language))) as lexemes,
       -- A cut that is none ("the" of a word that begins so): items have the plain words, too.
       case when (_memoir.language_stems())[p_language] is not null then btrim(lower(_memoir.readable(w))) end as plain

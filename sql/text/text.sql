@@ -109,8 +109,7 @@ begin
     -- By their characters: substr() would count from the start of the run every time.
     select string_agg(c || coalesce(next, ''), ' ' order by nth, i) filter (where next is not null or i = 1)
       into v_pairs
-    from (
-      select r.nth, u.i, u.c, lead(u.c) over (partition by r.nth order by u.i) as next
+    from (select r.nth, u.i, u.c, lead(u.c) over (partition by r.nth order by u.i) as next
       from unnest(v_runs) with ordinality r(run, nth),
         unnest(string_to_array(r.run, null)) with ordinality u(c, i)) pairs;
     v_words := ts_delete(v_words, array(select r from unnest(v_runs) r where r !~ '[\uac00-\ud7af]'))
@@ -169,8 +168,7 @@ end $$;
 -- characters ignored.
 create or replace function _memoir.normalise(p_text text)
 returns text language sql immutable strict as $$
-  select btrim(regexp_replace(
-    regexp_replace(lower(normalize(p_text, nfkc)),
+  select btrim(regexp_replace(regexp_replace(lower(normalize(p_text, nfkc)),
       '[\u0001-\u0008\u000e-\u001f\u007f-\u0084\u0086-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u20'
         '0b-\u200f\u202a-\u202e\u2060-\u206f\u2800\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]', '', 'g'),
     '[\s\u0085\u2028\u2029]+', ' ', 'g'), ' ')

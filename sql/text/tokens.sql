@@ -5,8 +5,7 @@ create or replace function memoir.count_tokens(p_text text, p_model text default
 returns integer language plpgsql stable security definer set search_path from current as $$
 begin
   if p_model is not null then perform _memoir.check_name('model', p_model, 200); end if;
-  return (_memoir.count_tokens(array[p_text],
-    _memoir.tokenizer_used((_memoir.model(coalesce(p_model,
+  return (_memoir.count_tokens(array[p_text], _memoir.tokenizer_used((_memoir.model(coalesce(p_model,
       (select config ->> 'default_model' from _memoir.settings_merged)))).tokenizer)))[1];
 end $$;
 comment on function memoir.count_tokens(text, text) is
@@ -24,8 +23,7 @@ declare
 begin
   if coalesce(p_text, '') = '' then return 0; end if;
   v_length := length(v_text);
-  v_cost := 200
-    + 170 * regexp_count(v_text, '[0-9]{1,3}')::bigint
+  v_cost := 200 + 170 * regexp_count(v_text, '[0-9]{1,3}')::bigint
     + 60 * (v_length - length(regexp_replace(v_text, '[!-/:-@\[-`{-~\u0001-\u0008\u000e-\u001f\u007f]+', '',
       'g')))::bigint
     + 120 * regexp_count(v_text, '[\t-\r]{1,16}')::bigint
@@ -37,8 +35,7 @@ begin
   v_letters := length(replace(v_words, ' ', ''));
   v_gaps := length(v_words) - v_letters;
   v_length := length(v_words);
-  v_cost := v_cost + greatest(
-    80 * v_gaps::bigint + 5 * v_letters::bigint,
+  v_cost := v_cost + greatest(80 * v_gaps::bigint + 5 * v_letters::bigint,
     25 * v_gaps::bigint + 16 * v_letters::bigint,
     34 * v_gaps::bigint + 28 * v_letters::bigint
       + 92 * (v_length - length(regexp_replace(v_words, '[JKQXYZjkqxyz]+', '', 'g')))::bigint

@@ -180,11 +180,8 @@ end $$;
 -- The texts among arguments, wherever they stand in them, as paths of names and numbers; those of at least p_bytes.
 create or replace function _memoir.argument_texts(p_arguments jsonb, p_bytes integer)
 returns table (argument text[], body text) language sql immutable as $$
-  with recursive walked as (
-    select '{}'::text[] as at, p_arguments as value
-    union all
-    select w.at || c.name, c.value from walked w, lateral (
-      select e.key as name, e.value
+  with recursive walked as (select '{}'::text[] as at, p_arguments as value union all
+    select w.at || c.name, c.value from walked w, lateral (select e.key as name, e.value
       from jsonb_each(case jsonb_typeof(w.value) when 'object' then w.value else '{}' end) e
       union all
       select (o - 1)::text, a

@@ -18,8 +18,7 @@ begin
   -- The user's own turns that may hold the quotation, the newest first.
   select coalesce(jsonb_agg(jsonb_build_object('index', t.turn_index, 'text', t.content) order by t.turn_index desc),
     '[]') into v_turns
-  from (
-    select h.turn_index, left(h.content, 20000) as content
+  from (select h.turn_index, left(h.content, 20000) as content
     from _memoir.session_counters c
     join _memoir.conversation_history h on h.user_id = c.user_id and h.session_id = c.session_id
       and h.recorded_at between c.first_recorded_at and c.last_recorded_at

@@ -106,8 +106,7 @@ returns jsonb language sql immutable security definer set search_path from curre
     r.name, 'title', r.title, 'description', r.description, 'fields', r.fields, 'tools', (
       select jsonb_agg(t order by t ->> 'name') from jsonb_array_elements(memoir.memory_tools('mcp')) t
       where t ->> 'name' = any (r.tools)))) order by r.no)
-  from (values
-    (1, 'episodic', 'memoir://episodic/{session}', 'What was said',
+  from (values (1, 'episodic', 'memoir://episodic/{session}', 'What was said',
      'Turns as they were said, session by session, never changed. The template reads those of one session.',
      jsonb '{"namespace": "whose users are apart: of the login", "thread_id": "the session",
        "speaker": "role, and name where given",
@@ -137,11 +136,13 @@ comment on function memoir.memory_resources() is
   'Lists what MCP clients can read, as descriptors: uri, template of the single ones, name, title, description, fields,
 and the tools that reach it as memory_tools defines them.';
 
--- What an argument gives as an id; null where it lacks.
-create or replace function _memoir.tool_id(p_name text, p_given text)
-returns uuid language plpgsql immutable as $$
+-- What an argument gives as an id, or as its first eight digits, by which an answer names it; null where it lacks.
+create or replace function _memoir.tool_id(p_user_id uuid, p_name text, p_given text)
+returns uuid language plpgsql stable as $$
+declare
+  v_ids uuid[] := _memoir.named_items(p_user_id, array[p_given]);
 begin
-  return p_given::uuid;
+  return case when cardinality(v_ids) = 1 then v_ids[1] else p_given::uuid end;
 exception when invalid_text_representation then
   perform _memoir.fail('PM014', format('%s must be an id as a search gives it, not %s', p_name,
     _memoir.shown(p_given)));
@@ -205,30 +206,16 @@ begin
   where not _memoir.is_secret(p_caller.user_id, r.id);
 end $$;
 
--- The best passages for a question, in at most so many tokens.
+-- The best passages for a question, in at most so many tokens; memory_get has the whole of one that is cut.
 create or replace function _memoir.passages(p_caller _memoir.caller, p_user text, p_question text, p_arguments jsonb,
   p_tokens integer)
-returns text language plpgsql stable as $$
-declare
-  v_left integer := p_tokens; v_out text; v_item record; v_line text; v_cost integer;
-begin
-  for v_item in select * from _memoir.tool_hits(p_caller, p_user, p_question, p_arguments,
-    coalesce((p_arguments ->> 'limit')::integer, 50)) h order by h.rank
-  loop
-    v_line := _memoir.tool_line(v_item.kind, v_item.id, v_item.session, v_item.said_at,
-      _memoir.indented(v_item.said_by || v_item.content));
-    v_cost := memoir.count_tokens(v_line) + 1;
-    -- The best passage is cut to what there is room for; memory_get has the whole.
-    if v_out is null and v_cost > v_left then
-      v_line := _memoir.cut_to(v_line, v_left - 1);
-      v_cost := memoir.count_tokens(v_line) + 1;
-    end if;
-    continue when v_cost > v_left;
-    v_left := v_left - v_cost;
-    v_out := concat_ws(E'\n', v_out, v_line);
-  end loop;
-  return v_out;
-end $$;
+returns text language sql stable as $$
+  select string_agg(l.line, E'\n' order by l.o) from _memoir.fit_lines(array(
+    select _memoir.tool_line(h.kind, h.id, h.session, h.said_at, _memoir.indented(h.said_by || h.content))
+    from _memoir.tool_hits(p_caller, p_user, p_question, p_arguments,
+      coalesce((p_arguments ->> 'limit')::integer, 50)) h
+    order by h.rank), p_tokens) l
+$$;
 
 -- The tools that read.
 create or replace function _memoir.read_with_tool(p_caller _memoir.caller, p_user text, p_session text, p_name text,
@@ -250,7 +237,8 @@ begin
     select string_agg(case when t.is_anchor then '> ' else '  ' end || _memoir.tool_line(t.kind, t.id, t.session,
       t.said_at, case when t.kind = 'turn' then coalesce(t.name, t.role) || ': ' else '' end || coalesce(t.line, '')),
       E'\n' order by t.o) into v_out
-    from memoir.memory_timeline(p_user, _memoir.tool_id('id', p_arguments ->> 'id'), p_query => p_arguments ->> 'query',
+    from memoir.memory_timeline(p_user, _memoir.tool_id(v_user, 'id', p_arguments ->> 'id'),
+      p_query => p_arguments ->> 'query',
       p_window => p_arguments ->> 'window') with ordinality t(kind, id, session, turn_index, role, name, said_at, line,
       is_anchor, o)
     where not _memoir.is_secret(v_user, t.id);
@@ -258,7 +246,7 @@ begin
     select string_agg(format('%s (%s%s)%s', g ->> 'id', g ->> 'kind', coalesce(', ' || nullif(g ->> 'state',
       'active'), ''), E'\n  ' || _memoir.indented(_memoir.neutralise(coalesce(g ->> 'content', '[no text]')))), E'\n'
       order by o) into v_out
-    from memoir.memory_get(p_user, array(select _memoir.tool_id('each of ids', i)
+    from memoir.memory_get(p_user, array(select _memoir.tool_id(v_user, 'each of ids', i)
       from jsonb_array_elements_text(p_arguments -> 'ids') i)) with ordinality x(g, o)
     where not _memoir.is_secret(v_user, (g ->> 'id')::uuid);
     return coalesce(v_out, 'No such ids. A search gives ids.');
@@ -405,7 +393,7 @@ create or replace function _memoir.write_with_tool(p_caller _memoir.caller, p_us
   p_name text, p_arguments jsonb)
 returns text language plpgsql as $$
 declare
-  v_id uuid := _memoir.tool_id('id', p_arguments ->> 'id');
+  v_id uuid := _memoir.tool_id(p_caller.user_id, 'id', p_arguments ->> 'id');
   v_content text := p_arguments ->> 'content'; v_said text := p_arguments ->> 'said'; v_unit _memoir.said_unit;
   v_agent text := case when p_caller.may_state_actor then 'agent' end;
 begin
@@ -444,8 +432,7 @@ end $$;
 
 create or replace function memoir.call_memory_tool(p_user text, p_session text, p_name text,
   p_arguments jsonb default '{}')
-returns text language plpgsql security definer
-  set search_path from current as $$
+returns text language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_session _memoir.sessions; v_message text; v_hint text; v_state text;

@@ -25,14 +25,11 @@ begin
                   where t.user_id = p_user_id) as newer
               from (select segment, sum(cardinality(postings)) as size, min(first_item) as first_item
                     from _memoir.search_postings where user_id = p_user_id group by segment) x) y) s;
-  with gone as (
-    delete from _memoir.search_tail where user_id = p_user_id returning item_no, word_counts, words
-  ), old as (
-    delete from _memoir.search_postings where user_id = p_user_id and segment = any (v_old)
+  with gone as (delete from _memoir.search_tail where user_id = p_user_id returning item_no, word_counts, words
+  ), old as (delete from _memoir.search_postings where user_id = p_user_id and segment = any (v_old)
     returning first_item, coalesce(words, array[key]) as words, coalesce(ends, array[cardinality(postings)]) as ends,
       postings, lengths
-  ), flat as (
-    select l.lexeme collate "C" as term, (g.item_no - v_first << 8) + p as posting,
+  ), flat as (select l.lexeme collate "C" as term, (g.item_no - v_first << 8) + p as posting,
       g.word_counts[(p >> 8) + 1] as length
     from gone g, unnest(g.words) l, unnest(l.positions) p
     union all
@@ -46,19 +43,16 @@ begin
   ), sized as (
     select l.*, sum(18 + octet_length(term) + 6 * count) filter (where count < 64) over (partition by left(term, 1))
       as size from lists l
-  ), keyed as materialized (
-    select s.*, r.letter_rows, _memoir.shared_key(term, r.letter_rows) as key,
+  ), keyed as materialized (select s.*, r.letter_rows, _memoir.shared_key(term, r.letter_rows) as key,
       sum(count) over (partition by _memoir.shared_key(term, r.letter_rows) order by term)::integer as stop
     from sized s, lateral (select case when size <= 6000 then 1 when size <= 48000 then 8 else 64 end as letter_rows) r
     where count < 64
   ), shared as (
     select key, array_agg(term order by stop) as words, array_agg(stop order by stop) as ends from keyed group by key
-  ), packed as (
-    select k.key, array_agg(x.posting order by k.stop - k.count + x.n) as postings,
+  ), packed as (select k.key, array_agg(x.posting order by k.stop - k.count + x.n) as postings,
       array_agg(x.length order by k.stop - k.count + x.n) as lengths
     from keyed k, unnest(k.postings, k.lengths) with ordinality x(posting, length, n) group by k.key
-  ), put as (
-    insert into _memoir.search_postings (user_id, segment, first_item, key, words, ends, postings, lengths)
+  ), put as (insert into _memoir.search_postings (user_id, segment, first_item, key, words, ends, postings, lengths)
     select p_user_id, v_counters.next_segment, v_first, key, words, ends, postings, lengths from shared join packed
       using (key)
     union all
@@ -145,13 +139,10 @@ begin
         and not exists (select from _memoir.users where user_id = v_user);
       continue;
     end if;
-    with taken as (
-      delete from _memoir.compile_buffer b where buffer_id = any (v_ids) and user_id = v_user
+    with taken as (delete from _memoir.compile_buffer b where buffer_id = any (v_ids) and user_id = v_user
       returning _memoir.ledger_row(b) as row
-    ), moved as materialized (
-      select (t.row).* from taken t
-    ), noted as (
-      insert into _memoir.compile_ledger select m.* from moved m on conflict do nothing
+    ), moved as materialized (select (t.row).* from taken t
+    ), noted as (insert into _memoir.compile_ledger select m.* from moved m on conflict do nothing
     ), shown as (
       -- Relevance is a share of the best candidate's score: whatever the ranking's scale, the best has 1.
       select i.ref_id, max(least(1, greatest(0, x.score / b.best))) as relevance, m.recorded_at
@@ -159,8 +150,7 @@ begin
       cross join lateral unnest(m.items, m.scores, m.positions) x(item_no, score, position)
       join _memoir.search_items t on t.user_id = v_user and t.item_no = x.item_no
       -- A turn that was shown was the memory in its words, too.
-      cross join lateral (
-        select t.ref_id where t.kind = 'm'
+      cross join lateral (select t.ref_id where t.kind = 'm'
         union all
         select s.item_id from _memoir.memory_sources s join _memoir.search_items e on e.user_id = v_user
           and e.ref_id = s.item_id and e.chunk = 0 and e.echo
@@ -172,8 +162,7 @@ begin
       select s.ref_id, count(*)::integer as accesses, sum(s.relevance order by s.recorded_at, s.relevance) as relevance,
         max(s.recorded_at) as last_at
       from shown s group by s.ref_id
-    ), counted as (
-      update _memoir.memory_stats c set access_count = c.access_count + s.accesses,
+    ), counted as (update _memoir.memory_stats c set access_count = c.access_count + s.accesses,
         relevance_sum = c.relevance_sum + s.relevance, last_accessed_at = greatest(c.last_accessed_at, s.last_at)
       from summed s where c.user_id = v_user and c.memory_id = s.ref_id returning c.memory_id
     )
@@ -248,8 +237,7 @@ begin
     delete from _memoir.system_prompts p where prompt_hash = any (v_prompts)
       and not exists (select from _memoir.sessions s where s.system_prompt_hash = p.prompt_hash);
     get diagnostics v_gone = row_count;
-    delete from _memoir.job_runs where run_id in (
-      select run_id from _memoir.job_runs
+    delete from _memoir.job_runs where run_id in (select run_id from _memoir.job_runs
       where finished_at < v_now - make_interval(days => (v_config ->> 'job_runs_days')::integer)
         or finished_at < v_now - interval '1 day' and outcome in ('done', 'still running')
         and counts = '{}' limit 10000);
@@ -303,8 +291,7 @@ declare
   v_stale timestamptz := memoir.now() - make_interval(days => (select (config ->> 'stale_days')::integer
     from _memoir.settings_merged));
 begin
-  select jsonb_build_object('memories', count(*),
-    'active', count(*) filter (where m.state = 'active'),
+  select jsonb_build_object('memories', count(*), 'active', count(*) filter (where m.state = 'active'),
     'duplicates', count(*) filter (where m.state = 'superseded' and exists (select from _memoir.memory_states h
       where h.user_id = m.user_id
       and h.memory_id = m.memory_id and h.state = 'superseded' and h.reason like '%duplicate%')),

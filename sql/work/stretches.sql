@@ -43,8 +43,7 @@ declare
     from unnest(p_turns) t where t.role = 'user')));
   v_messages uuid[] := array(select t.message_id from unnest(p_turns) t);
 begin
-  return array(
-    select m from (
+  return array(select m from (
       select x, x.tier >= 3 and coalesce((x.metadata ->> 'standing')::boolean, x.actor = 'person') as stands,
         (select count(*) from unnest(tsvector_to_array(to_tsvector(v_config, x.content))) w
          where w = any (v_words)) as shared

@@ -225,11 +225,9 @@ create view memoir.context_utilisation as
 select date_trunc('hour', recorded_at) as hour, count(*) as compiles, avg(eta) as eta, percentile_cont(0.05) within
 group (order by eta) as eta_p05,
   avg(tokens::float8 / nullif(budget, 0)) as fill, avg(recall_tokens) as recall_tokens
-from (
-  select l.recorded_at, l.tokens, l.budget, l.recall_tokens, p.packed / nullif(o.optimum, 0) as eta
+from (select l.recorded_at, l.tokens, l.budget, l.recall_tokens, p.packed / nullif(o.optimum, 0) as eta
   from _memoir.compile_ledger l
-  cross join lateral (
-    select sum(1 / (1 + power(1 / greatest(0.0001, least(0.9999, x.score::float8)) - 1, 4)))
+  cross join lateral (select sum(1 / (1 + power(1 / greatest(0.0001, least(0.9999, x.score::float8)) - 1, 4)))
       filter (where x.position is not null) as packed,
       sum(x.tokens) filter (where x.position is not null)::float8 as room
     from unnest(l.scores, l.item_tokens, l.positions) x(score, tokens, position)) p
@@ -255,8 +253,7 @@ select u.namespace, u.external_id as user_name, u.user_id, s.sessions, s.turns, 
   c.helper_microcents::float8 / nullif(c.cost_microcents, 0) as helper_share
 from _memoir.users u join _memoir.user_counters c on c.user_id = u.user_id
 left join lateral (select count(*) as sessions, sum(turn_count) as turns, sum(prompt_tokens) as prompt_tokens,
-  sum(completion_tokens) as completion_tokens
-                   from _memoir.session_counters s where s.user_id = u.user_id) s on true
+  sum(completion_tokens) as completion_tokens from _memoir.session_counters s where s.user_id = u.user_id) s on true
 where ((select _memoir.sees_all()) or u.user_id in (select _memoir.visible_users())
   and (select _memoir.bound_projects()) is null);
 comment on view memoir.costs_by_user
@@ -301,13 +298,11 @@ select u.namespace, u.external_id as user_name, s.external_id as session_name, s
   c.last_recorded_at
 from _memoir.sessions s join _memoir.session_counters c on c.user_id = s.user_id and c.session_id = s.session_id
 join _memoir.users u on u.user_id = s.user_id
-cross join lateral (
-  select coalesce(sum(k.tokens), 0)::bigint as compacted from (
+cross join lateral (select coalesce(sum(k.tokens), 0)::bigint as compacted from (
     select distinct on (from_turn, to_turn) (metadata ->> 'tokens')::bigint as tokens from _memoir.compactions k
     where k.user_id = s.user_id and k.session_id = s.session_id and k.level = 1 and k.undone_at is null) k) p
 cross join lateral (select (c.tokens - p.compacted)::float8 / s.context_window as pressure) w
-where s.status = 'active'
-  and ((select _memoir.sees_all()) or s.user_id in (select _memoir.visible_users())
+where s.status = 'active' and ((select _memoir.sees_all()) or s.user_id in (select _memoir.visible_users())
   and (select _memoir.bound_projects()) is null);
 comment on view memoir.session_pressure is
   'How full the windows of open sessions are with turns that no summary stands for yet.';

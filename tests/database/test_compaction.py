@@ -115,6 +115,24 @@ def test_summaries_pile_up_into_higher_levels(db: Db, user: str) -> None:
     assert found and found <= {row["summary"] for row in rows}
 
 
+def test_corrected_stretch_is_compacted_again(db: Db, user: str) -> None:
+    """What a correction undid is not sent whole until the session has grown past the old mark."""
+    talk(db, user, "long", 60, {2: "My dentist is Dr. Okafor."})
+    while run_job(db, "compaction")["rows"]:
+        pass
+    before = counting(db, user, "long")[-1]["to_turn"]
+    kept = call(db, "remember", user, "The dentist is Dr. Okafor", session="long", source_turns=[4])["memory_id"]
+    call(db, "forget", user, kept)
+    assert all(row["from_turn"] > 4 for row in counting(db, user, "long"))
+    while run_job(db, "summaries")["more"]:
+        pass
+    while run_job(db, "compaction")["rows"]:
+        pass
+    rows = counting(db, user, "long")
+    assert rows and min(row["from_turn"] for row in rows) == 0 and max(row["to_turn"] for row in rows) >= before
+    assert "Okafor" not in str([row["summary"] for row in rows])
+
+
 def test_undoing_shows_the_turns_again_and_holds(db: Db, user: str) -> None:
     talk(db, user, "back", 40)
     run_job(db, "compaction")

@@ -130,7 +130,10 @@ def test_fixed_points_keep_similar_texts_apart(db: Db, user: str) -> None:
         done = remember(db, who, short, embedding=CLOSE)
         assert (done["memory_id"] == first) == is_same, (short, long)
         judge = memory_row(db, first, "state_reason")[0]
-        assert judge == case["judge"] if "judge" in case else judge in (None, "polarity", "value", "slot"), (short, long)
+        assert judge == case["judge"] if "judge" in case else judge in (None, "polarity", "value", "slot"), (
+            short,
+            long,
+        )
 
 
 def test_merging_keeps_the_sources_of_both(db: Db, user: str) -> None:

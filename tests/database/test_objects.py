@@ -108,7 +108,7 @@ def test_an_edit_makes_an_earlier_read_stale(db: Db, user: str, agent: Agent, re
     agent.calls("Read", READ, CODE)
     agent.calls("Edit", READ | {"old_string": "a", "new_string": CODE}, result)
     agent.calls("apply_patch", {"input": PATCH}, result)
-    assert ("edited since" in str(table(db, "window_forms", user, "s", 100, True))) == is_stale
+    assert ("edited since" in str(table(db, "window_forms", user, "s", 3_000, True))) == is_stale
     assert types(db, user) == ["file_context", "code_context"]
     assert "depends_on" in relations(db, user, objects(db, user)[1]["memory_id"])
 

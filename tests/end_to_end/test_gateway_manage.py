@@ -1,6 +1,7 @@
 """The gateway in mode manage: old tool results give way to their forms inside the client's own list, which keeps its prefix."""
 
 import json
+import re
 from typing import Any
 
 from answers import call, text
@@ -34,11 +35,15 @@ def test_old_results_give_way_and_the_prefix_holds(model: Upstream, memoir_dsn: 
             client.result(f"toolu_{step}", result(step))
         counts = running.counts
     asked = [request.body for request in model.asked]
+    # Steps whose results are no longer in the list are lines in it, each with its call.
+    gone = STEPS - len(results(asked[-1]["messages"]))
+    lines = re.findall(r"- turn \d+: read src/part_(\d+).py", json.dumps(asked[-1]["messages"]))
+    assert [int(step) for step in lines] == list(range(gone)) and gone < STEPS // 2
     last = [block["content"] for block in results(asked[-1]["messages"])]
-    assert len(last) == STEPS and last[-1] == result(STEPS - 1)
-    reduced = [told for step, told in enumerate(last) if told != result(step)]
+    assert last[-1] == result(STEPS - 1)
+    reduced = [told for step, told in enumerate(last, gone) if told != result(step)]
     # A reduced result is named, and says how to get it back; the client's own list stays whole.
-    assert len(reduced) >= 4 and all("memory_" in told or "object" in told for told in reduced)
+    assert gone + len(reduced) >= 4 and reduced and all("memory_" in told or "object" in told for told in reduced)
     assert [block["content"] for block in results(client.list)] == [result(step) for step in range(STEPS)]
     assert len(json.dumps(asked[-1])) < 0.8 * len(json.dumps(client.list))
     assert counts.of("moves") >= len(reduced)
@@ -48,6 +53,7 @@ def test_old_results_give_way_and_the_prefix_holds(model: Upstream, memoir_dsn: 
     kept = sum(make_comparable(after[: len(before)]) == make_comparable(before) for before, after in pairs)
     assert kept >= STEPS // 2
     # A cache mark like the client's own stands where the changed part ended a request before.
-    marked = [step for step, block in enumerate(results(asked[-1]["messages"])) if "cache_control" in block]
+    marked = [step for step, block in enumerate(results(asked[-1]["messages"]), gone) if "cache_control" in block]
     before = [block["content"] for block in results(asked[-2]["messages"])]
-    assert marked == [max(step for step, told in enumerate(before) if told != result(step)), STEPS - 1]
+    steps = range(STEPS - 1 - len(before), STEPS - 1)
+    assert marked == [max(step for step, told in zip(steps, before) if told != result(step)), STEPS - 1]

@@ -99,8 +99,9 @@ def _change(db: psycopg.Connection, user: str, session: str) -> str:
 def _query(db: psycopg.Connection, user: str, session: str) -> str:
     with connect(user_of(db.info.dsn, "postgres")) as admin:
         admin.execute("select memoir.set_setting('llm_provider', '\"openai\"')")
-        said = f"Where does the {unique('ferry')} go from?"
-        persist(db, user, session, said)
+        ferry = unique("ferry")
+        said = f"Where does the {ferry} go from?"
+        persist(db, user, session, f"The {ferry} goes from pier four.")
         asked = call(db, "memory_query", user, session, said)["answer"]["id"]
         admin.execute("select memoir.reset_setting('llm_provider')")
     return str(asked)
@@ -167,7 +168,11 @@ def values_for(
         "p_login": login,
         "p_model": "all-MiniLM-L6-v2" if is_vector or "backfill" in name else "m",
         "p_provider": "none" if is_vector else "openai",
-        "p_name": "other" if name.startswith("register") else "echoes" if name == "recall_arrays" else "all-MiniLM-L6-v2",
+        "p_name": "other"
+        if name.startswith("register")
+        else "echoes"
+        if name == "recall_arrays"
+        else "all-MiniLM-L6-v2",
         "p_turns": None if name.startswith("pin") else 0,
     }
     if name in LEASED:

@@ -1,0 +1,88 @@
+"""Steps that the database shows as lines leave a client's list, whatever the API, and what stays is a valid request."""
+
+import json
+from typing import Any
+
+import pytest
+from answers import call, text, thought
+from pg_memoir_gateway.forms import Forms, edit_forms, read_forms
+from pg_memoir_gateway.spans import apply_edits, body_of
+from pg_memoir_gateway.talk import DIALECTS, Talk
+from request_rules import problems
+
+LINES = "<memoir-steps>\n- turn 2: read a.py → object 3f2a91bc\n</memoir-steps>"
+
+
+def answer(ident: str, said: str = "found") -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": ident, "content": said}
+
+
+def anthropic() -> list[dict[str, Any]]:
+    """A question, four steps (the second with a thought, the third with a remark of the person), the end."""
+    said = [{"role": "user", "content": "Look at all files."}]
+    said.append({"role": "assistant", "content": [call("read", "c1", path="a.py"), call("read", "c2", path="b.py")]})
+    said.append({"role": "user", "content": [answer("c1"), answer("c2")]})
+    said.append({"role": "assistant", "content": [thought("Hm."), call("read", "c3", path="c.py")]})
+    said.append({"role": "user", "content": [answer("c3")]})
+    said.append({"role": "assistant", "content": [text("And then?"), call("read", "c4", path="d.py")]})
+    said.append({"role": "user", "content": [answer("c4"), text("Mind the tests, please.")]})
+    said.append({"role": "assistant", "content": [call("read", "c5", path="e.py")]})
+    return [*said, {"role": "user", "content": [answer("c5")]}]
+
+
+def chat() -> list[dict[str, Any]]:
+    said: list[dict[str, Any]] = [{"role": "system", "content": "s"}, {"role": "user", "content": "Look."}]
+    for ident in ("c1", "c2", "c3", "c4"):
+        function = {"name": "read", "arguments": "{}"}
+        asked = [{"id": ident, "type": "function", "function": function}]
+        said.append({"role": "assistant", "content": None, "tool_calls": asked})
+        said.append({"role": "tool", "tool_call_id": ident, "content": "found"})
+    return said
+
+
+def responses() -> list[dict[str, Any]]:
+    said: list[dict[str, Any]] = [{"type": "message", "role": "user", "content": "Look."}]
+    for ident in ("c1", "c2", "c3", "c4"):
+        said.append({"type": "reasoning", "id": f"rs_{ident}", "summary": [], "encrypted_content": "x"})
+        said.append({"type": "function_call", "call_id": ident, "name": "read", "arguments": "{}"})
+        said.append({"type": "function_call_output", "call_id": ident, "output": "found"})
+    return said
+
+
+LISTS = {"/v1/messages": anthropic(), "/v1/chat/completions": chat(), "/v1/responses": responses()}
+
+
+def sent(path: str, calls: list[str]) -> tuple[list[dict[str, Any]], str]:
+    """The list with these calls as lines, and the whole request."""
+    dialect = DIALECTS[path]
+    tools: list[dict[str, Any]] = [{"name": "read", "input_schema": {"type": "object"}}]
+    if path != "/v1/messages":
+        tools = [{"type": "function", "name": "read", "function": {"name": "read"}}]
+    body = body_of(json.dumps({"model": "m", "max_tokens": 9, "tools": tools, dialect.key: LISTS[path]}).encode())
+    talk = Talk("ann", "manage", "", "main", "s", dialect, body, LISTS[path], [])
+    row = {"fidelity": "line", "role": "user", "tool_call_id": None, "argument": calls, "content": LINES}
+    forms = read_forms([row])
+    raw = apply_edits(body.text, edit_forms(talk, forms))
+    return json.loads(raw)[dialect.key], raw
+
+
+@pytest.mark.parametrize("path", LISTS)
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_steps_leave_a_list_that_stays_valid(path: str, count: int) -> None:
+    calls = [f"c{n + 1}" for n in range(count + (path == "/v1/messages"))]
+    made, raw = sent(path, calls)
+    assert problems(path, raw.encode()) == []
+    assert raw.count("memoir-steps>\\n") == 1 and len(made) < len(LISTS[path])
+    assert not any(f'"{name}"' in raw for name in calls) and made[-1] == LISTS[path][-1]
+    assert made[: 1 + (path == "/v1/chat/completions")] == LISTS[path][: 1 + (path == "/v1/chat/completions")]
+    if path == "/v1/messages":
+        assert ("Mind the tests, please." in raw) and (
+            count < 3 or made[2]["content"] == [text("Mind the tests, please.")]
+        )
+
+
+def test_step_with_an_open_call_stays() -> None:
+    """A message goes with all of its calls or not at all."""
+    made, raw = sent("/v1/messages", ["c1"])
+    assert made == LISTS["/v1/messages"] and "memoir-steps" not in raw
+    assert Forms().lines == {} and sent("/v1/messages", [])[0] == LISTS["/v1/messages"]
