@@ -1,4 +1,4 @@
-"""Mode manage: earlier steps that the database shows as lines leave the client's list, and the lines stand in their place."""
+"""Mode manage: earlier steps that the database shows as lines leave the client's list for these lines."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Rewriter:
         forms = self.shown.find_last(talk)
         until = time.monotonic() + self.gateway.config.database_ms / 1000
         if forms is None and len(talk.body.text) > 2 * self._find_window(exchange):
-            # A list of half the window or more that this process has not seen, as after a restart: whole it may not fit.
+            # Half the window or more that this process has not seen, as after a restart: whole it may not fit.
             until += UNSEEN * self.gateway.config.database_ms / 1000
         try:
             if talk.mode == "manage" and has_results(talk):

@@ -86,8 +86,8 @@ def wanted_items(words: Scores | None, vectors: Scores | None, limit: int) -> np
 
 
 def classes_of(question: Mapping[str, Any]) -> list[str]:
-    """Return the classes of a question by language: `unread`, the embedding model does not read it; `other`: it, or what
-    is searched, is not English, so that words are compared with fewer forms and no list of common ones.
+    """Return the classes of a question by language: `unread`, the embedding model does not read it; `other`: it, or
+    what is searched, is not English, so that words are compared with fewer forms and no list of common ones.
     """
     if question["unread"]:
         return ["unread"]

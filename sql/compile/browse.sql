@@ -44,8 +44,8 @@ end $$;
 comment on function memoir.list_memories(text, text[], text[], text[], text, text, text, uuid, integer, jsonb) is
   'Lists what is known about a user, newest first, at most p_limit (1000) a page: p_after_memory is the last memory_id
 of the page before. Objects (tool results, files …), which say where a text stands in the turns, only where p_types
-names theirs. Filters: states (active; {} for all: superseded, invalidated, expired, forgotten, …), types, tags (any of
-them), category, project, session, p_where as in recall. session: where it was said; scope local: known there only.
+names theirs. Filters: states (active; {} for all: superseded, invalidated, expired, forgotten, …), types, tags (any),
+category, project, session, p_where as in recall. session: where it was said; scope local: known there only.
 tokens as counted when stored; trust and confidence from 0 to 1. A forgotten text is not shown. Raises PM001, PM003,
 PM004, PM014.';
 

@@ -241,8 +241,8 @@ begin
   v_cold := p_at > v_newest + v_life and (p_frame.moments = 0 or p_frame.moved_at < v_newest + v_life);
   select * into v_pays from _memoir.move_pays(p_past, p_config, v_cold);
   -- Below warning it may pay twice over first: half as many moments, for a few percent of the cost. The first of an
-  -- agent that keeps its list has no savings yet to pay for it, and many sessions end before it would. Less than a third
-  -- of what could be shorter is not worth a broken prefix.
+  -- agent that keeps its list has no savings yet to pay for it, and many sessions end before it would. Less than a
+  -- third of what could be shorter is not worth a broken prefix.
   if v_pays.saved > 0 and v_pays.carried > 0 and v_pays.saved * 3 >= v_pays.most
     and v_pays.carried >= v_pays.rewritten * (case when p_past.shown < 0.7 * p_past.budget then 2.2 else 1 end)
     and (not p_kept or p_frame.moments > 0
