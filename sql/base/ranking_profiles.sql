@@ -2,8 +2,8 @@
 -- install), an install's own and users' own, which stay, with the command and data they were learnt from and the
 -- shipped version they began with. The weights:
 --
---   rank_weights       by signal, for all items; "memory.", "named.", "unnamed.", "long.", "unread.", "other.", "remark."
---                      before it: on top, for classes of items and of questions (pg_memoir_kernel/ranking.py)
+--   rank_weights       by signal, for all items; "memory.", "named.", "unnamed.", "long.", "unread.", "other." or
+--                      "remark." before it: on top, for classes of items and questions (pg_memoir_kernel/ranking.py)
 --   strength_weights   log odds that the store answers, by constant, score and cosine (pg_memoir_kernel/candidates.py)
 --   fit_weights        log odds that a candidate fits the question at all; "memory." as above (the same)
 --   weight_access, weight_authority
