@@ -8,10 +8,11 @@
 -- What is large at birth is born reduced: it stands at the end of the list, so nothing before it changes.
 
 -- Zones: normal 0, caution 1, warning 2, critical 3, emergency 4.
-create or replace function _memoir.zone_of(p_shown bigint, p_budget bigint)
+create or replace function _memoir.zone_of(p_shown bigint, p_budget bigint, p_config jsonb)
 returns smallint language sql immutable as $$
-  select (case when p_shown >= 0.95 * p_budget then 4 when p_shown >= 0.85 * p_budget then 3
-    when p_shown >= 0.7 * p_budget then 2 when p_shown >= 0.5 * p_budget then 1 else 0 end)::smallint
+  select coalesce(max(z.n), 0)::smallint
+  from unnest('{window_caution,window_warning,window_critical,window_emergency}'::text[]) with ordinality z(setting, n)
+  where p_shown >= p_budget * (p_config ->> z.setting)::float8
 $$;
 
 create or replace function _memoir.zone_name(p_zone integer)
@@ -230,10 +231,11 @@ create or replace function _memoir.moment_due(p_past _memoir.past, p_frame _memo
 returns text language plpgsql stable as $$
 declare
   v_pays record; v_newest timestamptz; v_cold boolean; v_asks integer[]; v_cosine float8;
+  v_zone smallint := _memoir.zone_of(p_past.shown, p_past.budget, p_config);
   v_life interval := make_interval(secs => (p_config ->> 'cache_ttl_seconds')::float8);
 begin
   if p_past.shown > p_past.budget and not (p_kept and p_frame.zone = 4) then return 'room'; end if;
-  if _memoir.zone_of(p_past.shown, p_past.budget) > p_frame.zone then return 'zone'; end if;
+  if v_zone > p_frame.zone then return 'zone'; end if;
   if coalesce(p_session.summary_through, -1) > p_frame.summary_through then return 'compaction'; end if;
   if p_session.task_type::text is distinct from p_frame.task then return 'task'; end if;
   if p_past.budget > p_frame.budget * 1.25 and p_frame.lines_through >= p_frame.first_turn then return 'budget'; end if;
@@ -244,7 +246,7 @@ begin
   -- agent that keeps its list has no savings yet to pay for it, and many sessions end before it would. Less than a
   -- third of what could be shorter is not worth a broken prefix.
   if v_pays.saved > 0 and v_pays.carried > 0 and v_pays.saved * 3 >= v_pays.most
-    and v_pays.carried >= v_pays.rewritten * (case when p_past.shown < 0.7 * p_past.budget then 2.2 else 1 end)
+    and v_pays.carried >= v_pays.rewritten * (case when v_zone < 2 then 2.2 else 1 end)
     and (not p_kept or p_frame.moments > 0
       or v_pays.rewritten <= v_pays.spent * (p_config ->> 'window_first_share')::float8) then
     return case when v_cold then 'cold' else 'pays' end;
@@ -444,7 +446,8 @@ create or replace function _memoir.move_window(p_session _memoir.sessions, p_cou
 returns _memoir.session_windows language plpgsql as $$
 declare
   v_frame _memoir.session_windows; v_past _memoir.past := p_past; v_user uuid := p_session.user_id;
-  v_zone smallint := _memoir.zone_of(p_past.shown, p_past.budget); v_shown bigint; v_stubs integer[]; v_lined record;
+  v_zone smallint := _memoir.zone_of(p_past.shown, p_past.budget, p_config); v_shown bigint; v_stubs integer[];
+  v_lined record;
   -- At warning half full is low enough: stubs and lines say little of what they stand for.
   v_low bigint := greatest((p_config ->> 'window_low_water')::float8, case v_zone when 2 then 0.5 else 0 end)
     * p_past.budget;
@@ -491,7 +494,8 @@ begin
   if p_kind <> 'born' then
     v_frame.frozen_through := v_past.fresh_from - 1;
     -- A zone that was just left is not crossed again at once.
-    v_frame.zone := least(_memoir.zone_of(v_shown + v_past.budget * 15 / 100, v_past.budget), greatest(v_zone, 1));
+    v_frame.zone := least(_memoir.zone_of(v_shown + v_past.budget * 15 / 100, v_past.budget,
+      p_config), greatest(v_zone, 1));
   end if;
   perform _memoir.store_frame(v_frame, v_places, p_kind, p_counters.turn_count, _memoir.zone_name(v_zone),
     p_past.shown, p_at);

@@ -47,7 +47,7 @@ begin
   select * into v_pays from _memoir.move_pays(v.past, v.config, false);
   return jsonb_build_object('shown_tokens', (v.past).shown, 'budget', (v.past).budget,
       'fill', round((v.past).shown::numeric / greatest((v.past).budget, 1), 3),
-      'zone', _memoir.zone_name(_memoir.zone_of((v.past).shown, (v.past).budget)),
+      'zone', _memoir.zone_name(_memoir.zone_of((v.past).shown, (v.past).budget, v.config)),
       'due', _memoir.moment_due(v.past, v.frame, v_session, v.config, v_now),
       'moments', (v.frame).moments, 'last_moment', case when (v.frame).moments > 0 then jsonb_build_object(
         'kind', (v.frame).kind, 'turn', (v.frame).at_turn, 'at', (v.frame).moved_at) end,

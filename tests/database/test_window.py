@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from calls import ANSWER, Db, call, embed_waiting, messages, persist, table
 from loops import append, code, compiled, read, same_beginning, shown_calls, step, text_of
+from psycopg.types.json import Jsonb
 from request_rules import unpaired
 
 
@@ -121,6 +122,19 @@ def test_zone_that_was_just_left_is_no_moment_again(db: Db, user: str) -> None:
         last = pressure(db, user)["last_moment"]
         zones += bool(last and last["kind"] == "zone" and last["turn"] == 5 + 2 * n)
     assert 1 <= zones <= 3
+
+
+def test_zones_are_settings(db: Db, user: str) -> None:
+    open_session(db, user, 32_000)
+    append(db, user, asks(code(999, 60_000), "Go on."))
+    compiled(db, user)
+    fill = pressure(db, user)["fill"]
+    assert 0.5 <= fill < 0.7
+    zones = []
+    for settings in ({}, {"window_caution": fill + 0.05}, {"window_emergency": fill - 0.05}):
+        call(db, "set_user_settings", user, Jsonb(settings))
+        zones.append(pressure(db, user)["zone"])
+    assert zones == ["caution", "normal", "emergency"]
 
 
 def test_steps_become_lines_first(db: Db, user: str) -> None:
