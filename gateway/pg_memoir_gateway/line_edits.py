@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from .dialect import Item
@@ -17,7 +18,10 @@ def edit_lines(talk: Talk, lines: Lines) -> list[Edit]:
     nodes = talk.body.lists.get(talk.dialect.key, [])
     # A message goes with all of its calls, and a result with its call.
     calls = [list_calls(node.value) for node in nodes] if lines else []
-    lines = {name: lines[name] for names in calls if all(name in lines for name in names) for name in names}
+    # Some clients give an id to several calls: then it tells none.
+    times = Counter(name for names in calls for name in names)
+    known = {name for name, count in times.items() if count == 1 and name in lines}
+    lines = {name: lines[name] for names in calls if known.issuperset(names) for name in names}
     if not lines:
         return []
     found: list[Edit] = []

@@ -84,7 +84,7 @@ class Rewriter:
             return Plan(exchange.body, bypassed="refused before")
         forms = self.shown.find_last(talk)
         until = time.monotonic() + self.gateway.config.database_ms / 1000
-        if forms is None and len(talk.body.text) > 2 * self._find_window(exchange):
+        if talk.mode == "manage" and forms is None and len(talk.body.text) > 2 * self._find_window(exchange):
             # Half the window or more that this process has not seen, as after a restart: whole it may not fit.
             until += UNSEEN * self.gateway.config.database_ms / 1000
         try:

@@ -266,8 +266,8 @@ def _words(question: Json) -> Words:
         gone = set(english["words"])
         first = [stems[0] for stems in english["terms"]]
         terms = list(dict.fromkeys([*(term for term in terms if term not in gone), *first]))
-        forms = [*forms, *(stem for stems in english["terms"] for stem in stems[1:])]
-        form_of = [*form_of, *(stems[0] for stems in english["terms"] for _ in stems[1:])]
+        also = [(stem, stems[0]) for stems in english["terms"] for stem in stems[1:] if stem not in terms]
+        forms, form_of = [*forms, *(form for form, _ in also)], [*form_of, *(own for _, own in also)]
     return Words(
         terms, question["common"], forms, form_of, question["kindred"], question["kindred_of"], question["config"],
         question["query"],

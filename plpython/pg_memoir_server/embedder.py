@@ -177,7 +177,10 @@ class Server:
         facts = await self._read("read_question", body)
         read = json.loads(facts)
         if read["language"] in LANGUAGES:
-            read["english"] = await asyncio.to_thread(to_english, read["redacted"], read["language"])
+            try:
+                read["english"] = await asyncio.to_thread(to_english, read["redacted"], read["language"])
+            except Exception:
+                log.exception("a question is not translated")
             facts = json.dumps(read, ensure_ascii=False).encode()
         sent, reply, vector = f"{header.get('prefix') or ''}{read['redacted']}", {"rows": 0, "dimension": 0}, b""
         problem = None

@@ -11,11 +11,11 @@ import json
 import logging
 import os
 import threading
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import snowballstemmer
 from pg_memoir_language import data, languages
 from pg_memoir_language.patterns import compile_pattern
 
@@ -65,10 +65,13 @@ class Dictionary:
             log.exception("questions in other languages are not translated")
 
     def _keep(self, path: Path, vectors: np.ndarray) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(f".{os.getpid()}.npy")
-        np.save(unfinished, vectors)
-        unfinished.rename(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            np.save(unfinished, vectors)
+            unfinished.rename(path)
+        except OSError as error:
+            log.warning("the dictionary is made anew by each process: %s", error)
 
     def translate(self, words: list[str]) -> list[list[str]]:
         """Return the English words for each, best first; none while the vectors are being made."""
@@ -110,13 +113,6 @@ def _common_words(language: str) -> frozenset[str]:
     return frozenset(word for entry in data.entries(language, "common_words") for word in entry.lower().split())
 
 
-@cache
-def _stemmer() -> Any:
-    import snowballstemmer
-
-    return snowballstemmer.stemmer("english")
-
-
 def to_english(text: str, language: str) -> dict[str, Any] | None:
     """Return the English stems for the words of a question, {"words": what was translated, as written and stemmed as
     English, "terms": a list of stems for each, the best first}; None of a question that is not translated.
@@ -126,7 +122,7 @@ def to_english(text: str, language: str) -> dict[str, Any] | None:
     common, pattern = _common_words(language), compile_pattern(_WORD)
     every = dict.fromkeys(word.lower() for word in pattern.findall(text[:1000]))
     words = [word for word in every if word not in common][:MOST_WORDS]
-    stem = _stemmer().stemWord
+    stem = snowballstemmer.stemmer("english").stemWord  # one a call: it keeps its word in itself
     try:
         translated = _dictionary.translate(words)
     except RuntimeUnavailable:

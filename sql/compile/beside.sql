@@ -97,7 +97,10 @@ begin
           and (o.state in ('forgotten', 'erased') or o.sensitivity = 'secret'))
         or exists (select from _memoir.search_items o where o.user_id = v_caller.user_id and o.ref_id = any (i.ids)
           and (o.sensitivity = 'secret' or exists (select
-            from _memoir.exclusions_of(v_caller.user_id, o.session_id, o.turn_index) x where not x.changed))))
+            from _memoir.exclusions_of(v_caller.user_id, o.session_id, o.turn_index) x where not x.changed)))
+        or exists (select from _memoir.object_places p  -- named by its object alone
+          cross join lateral _memoir.exclusions_of(v_caller.user_id, p.session_id, p.turn_index) x
+          where p.user_id = v_caller.user_id and p.memory_id = any (i.ids) and not x.changed))
       then _memoir.without_texts(m.added) else m.added end
   from _memoir.client_messages m
   join _memoir.sessions s on s.user_id = v_caller.user_id and s.session_id = m.session_id

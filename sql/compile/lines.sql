@@ -126,7 +126,7 @@ begin
     where h.role = 'tool' or h.tool_calls is not null order by h.turn_index
   loop
     if v_row.role = 'assistant' then
-      v_calls := case when v_row.excluded then '{}'
+      v_calls := case when v_row.excluded or v_row.hidden then '{}'
         else _memoir.placed_calls(v_row.tool_calls, v_row.turn_index, null, 'normal') end;
       v_line := case when v_row.content <> '' and not v_row.hidden and not v_row.excluded
         then format('- turn %s, said: %s', v_row.turn_index,

@@ -449,7 +449,8 @@ declare
   v_zone smallint := _memoir.zone_of(p_past.shown, p_past.budget, p_config); v_shown bigint; v_stubs integer[];
   v_lined record;
   -- At warning half full is low enough: stubs and lines say little of what they stand for.
-  v_low bigint := greatest((p_config ->> 'window_low_water')::float8, case v_zone when 2 then 0.5 else 0 end)
+  v_low bigint := greatest((p_config ->> 'window_low_water')::float8, case v_zone
+      when 2 then least(0.5, (p_config ->> 'window_warning')::float8 - 0.2) else 0 end)
     * p_past.budget;
   v_places _memoir.past_place[]; v_until integer;
   -- Where the prefix is lost anyway, or room is scarce, all moves that is due; else what pays for what is rewritten.

@@ -24,8 +24,9 @@ begin
     join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = o.memory_id and m.is_object
       and m.state in ('active', 'superseded') and m.sensitivity <= p_clearance
     join _memoir.object_places p on p.user_id = p_user_id and p.memory_id = m.memory_id
-    cross join lateral (select exists (select from unnest(array[_memoir.object_name(m.memory_id), m.type,
-      substring(m.source_key from '[^/\s]+[.][^/\s]+$')]) w where strpos(p_question, w) > 0) as named) n
+    cross join lateral (select exists (select from unnest(array[_memoir.object_name(m.memory_id),
+        substring(m.source_key from '[^/\s]+[.][^/\s]+$')]) w where strpos(p_question, w) > 0)
+      or m.state = 'active' and m.type = any (regexp_split_to_array(p_question, '[^a-z_]+')) as named) n
     where o.user_id = p_user_id and o.session_id = p_session_id
       -- Of less, a large text can't have.
       and (n.named or o.tokens > _memoir.end_size() / 4)
@@ -37,7 +38,7 @@ begin
         q.last_line, q.score + v_object.named::integer, q.body)) from _memoir.passages_in(v_text, v_terms, p_most) q),
       case when v_object.named then jsonb_build_array(jsonb_build_array(v_object.memory_id, v_object.turn, 1, 1, 1,
         v_object.content)) else '[]' end);
-    v_read := v_read + octet_length(v_text);
+    v_read := v_read + coalesce(octet_length(v_text), 0);
     exit when v_read > 64 * 1048576;
   end loop;
   return query

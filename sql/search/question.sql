@@ -63,7 +63,8 @@ begin
   end if;
   select m.model_id, m.languages into v_question.model_id, v_reads from _memoir.embedding_models m
   where m.status = 'active';
-  v_question.unread := v_question.language > 0 and (
-    select l.iso from _memoir.data_languages() l where l.number::integer = v_question.language) <> all (v_reads);
+  -- A user's words are of the user's languages, whatever the question is written in.
+  v_question.unread := v_question.language > 0 and (select bool_or(l.iso <> all (v_reads)) from _memoir.data_languages()
+    l where l.number::integer = v_question.language or l.name = v_question.facts ->> 'language');
   return v_question;
 end $$;

@@ -5,6 +5,7 @@ from typing import Any
 import psycopg
 import pytest
 from calls import Db, call, persist, raises, table
+from loops import append, read
 from psycopg.types.json import Jsonb
 
 
@@ -40,6 +41,20 @@ def test_messages_are_known_again(db: Db, user: str) -> None:
         call(db, "note_messages", user, "s", [{"chain": 1}])
     call(db, "erase_session", user, "s")
     assert find_messages(db, user, "a", "b") == []
+
+
+def test_what_names_an_object_alone_is_withdrawn_too(db: Db, user: str) -> None:
+    persist(db, user, "s", "Where do they moor?")
+    append(db, user, read(1, "piers.csv", "\n".join(f"Pier {n} has berth {7 * n}." for n in range(400))))
+    [(name,)] = table(db, "list_memories", user, types=["file_context"], columns="left(memory_id::text, 8)")
+    added = {"tail": f"[object {name}, turn 2] tool: pier 7, berth 49"}
+    call(db, "note_messages", user, "s", [{"chain": "a", "turns": 2, "added": added, "items": [name]}])
+    [(_, _, _, known)] = find_messages(db, user, "a")
+    assert known["tail"] == added["tail"]
+    named = {"session": "s", "source_turns": [2], "actor": "tool"}
+    call(db, "forget", user, call(db, "remember", user, "Pier 7 has berth 49.", **named)["memory_id"])
+    [(_, _, _, known)] = find_messages(db, user, "a")
+    assert known["tail"] == "[withdrawn]"
 
 
 def entry(text: str, key: str, **more: object) -> dict[str, object]:

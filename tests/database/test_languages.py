@@ -91,6 +91,7 @@ def test_model_says_what_it_reads(db: Db) -> None:
     said = ("How are you?", "Wie geht es dir?", "¿Cómo estás?", "Hur mår du i dag?", "Hm?")
     asked = list(zip(("english", "german", "spanish", "swedish", "simple"), said))
     assert [is_unread(db, *q) for q in asked] == [False, False, False, True, False]
+    assert is_unread(db, "english", "Hur mår du i dag?"), "whatever the user's own language"
     call(db, "register_embedding_model", "both", "none", 4, p_languages=["en", "de"])
     call(db, "switch_embedding_model", "both")
     assert [is_unread(db, *q) for q in asked] == [False, False, True, True, False]

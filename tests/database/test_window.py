@@ -182,6 +182,17 @@ def test_lines_name_files_and_nothing_forgotten(db: Db, user: str) -> None:
     assert "4711" not in shown and re.search(notes, shown)
 
 
+def test_lines_withhold_what_a_secret_call_says(db: Db, user: str) -> None:
+    open_session(db, user, 4_000)
+    said = "harbour_gate_4711 " + "opens the gate at low water. " * 40
+    append(db, user, step(500, "Write", {"file_path": "quay/notes.md", "content": said}, "ok"))
+    shown = everything(read_parts(db, user, range(1, 16), 900))
+    assert "- turn 2: Write quay/notes.md" in shown and "harbour_gate_4711" in shown
+    call(db, "mark_turn", user, "s", 1)
+    shown = everything(compiled(db, user))
+    assert "- turn 2: " in shown and "harbour_gate_4711" not in shown and "quay/notes.md" not in shown
+
+
 def test_change_of_goal_is_a_moment_under_pressure(db: Db, user: str, little_vectors: None) -> None:
     open_session(db, user, 32_000)
     asked = {

@@ -86,3 +86,13 @@ def test_step_with_an_open_call_stays() -> None:
     made, raw = sent("/v1/messages", ["c1"])
     assert made == LISTS["/v1/messages"] and "memoir-steps" not in raw
     assert Forms().lines == {} and sent("/v1/messages", [])[0] == LISTS["/v1/messages"]
+
+
+def test_an_id_of_several_calls_tells_none() -> None:
+    said = LISTS["/v1/chat/completions"]
+    again = json.loads(json.dumps(said[-2:]).replace("c4", "c1"))
+    talk = Talk("ann", "manage", "", "main", "s", DIALECTS["/v1/chat/completions"], body_of(
+        json.dumps({"model": "m", "messages": [*said, *again]}).encode()), [*said, *again], [])  # fmt: skip
+    row = {"fidelity": "line", "role": "user", "tool_call_id": None, "argument": ["c1", "c2"], "content": LINES}
+    made = json.loads(apply_edits(talk.body.text, edit_forms(talk, read_forms([row]))))["messages"]
+    assert made[-2:] == again and made[2:4] == said[2:4] and not any("c2" in json.dumps(one) for one in made)

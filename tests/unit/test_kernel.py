@@ -126,7 +126,7 @@ def test_common_words_tell_nothing() -> None:
 
 
 def test_english_takes_the_place_of_another_language() -> None:
-    english = {"words": ["buch", "welches"], "terms": [["book", "novel"], ["june"]]}
+    english = {"words": ["buch", "welches"], "terms": [["book", "novel", "june"], ["june"]]}
     asked = {"terms_widened": ["buch", "melani", "welches"], "facts": {"english": english}, "language": 1}
     words = _words({**QUESTION, **asked})
     assert words.terms == ["melani", "book", "june"] and (words.forms, words.form_of) == (["novel"], ["book"])
