@@ -24,10 +24,12 @@ MAY_CHANGE = set(
     """schema_migrations partitioned_tables compile_buffer kept_recalls setting_definitions settings_merged
     ranking_profiles""".split()  # of which the shipped one
 )
-# Columns that an upgrade drops: packed_signs is made anew from the vectors.
-DROPPED = {("embeddings", "signs")}
+# Columns that an upgrade drops (packed_signs is made anew from the vectors) or turns.
+DROPPED = {("embeddings", "signs"), ("embedding_models", "languages")}
 # Settings with a new default, and the weights of the shipped ranking.
-NEW_DEFAULTS = {"exact_vectors_max", "sign_candidates", "embed_chunks_max", "rank_weights"}
+NEW_DEFAULTS = set(
+    "exact_vectors_max sign_candidates embed_chunks_max rank_weights own_question_turns weak_recall_tokens".split()
+)
 FIRINGS = read(1, "kiln.md", "\n".join(f"Firing {n}: cone {n % 10}." for n in range(600)))
 STEP = messages("Read the notes on the kiln.", *FIRINGS, "Firing 599 used cone 9.")
 ASKED = (
