@@ -103,8 +103,7 @@ def _english_words() -> list[str]:
     if folder is None:
         return []
     vocabulary = json.loads((folder / "tokenizer.json").read_text("utf-8"))["model"]["vocab"]
-    common = {one.name: _common_words(one.name) for one in languages.languages()}
-    left_out = set().union(*common.values())
+    left_out = frozenset[str]().union(*(_common_words(one.name) for one in languages.languages()))
     found = [word for word in vocabulary if len(word) > 2 and word.isascii() and word.isalpha()]
     return [word for word in found if word not in left_out][:WORDS]
 

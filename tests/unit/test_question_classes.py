@@ -1,4 +1,4 @@
-"""Messages that ask nothing are ranked more by meaning, and questions as they were."""
+"""Classes of questions have ranking weights of their own: messages that ask nothing, other languages than English."""
 
 import numpy as np
 from pg_memoir_kernel.ranking import SIGNALS, classes_of, weights_of
