@@ -123,13 +123,13 @@ def reduce_turns(
             cut = re.sub(r"\s+\S*$", "", said[:longest]) if shape and len(said) > longest else said
             if shape is None and not len(cut) < len(body) * 9 // 10:
                 continue
-            text = ("" if c.chunk == 0 and body.startswith(cut) else "… ") + cut + f" … #{c.turn}"
+            text = ("" if c.chunk == 0 and body.startswith(cut) else "… ") + cut + " …"
             tokens = c.tokens * len(cut) // len(body)
             if shape:
                 # Without the line breaks, which are counted with the whole.
-                found.append(Reduced(c.item, fidelity, text, max(1, tokens + 6 - body.count("\n")), worth))
+                found.append(Reduced(c.item, fidelity, text, max(1, tokens + 3 - body.count("\n")), worth))
             else:
-                found.append(Reduced(c.item, fidelity, text, tokens + 5, share * math.sqrt(len(cut) / len(body))))
+                found.append(Reduced(c.item, fidelity, text, tokens + 2, share * math.sqrt(len(cut) / len(body))))
     return found
 
 

@@ -118,7 +118,7 @@ def test_recall_is_rendered() -> None:
             (0, "full", "Hello", "10 Jan 2000, work", "user"), (1, "full", "Hi\n\nthere\r\n- x", "10 Jan 2000, work", "Ann"),
             (2, "full", "Likes tea", "Memories", ""), (7, "stub", "fact: likes…", "Memories", ""),
             (4, "full", "second", "3 Jan 2000, home", "user"), (3, "full", "first", "3 Jan 2000, home", "user"),
-            (6, "full", "fourth", "3 Jan 2000, home", "user"), (8, "excerpt", "… the kiln … #6", "3 Jan 2000, home", "user"),
+            (6, "full", "fourth", "3 Jan 2000, home", "user"), (8, "excerpt", "… the kiln …", "3 Jan 2000, home", "user"),
         )
     ]  # fmt: skip
     text = render(lines, candidates, ["buy\nmilk"], True, str)
@@ -135,7 +135,7 @@ Memories:
 user: first
   second
   … fourth
-user: … the kiln … #6
+user: … the kiln …
 10 Jan 2000, work:
 user: Hello
 Ann: Hi
@@ -166,15 +166,15 @@ def test_long_turn_is_cut_to_its_best_sentence() -> None:
     long = make_candidate(1, turn=12, tokens=100)
     texts = {1: Text(body)}
     (found,) = reduce_turns([long], texts, 0.7, ["kiln", "bricks"], None)
-    assert (found.body, found.fidelity) == ("… The kiln needs new bricks. … #12", "excerpt")
-    assert found.share == pytest.approx(0.7 * math.sqrt(26 / len(body))) and found.tokens == 100 * 26 // len(body) + 5
+    assert (found.body, found.fidelity) == ("… The kiln needs new bricks. …", "excerpt")
+    assert found.share == pytest.approx(0.7 * math.sqrt(26 / len(body))) and found.tokens == 100 * 26 // len(body) + 2
     (first,) = reduce_turns([long], texts, 0.7, ["weather"], None)
-    assert first.body == "We talked about the weather for a while. … #12"
+    assert first.body == "We talked about the weather for a while. …"
     # An order of events has the first sentence, whatever was asked; a part of a turn begins in the middle.
     excerpt, stub = reduce_turns(
         [make_candidate(1, turn=12, chunk=1, tokens=100)], texts, 0.7, ["kiln"], SHAPES["order"]
     )
-    assert excerpt.body == stub.body == "… We talked about the weather for a while. … #12"
+    assert excerpt.body == stub.body == "… We talked about the weather for a while. …"
     assert (excerpt.share, stub.share) == (SHAPES["order"].excerpt, SHAPES["order"].stub)
     assert reduce_turns([long], texts, 0, ["kiln"], None) == []
 
