@@ -145,6 +145,24 @@ def test_what_may_stay_of_a_message_stays() -> None:
     assert [said[start - 1 : start - 1 + length] for _, start, length in found.spans] == ["The gate opens with 7390."]
 
 
+def test_of_two_codes_in_a_sentence_one_goes() -> None:
+    said = "The hall alarm is 7731, and the one in the museum is 4408. Never mix them up."
+
+    def like(query: str, texts: Sequence[str]) -> list[float]:
+        return [0.6 if ("other" in query) != ("museum" in one) else 0.3 for one in texts]
+
+    asked = "Please erase the one of the museum. The other you can keep."
+    found = find_meant(asked, [(said, True)], Agreeing("erase"), like, "english")
+    gone = [said[start - 1 : start - 1 + length] for _, start, length in found.spans]
+    assert gone == ["the one in the museum is 4408.", "Never mix them up."]
+
+
+def test_what_names_a_value_means_what_holds_it() -> None:
+    assert meant("Please erase what is on 19 May.", {"Oslo is on 12 May.": 0.7, "Riga is on 19 May.": 0.5}) == [
+        "Riga is on 19 May."
+    ]
+
+
 def test_a_message_that_tells_nothing_is_never_meant() -> None:
     judge = Agreeing("erase", telling="7390")
     earlier = [("How do I open a gate?", True), ("Mine opens with 7390.", True)]
