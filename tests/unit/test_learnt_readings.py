@@ -169,3 +169,13 @@ def test_a_message_that_tells_nothing_is_never_meant() -> None:
     like = {"How do I open a gate?": 0.9, "Mine opens with 7390.": 0.5}
     (span,) = find_meant("Please erase that.", earlier, judge, lambda _, t: [like[x] for x in t], "english").spans
     assert span[0] == 1
+
+
+def test_a_wish_says_what_it_excepts() -> None:
+    for text, content in (
+        ("Use metric units. Only in recipes I want cups.", "asks: Use metric units. Only in recipes User wants cups."),
+        ("Always answer in bullet points. The soup was good. Except today.", "asks: Always answer in bullet points."),
+        ("Antworte immer auf Deutsch. Nur bei Ida nicht.", "Antworte immer auf Deutsch. Nur bei Ida nicht."),
+    ):  # fmt: skip
+        found = [one for one in read_turns([turn(text)], None).found if one.type == "instruction"]
+        assert [one.content.removeprefix("User").lstrip(": ") for one in found] == [content]
