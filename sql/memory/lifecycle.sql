@@ -240,17 +240,3 @@ begin
     'more', v_more or v_seen = p_limit or v_working = p_limit);
 end $$;
 
--- Has the user a memory of tier 1 or 2 that was recalled often enough to be looked at?
-create or replace function _memoir.may_rise(p_user_id uuid)
-returns boolean language plpgsql stable as $$
-declare
-  v_config jsonb := _memoir.config(p_user_id, null);
-  v_accesses_1 integer := (v_config ->> 'promotion_accesses_1')::integer;
-  v_accesses_2 integer := (v_config ->> 'promotion_accesses_2')::integer;
-begin
-  return exists (select from _memoir.memory_store m join _memoir.memory_stats s on s.user_id = p_user_id
-    and s.memory_id = m.memory_id
-    where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and not m.is_object
-      and s.access_count >= case m.tier
-      when 1 then v_accesses_1 else v_accesses_2 end);
-end $$;

@@ -264,7 +264,7 @@ begin
     ('query_answers', 'true', null, null),
     ('session_windows', 'session_id = any ($2)', v_sharing, null),
     ('shown_forms', 'session_id = any ($2)', v_sharing, null),
-    ('fault_history', 'session_id = any ($2)', v_sharing, null),
+    ('fault_history', 'session_id = any ($2) or items ?| $2::text[]', v_sharing || v_all, null),
     ('fidelity_transitions', 'memory_id = any ($2)', v_gone, null),
     ('receipts', 'result -> ''message_ids'' ?| $2::text[] or result ->> ''memory_id'' = any ($2::text[])',
       p_ids || v_gone, null),
