@@ -54,7 +54,9 @@ def test_views_show_what_happened(db: Db, admin: Db, user: str) -> None:
     assert view(admin, "costs_by_session", "cost_microcents, cost_per_turn", user) == (cost, cost / 24)
     figures = "session_name, day is null, calls, cost_microcents, prompt_tokens, latency_ms_p50, latency_ms_p95"
     calls = admin.execute(f"select {figures} from memoir.model_calls where user_name = %s order by 1, 2", [user])
-    assert calls.fetchall() == [(name, no_day, 12, cost, 12000, 5.5, 10.45) for name in ("s", None) for no_day in (False, True)]
+    assert calls.fetchall() == [
+        (name, no_day, 12, cost, 12000, 5.5, 10.45) for name in ("s", None) for no_day in (False, True)
+    ]
     (asked,), (said,) = table(db, "history", user, "s", 22)
     assert said["usage"] == {**usage, "latency_ms": 11, "cost_microcents": cost // 12} and "usage" not in asked
     columns = "compacted_tokens > 0, tokens = active_tokens + compacted_tokens, pressure - active_tokens / context_window::real"
@@ -133,8 +135,7 @@ def test_users_are_listed_by_name(db: Db, memoir_dsn: str, user: str) -> None:
     for name in (f"{user}-b", f"{user}-a", user):
         persist(db, name, "s", "Hello there", "Hi.")
     rows = table(db, "list_users", after_user=user, columns="user_name, sessions, memories")
-    assert rows[:2] == [(f"{user}-a", 1, 0), (f"{user}-b", 1, 0)]
-    assert len(table(db, "list_users", limit=1)) == 1
+    assert rows[:2] == [(f"{user}-a", 1, 0), (f"{user}-b", 1, 0)] and len(table(db, "list_users", limit=1)) == 1
     one_user: dict[str, Any] = {"role": "tenant", "users": [user]}
     with world_of(memoir_dsn, one=one_user, bound=one_user | {"projects": ["red"]}) as world:
         assert table(world.connection("one"), "list_users", columns="user_name") == [(user,)]
@@ -147,8 +148,7 @@ def test_a_user_in_numbers(db: Db, user: str) -> None:
     call(db, "correct", user, old, "The dentist is Dr. Lind")
     stats = call(db, "memory_stats", user)
     keys = ("sessions", "open_sessions", "turns", "memories", "contradictions")
-    assert [stats[key] for key in keys] == [1, 1, 2, 1, 0]
-    assert stats["states"] == {"active": 1, "superseded": 1}
+    assert [stats[key] for key in keys] == [1, 1, 2, 1, 0] and stats["states"] == {"active": 1, "superseded": 1}
     assert call(db, "memory_stats", f"{user}-nobody")["memories"] == 0
 
 
