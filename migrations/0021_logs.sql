@@ -10,10 +10,10 @@ alter table _memoir.fault_history
   add column items jsonb,                             -- ids of what stands in it: where one leaves recall, it goes too
   add column clearance _memoir.sensitivity not null default 'normal';  -- of who asked
 alter table _memoir.admission_scores
-  add column session_id uuid,
+  add column in_session uuid,
   add column turn_number integer,
   add column type text;
-create index admission_scores_by_session on _memoir.admission_scores (user_id, session_id);
+create index admission_scores_by_session on _memoir.admission_scores (user_id, in_session);
 
 alter table _memoir.conversation_history add column cost_microcents bigint;
 -- Months that were archived and kept are put back as rows of the same type.

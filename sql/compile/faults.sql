@@ -229,7 +229,7 @@ begin
   select e.recorded_at, s.external_id, e.turn_number, e.kind, e.event, _memoir.object_name(e.memory_id), m.memory_id,
     coalesce(e.type, m.type), m.content, jsonb_strip_nulls(e.details)
   from (
-    select a.session_id, a.memory_id, a.recorded_at, a.turn_number, 'admission' as kind, a.type, a.score_id as id,
+    select a.in_session as session_id, a.memory_id, a.recorded_at, a.turn_number, 'admission' as kind, a.type, a.score_id as id,
       case when a.admitted then 'admitted' else 'rejected' end as event,
       jsonb_build_object('score', a.score_total, 'threshold', a.threshold, 'type', a.score_type, 'novelty',
         a.score_novelty, 'utility', a.score_utility, 'recency', a.score_recency) as details
@@ -255,8 +255,8 @@ begin
 end $$;
 comment on function memoir.list_events(text, text, text[], integer) is
   'The log of what happened to objects and memories, newest first, of one session or of all. Kinds and their events:
-admission (admitted, rejected; details: score, threshold, and its parts type, novelty, utility, recency), move (pressure,
-access, fault, cooperative, goal_change; details: from and to which fidelity, zone, list_tokens), fault (micro_fault: a
+admission (admitted, rejected; details: score, threshold, and its parts type, novelty, utility, recency), move
+(pressure, access, fault, cooperative, goal_change; details: from and to which fidelity, zone, list_tokens), fault (micro_fault: a
 question answered from it, full_restore, page_fault: fetched again, entropy_triggered; details: fidelity as "shown",
 question, answer, answer_tokens, avoided_tokens, latency_ms). object: its name, content: its line. A question and its
 answer go when an item of the answer leaves recall. They are hidden from logins of a lower clearance than the asker''s,

@@ -21,7 +21,7 @@ begin
   v_score := 0.35 * v_type + 0.25 * v_novelty + 0.25 * p_utility + 0.15 * v_recency;
   v_admitted := p_exempt or v_score >= v_threshold;
   if p_log_admitted or not v_admitted then
-    insert into _memoir.admission_scores (user_id, score_id, recorded_at, session_id, turn_number, type, memory_id,
+    insert into _memoir.admission_scores (user_id, score_id, recorded_at, in_session, turn_number, type, memory_id,
       admitted, score_total, score_type, score_novelty, score_utility, score_recency, threshold)
     values (p_user_id, gen_random_uuid(), v_now, p_session_id, p_turn, p_type, p_memory_id, v_admitted, v_score, v_type,
       v_novelty, p_utility, v_recency, v_threshold);

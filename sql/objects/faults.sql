@@ -94,7 +94,8 @@ begin
     and f.fault_type in ('full_restore', 'page_fault');
   perform _memoir.ensure_month(p_user_id, v_at);
   insert into _memoir.fault_history (user_id, fault_id, recorded_at, session_id, memory_id, type, fault_type,
-    turn_number, fidelity, content_hash, question, answer, items, clearance, answer_tokens, avoided_tokens, latency_ms)
+    turn_number, fidelity, content_hash, question, answer, items, clearance, answer_tokens, avoided_tokens,
+    latency_ms)
   values (p_user_id, gen_random_uuid(), v_at, p_session_id, p_memory.memory_id, p_memory.type, p_fault, p_turn,
     coalesce(v_fidelity, 0), p_memory.content_hash, left(p_asked ->> 'question', 1000),
     left(p_asked ->> 'answer', 4000), p_asked -> 'items',
