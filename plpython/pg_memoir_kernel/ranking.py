@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .items import AFTER_QUESTION, HAS_SPEAKER, IS_QUESTION, LAST_CHUNK, NO_SESSION, ROLES, Items
+from .sounds import sounds_like
 from .times import find_ranges, is_within
 from .words import Scores
 
@@ -99,7 +100,7 @@ def classes_of(question: Mapping[str, Any]) -> list[str]:
 
 def english_of(question: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the English for the words of a question in another language that is asked of English texts: {"words",
-    "terms"} as pg_memoir_server.translation makes it.
+    "terms", "names"} as pg_memoir_server.translation makes it.
     """
     found: Mapping[str, Any] | None = question["facts"].get("english")
     return found if question["language"] == ENGLISH else None
@@ -180,7 +181,12 @@ def score(
 
     back = _sessions_back(items, session, is_turn & ~is_named)
     query = question["query"].lower()
-    spoken = {s for s in set(items.speaker) if s is not None and s.replace("_", " ").lower() in query}
+    other = (english_of(question) or {}).get("names", ())
+    spoken = {
+        s
+        for s in set(items.speaker)
+        if s is not None and (s.replace("_", " ").lower() in query or any(sounds_like(s, word) for word in other))
+    }
     by_speaker = np.array([s in spoken for s in items.speaker]) if spoken else np.zeros(n, bool)
     ranges = find_ranges(question["facts"].get("times"), oldest, newest, now, zone)
     in_time = np.array(is_within(created.tolist(), ranges)) if ranges else np.zeros(n, bool)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import snowballstemmer
+from anyascii import anyascii
 from pg_memoir_language import data, languages
 from pg_memoir_language.patterns import compile_pattern
 
@@ -31,6 +32,9 @@ MOST, MOST_WORDS = 3, 24  # translations of a word, words of a question
 # Of scripts without blanks what stands together, of others words of three letters and more.
 _UNSPACED = r"[\u30a0-\u30ff]{2,}|[\u4e00-\u9fff]+"
 _WORD = rf"{_UNSPACED}|[^\W\d_\u3040-\u30ff\u4e00-\u9fff]{{3,}}"
+
+# Foreign names: in katakana, with a capital in Cyrillic, anything in scripts without capitals.
+_NAME = r"[\u30a1-\u30fa\u30fc]{2,}|[\u0410-\u042f\u0401][\u0430-\u044f\u0451]{2,}|[\u0600-\u06ff\u0e01-\u0e4e\uac00-\ud7a3]{2,}"
 
 
 class Dictionary:
@@ -114,7 +118,8 @@ def _common_words(language: str) -> frozenset[str]:
 
 def to_english(text: str, language: str) -> dict[str, Any] | None:
     """Return the English stems for the words of a question, {"words": what was translated, as written and stemmed as
-    English, "terms": a list of stems for each, the best first}; None of a question that is not translated.
+    English, "terms": a list of stems for each, the best first, "names": what may be a name, in Latin letters}; None of
+    a question that is not translated.
     """
     if language not in LANGUAGES:
         return None
@@ -131,7 +136,8 @@ def to_english(text: str, language: str) -> dict[str, Any] | None:
         for word, found in zip(words, translated, strict=True)
         if found
     ]
-    if not pairs:
+    names = sorted({anyascii(word) for word in compile_pattern(_NAME).findall(text[:1000])})
+    if not pairs and not names:
         return None
     gone = {form for word in [*(word for word, _ in pairs), *common.intersection(every)] for form in (word, stem(word))}
-    return {"words": sorted(gone), "terms": [stems for _, stems in pairs]}
+    return {"words": sorted(gone), "terms": [stems for _, stems in pairs], "names": names}

@@ -2,6 +2,7 @@
 
 import numpy as np
 from pg_memoir_kernel.ranking import SIGNALS, classes_of, weights_of
+from pg_memoir_kernel.sounds import sounds_like
 
 GIVEN = {
     "vector": 0.8,
@@ -38,3 +39,15 @@ def test_other_languages_are_ranked_more_by_meaning() -> None:
     assert asked(2, "german") == asked(2, "english") == asked(1, "german") == ["other"]
     assert asked(1, "english") == asked(1, "simple") == asked(0, "english") == []
     assert asked(26, "hindi", unread=True) == ["unread"]
+
+
+def test_names_of_other_scripts_sound_like_speakers() -> None:
+    for name, words in (
+        ("Caroline", ("kyarorain", "Kerolayn", "kaerollainieun", "karwlyn")),
+        ("Jon", ("jiyon", "Dzhon", "jon")),
+        ("Gina", ("ji-na", "Dzhiny")),
+        ("Calvin", ("karubin", "Kelvin")),
+    ):
+        assert all(sounds_like(name, word) for word in words), name
+    for name, word in (("Jon", "ji-na"), ("Gina", "Dzhon"), ("Caroline", "karin"), ("Maria", "merani-"), ("Al", "al")):
+        assert not sounds_like(name, word), (name, word)

@@ -36,6 +36,7 @@ def test_what_is_translated_no_longer_counts_as_written():
 
 def test_other_languages_and_function_words_are_left():
     assert translation.to_english("Which book did she read?", "english") is None
+    assert translation.to_english("Что любит Джон?", "russian")["names"] == ["Chto", "Dzhon"]
     assert translation.to_english("Vilken bok läste hon?", "swedish") is None
     assert translation.to_english("und wie ist es", "german") is None
 
