@@ -78,13 +78,16 @@ class Stop(Exception):
 
 
 def state_folder() -> Path:
-    """Where `pg-memoir up` keeps its server: $PG_MEMOIR_STATE, or a place of the user's own."""
+    """Where `pg-memoir up` keeps its server: $PG_MEMOIR_STATE, or the user's folder for data."""
     own = os.environ.get("PG_MEMOIR_STATE")
     if own:
         return Path(own)
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         return Path("/var/lib/pg_memoir/default")
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "pg_memoir" / "default"
+    earlier = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "pg_memoir" / "default"
+    if (earlier / "pgdata").is_dir():  # made by a release that kept it there
+        return earlier
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "pg_memoir"
 
 
 def connection_string(given: str) -> str:
