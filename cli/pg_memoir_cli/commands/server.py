@@ -1,4 +1,4 @@
-"""The private server, for people without one: up, down."""
+"""A private server, for people without one, and pg_memoir on a server of theirs: up, down, install."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated
 import psycopg
 import typer
 
-from ..app import Stop, app, state_folder
+from ..app import Dsn, Stop, app, connection_string, state_folder
 
 _OWN = "A server of your own"
 
@@ -108,5 +108,30 @@ def down(
         from ..local import Worker
 
         Worker(state_folder()).stop()
+    elif not _home()[1]:
+        return  # nothing is set up
     _cluster("clean" if delete else "down")
     (state_folder() / "dsn").unlink(missing_ok=True)
+
+
+@app.command(rich_help_panel=_OWN)
+def install(
+    modulus: Annotated[
+        int, typer.Option(help="Hash parts, a power of two, fixed for life: 8 for a laptop, 64 for a server.")
+    ] = 8,
+    dsn: Dsn = "",
+) -> None:
+    """Install pg_memoir into a database of yours, or upgrade it there. Needs psql.
+
+    `pg-memoir doctor` says what the server must have, and whether the login may do it.
+    """
+    where = connection_string(dsn)
+    home, is_checkout = _home()
+    build, psql = home / (".local/build" if is_checkout else "build"), shutil.which("psql")
+    if is_checkout:
+        subprocess.run(["bash", home / "scripts" / "build_sql.sh", build], check=True)
+    if psql is None:
+        raise Stop("psql is not here", "install the client programs of PostgreSQL (Debian: postgresql-client)")
+    command = ["bash", str(home / "scripts" / "install.sh"), str(build), where]
+    if subprocess.run(command, env={**os.environ, "PG_MEMOIR_MODULUS": str(modulus)}, check=False).returncode:
+        raise Stop("the install did not succeed; its last lines above say why", "pg-memoir doctor")
