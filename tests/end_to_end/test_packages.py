@@ -75,7 +75,8 @@ def test_what_is_built(dist: Path) -> None:
             held = archive.namelist()
             assert any(name.endswith(("py.typed", ".safetensors")) for name in held)
             metadata = archive.read(next(name for name in held if name.endswith("METADATA"))).decode()
-        assert "Version: 0.0.0" not in metadata and not any("__pycache__" in name for name in held)
+        version = json.loads((ROOT / "META.json").read_text())["version"]
+        assert f"Version: {version}\n" in metadata and not any("__pycache__" in name for name in held)
 
 
 def test_wheels_are_reproducible(dist: Path, tmp_path: Path) -> None:
