@@ -39,7 +39,10 @@ def unpack_postgres(folder: Path) -> Path | None:
         [postgres / "bin" / "postgres", "-V"], env=library_path(postgres), capture_output=True, text=True, check=False
     )
     if tried.returncode:
-        raise Stop(f"PostgreSQL does not start here: {tried.stderr.strip()}", "install the library that it names")
+        raise Stop(
+            f"PostgreSQL does not start here: {tried.stderr.strip()}",
+            "install that library (Debian: libssl3 libgssapi-krb5-2 liblz4-1 libzstd1 liblzma5)",
+        )
     return postgres
 
 
