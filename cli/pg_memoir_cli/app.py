@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Annotated, Any
@@ -107,6 +107,27 @@ def connected(dsn: str, **options: Any) -> Iterator[Memoir]:
     """The database of a command."""
     with Memoir(connection_string(dsn), min_size=0, max_size=2, **options) as memoir:
         yield memoir
+
+
+def lend_embedder(memoir: Memoir, dsn: str) -> None:
+    """Lets a command embed its question, where the private server has no PL/Python to do it.
+
+    A server of somebody's own may have another model, so it gets no vector of ours.
+    """
+    from .embedder import DEFAULT_MODEL, EmbedderUnavailable, load_embedder
+
+    if dsn or "plpython3u" in installed_extensions(connection_string(dsn)):
+        return
+    if [model["model"] for model in memoir.embedding_progress() if model["status"] == "active"] == [DEFAULT_MODEL]:
+        with suppress(ImportError, EmbedderUnavailable):
+            memoir.embed = load_embedder()
+
+
+def installed_extensions(dsn: str) -> set[str]:
+    import psycopg
+
+    with psycopg.connect(dsn) as db:
+        return {name for (name,) in db.execute("select extname from pg_extension")}
 
 
 def find_commands() -> dict[str, EntryPoint]:

@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import psycopg
 import typer
 
-from ..app import Dsn, Stop, app, connection_string, state_folder
+from ..app import Dsn, Stop, app, connection_string, installed_extensions, state_folder
 
 _OWN = "A server of your own"
 
@@ -61,8 +60,7 @@ def _start_worker(dsn: str) -> None:
     """Starts what runs the jobs, where the server has no pg_cron."""
     from ..local import Worker, has_package
 
-    with psycopg.connect(dsn) as db:
-        extensions = {name for (name,) in db.execute("select extname from pg_extension")}
+    extensions = installed_extensions(dsn)
     if "pg_cron" in extensions:
         return
     if not has_package("pg_memoir_server"):
