@@ -27,7 +27,7 @@ from .text import (
     replace_first,
     search,
 )
-from .wishes import find_wishes
+from .wishes import find_wishes, with_exceptions
 
 # The language that a judge reads.
 JUDGED = "english"
@@ -211,6 +211,7 @@ def read_turns(turns: Sequence[Turn], judge: Judge | None = None) -> Reading:
         wishes = find_wishes(read, found, said, JUDGED, judge.wishes)
         # A wish is one, whatever its clauses say besides.
         found = [one for one in found if not any(_overlap(one, wish) for wish in wishes)] + wishes
+    found = with_exceptions(found, clauses, languages)
     for language in sorted(set(languages)):
         more = []
         for number, turn in enumerate(turns, 1):

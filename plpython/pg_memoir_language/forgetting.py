@@ -138,7 +138,10 @@ def find_by_meaning(
     # "Wipe him, name and all."
     if search(choices(language, "whole_persons"), text.lower()):
         values += [name for content in said for name in sorted(content.names)]
-    spans = [*meant.spans, *find_mentions(values, frozenset(), [text for text, _ in earlier], language)]
+    # Of the message itself it is known what goes.
+    read = {of for of, _, _ in meant.spans}
+    others = find_mentions(values, frozenset(), [text for text, _ in earlier], language)
+    spans = [*meant.spans, *(span for span in others if span[0] not in read)]
     return Targets("clear", tuple(dict.fromkeys(spans)), values=tuple(dict.fromkeys(values)))
 
 

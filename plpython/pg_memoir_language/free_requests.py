@@ -12,8 +12,10 @@ from itertools import groupby, islice
 from typing import Protocol
 
 from .data import choices
+from .patterns import compile_pattern
 from .requests import LONGEST_NAME, LONGEST_SENTENCE, Request
 from .text import Clause, Sentence, own_sentences, search, split_clauses
+from .values import read_content
 
 
 class Judge(Protocol):
@@ -32,8 +34,9 @@ class Judge(Protocol):
 Asks = Callable[[Sequence[str]], Sequence[float]]
 # The likeness of a text to others, cosines.
 Likeness = Callable[[str, Sequence[str]], Sequence[float]]
-# The chance from which on a sentence with a word of forgetting is a request, and any other.
-ASKS, ASKS_ALONE = 0.8, 0.9
+# The chance from which on a sentence with a word of forgetting is a request, and any other; and where its message says
+# what may stay.
+ASKS, ASKS_ALONE, ASKS_BESIDE_KEPT = 0.8, 0.9, 0.5
 # A question with which one asks for something to be done.
 ASKED_OF_YOU = r"\m(?:can|could|would|will|any (?:way|chance)) (?:you|u)\M"
 # Sentences of a text that are read.
@@ -43,8 +46,11 @@ MOST_MESSAGES, MOST_JUDGED = 200, 12
 LONGEST_MESSAGE = 300  # characters
 # A message is meant by its likeness plus JUDGED times the judge's chance, from MEANT on, with a LEAD over all others.
 JUDGED, MEANT, LEAD = 0.5, 0.5, 0.1
-# It loses by as much as it is nearer to what may stay; a sentence of it stays that is nearer by so much.
-KEPT_MARGIN, STAYS_MARGIN = 0.05, 0.2
+# It loses by as much as it is nearer to what may stay. Of what two of its parts hold alike, such as two codes, the part
+# that is meant less stays.
+KEPT_MARGIN, KEPT_WEIGHT, RIVAL_LEAD = 0.05, 0.7, 0.05
+# What parts of a sentence are divided by.
+_BETWEEN = r"[,;:]\s+(?:(?:and|but|plus|then|while)\s+)?|\s+(?:and|but|plus|while|und|aber|y|pero|et|mais|e|ma|mas|en|maar|i|ale)\s+|\s+[-–—]\s+"
 # The chance from which on a sentence tells something.
 TELLS = 0.3
 # Of a longer message only the sentence that is meant goes, with those beside it.
@@ -62,7 +68,8 @@ class Meant:
 def find_free_requests(clauses: Sequence[Clause], found: Sequence[Request], language: str, asks: Asks) -> list[Request]:
     """Return the requests among sentences of texts in one language in which no rule found any."""
     taken = {request.text_no for request in found}
-    cancelled = choices(language, "forget_cancelled")
+    cancelled, keeps = choices(language, "forget_cancelled"), choices(language, "kept_things")
+    sparing = {row.text_no for row in clauses if keeps and search(keeps, row.said.lower())}
     for number, group in groupby(sorted(clauses, key=lambda c: c.text_no), key=lambda c: c.text_no):
         if search(cancelled, " ".join(row.said for row in group if row.clause_no == 0)):
             taken.add(number)
@@ -78,6 +85,7 @@ def find_free_requests(clauses: Sequence[Clause], found: Sequence[Request], lang
         row
         for row, chance in zip(rows, chances, strict=True)
         if chance >= (ASKS if _has_form(row.said, language) else ASKS_ALONE)
+        or (chance >= ASKS_BESIDE_KEPT and row.text_no in sparing and _divide([row.said], language)[0])
     ]
     # "How do I get rid of moths? I want them gone." asks for help.
     seeking = {row.text_no for row in clauses if search(r"^how (?:do|can|could|would|should|to)\M", row.said.lower())}
@@ -126,7 +134,9 @@ def find_meant(
     """Return what a message that asks to forget means of earlier texts (with whether the user said them)."""
     sentences = [s.said for s in own_sentences(text)]
     chances = judge.asks(sentences) if sentences else []
-    asking = [n for n, chance in enumerate(chances) if chance >= ASKS]
+    keeps = choices(language, "kept_things")
+    least = ASKS_BESIDE_KEPT if keeps and search(keeps, text.lower()) else ASKS
+    asking = [n for n, chance in enumerate(chances) if chance >= least]
     if not asking:
         return Meant()
     asked, kept = _divide([sentences[n] for n in asking], language)
@@ -140,6 +150,10 @@ def find_meant(
         told = tuple(s for s in own_sentences(said)[:20] if s.said not in sentences) if is_own else ()
         if told and len(messages) < MOST_MESSAGES:
             messages.append(_Message(number, told, said[:LONGEST_MESSAGE]))
+    # "The interview on the 19th": what names a value means what holds it.
+    named = {value.key for value in read_content(asked, language).values}
+    holding_it = [m for m in messages if named and named <= {v.key for v in read_content(m.whole, language).values}]
+    messages = holding_it or messages
     likenesses = _likenesses([asked, led], messages, likeness)
     holding = _likenesses([kept], messages, likeness) if kept else [-1.0] * len(messages)
     near = sorted(range(len(messages)), key=lambda n: -likenesses[n])[:MOST_JUDGED]
@@ -156,7 +170,7 @@ def find_meant(
         return Meant()
     if len(ranked) > 1 and ranked[1][0] > ranked[0][0] - LEAD:
         return Meant(is_unclear=True)
-    return Meant(_spans(ranked[0][1], asked, kept, likeness))
+    return Meant(_spans(ranked[0][1], (asked, led, text), kept, judge, likeness, language))
 
 
 def _likenesses(queries: Sequence[str], messages: Sequence[_Message], likeness: Likeness) -> list[float]:
@@ -166,17 +180,73 @@ def _likenesses(queries: Sequence[str], messages: Sequence[_Message], likeness: 
     return [max(next(row) for row in rows for _ in message.texts) for message in messages]
 
 
-def _spans(message: _Message, asked: str, kept: str, likeness: Likeness) -> tuple[tuple[int, int, int], ...]:
-    """Return the sentences of a message that go: all of a short one but what is nearer to what may stay."""
+def _spans(
+    message: _Message, asked: Sequence[str], kept: str, judge: Judge, likeness: Likeness, language: str
+) -> tuple[tuple[int, int, int], ...]:
+    """Return what goes of a message: of a long one the sentence that is meant with those beside it, without the parts
+    that hold something of the same kind and are meant less."""
     sentences = message.sentences
-    near = likeness(asked, [s.said for s in sentences])
     if len(sentences) > MOST_SENTENCES:
+        near = likeness(asked[0], [s.said for s in sentences])
         best = max(range(len(sentences)), key=lambda n: near[n])
         first = max(0, best - 1)
-        sentences, near = sentences[first : best + 2], near[first : best + 2]
-    stays = likeness(kept, [s.said for s in sentences]) if kept else [-1.0] * len(sentences)
-    gone = [s for s, one, other in zip(sentences, near, stays, strict=True) if other <= one + STAYS_MARGIN]
-    return tuple((message.number, s.start, s.length) for s in gone or sentences)
+        sentences = sentences[first : best + 2]
+    parts = [(s, start, said) for s in sentences for start, said in _divide_parts(s.said)]
+    kinds = [_kinds(said, language) for _, _, said in parts]
+    stays = [False] * len(parts)
+    if sum(map(bool, kinds)) > 1:
+        worths = _worths([said for *_, said in parts], [s.said for s, _, _ in parts], asked, kept, judge, likeness)
+        best = max((n for n, kind in enumerate(kinds) if kind), key=lambda n: worths[n])
+        stays = [bool(k & kinds[best]) and w < worths[best] - RIVAL_LEAD for k, w in zip(kinds, worths, strict=True)]
+    # Sentences of which all goes, and parts of the others.
+    parted = {s.start for (s, _, _), stay in zip(parts, stays, strict=True) if stay}
+    spans = [(s.start, s.length) for s in sentences if s.start not in parted]
+    spans += [
+        (s.start + start, len(said))
+        for (s, start, said), stay in zip(parts, stays, strict=True)
+        if s.start in parted and not stay
+    ]
+    return tuple((message.number, *span) for span in sorted(spans))
+
+
+def _worths(
+    parts: Sequence[str], sentences: Sequence[str], asked: Sequence[str], kept: str, judge: Judge, likeness: Likeness
+) -> list[float]:
+    """Return how much each part of a message is meant: by its likeness and the judge, less its likeness to what may
+    stay."""
+    nears = [likeness(one, parts) for one in asked[:2]]
+    means = [judge.means([(part, one) for part in parts]) for one in asked]
+    led = [judge.means([(sentence, one) for sentence in sentences]) for one in asked]
+    stays = likeness(kept, parts) if kept else [0.0] * len(parts)
+    return [
+        max(near[n] for near in nears)
+        + JUDGED * (max(chance[n] for chance in means) + max(chance[n] for chance in led))
+        - KEPT_WEIGHT * stays[n]
+        for n in range(len(parts))
+    ]
+
+
+def _divide_parts(sentence: str) -> list[tuple[int, str]]:
+    """Return the parts of a sentence, of two words or with a number, and where they start."""
+    parts: list[tuple[int, str]] = []
+    start = 0
+    for match in [*compile_pattern(_BETWEEN).finditer(sentence), None]:
+        end = match.start() if match else len(sentence)
+        part = sentence[start:end]
+        if len(part.split()) > 1 or any(map(str.isdigit, part)):
+            parts.append((start, part))
+        elif parts:
+            first, _ = parts.pop()
+            parts.append((first, sentence[first:end]))
+        else:
+            continue
+        start = match.end() if match else end
+    return parts or [(0, sentence)]
+
+
+def _kinds(said: str, language: str) -> set[str]:
+    content = read_content(said, language)
+    return {"name"} if content.names and not content.values else {value.kind for value in content.values}
 
 
 def _divide(sentences: Sequence[str], language: str) -> tuple[str, str]:
@@ -186,5 +256,7 @@ def _divide(sentences: Sequence[str], language: str) -> tuple[str, str]:
     asked: list[str] = []
     for sentence in sentences:
         for _, _, said, _ in split_clauses(sentence, language):
-            (kept if keeps and search(keeps, said.lower()) else asked).append(said)
+            spares = bool(keeps and search(keeps, said.lower()))
+            for part in [part for _, part in _divide_parts(said)] if spares else [said]:
+                (kept if spares and search(keeps, part.lower()) else asked).append(part)
     return " ".join(asked), " ".join(kept)

@@ -48,7 +48,11 @@ def find_requests(clauses: Sequence[Clause], language: str) -> list[Request]:
         whole = " ".join(dict.fromkeys(c.sentence for c in sorted(text, key=lambda c: c.sentence_start)))
         if len(whole) > LONGEST_TEXT or search(choices(language, "forget_cancelled"), whole):
             continue
+        instead = choices(language, "forget_instead")
+        is_replaced = bool(instead and search(instead, whole.lower()))
         for clause in sorted(text, key=lambda c: c.span_start):
+            if is_replaced and search(choices(language, "forget_place"), clause.plain.lower()):
+                continue
             if clause.clause_no > 0 and _may_ask(clause, language):
                 request = _read_request(clause, text, language)
                 if request:

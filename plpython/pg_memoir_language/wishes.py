@@ -6,6 +6,7 @@ it holds ("always", "when I", "any").
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -13,6 +14,7 @@ from itertools import groupby, islice
 
 from .data import choices
 from .memories import Extracted, Rule
+from .naming import name_speaker
 from .statements import state_clause
 from .text import Clause, search
 
@@ -28,6 +30,8 @@ LEARNT: Rule = {
 LONGEST = 200
 # Sentences of a text that are read.
 MOST = 8
+# Characters between a wish and what it excepts.
+NEXT = 3
 # The chance from which on a sentence that says how far it holds is one, and any other.
 SCOPED, ALONE = 0.82, 0.93
 
@@ -61,3 +65,30 @@ def find_wishes(
         for row, chance in zip(rows, chances, strict=True)
         if chance >= (SCOPED if search(scopes, row.plain) else ALONE)
     ]
+
+
+def with_exceptions(found: Sequence[Extracted], clauses: Sequence[Clause], languages: Sequence[str]) -> list[Extracted]:
+    """Return memories of which a lasting wish also says what the sentences behind it except: "Answer in French. Only
+    to my sister in English". `clauses`: of persons without a name; `languages`: by text.
+    """
+    behind = {(row.text_no, row.sentence_start): row for row in clauses if row.clause_no == 0 and not row.asks}
+    starts = sorted(behind)
+    kept: list[Extracted] = []
+    for one in sorted(found, key=lambda one: (one.text_no, one.span_start)):
+        last = kept[-1] if kept else None
+        if last and last.text_no == one.text_no and one.span_start < last.span_start + last.span_length:
+            continue
+        exceptions = choices(languages[one.text_no - 1], "wish_exceptions") if one.type == "instruction" else None
+        for place in starts[bisect_left(starts, (one.text_no, one.span_start + one.span_length)) :] if exceptions else []:
+            row = behind[place]
+            end = one.span_start + one.span_length
+            if row.text_no != one.text_no or row.sentence_start > end + NEXT or row.span_length > LONGEST:
+                break
+            if not search(exceptions, row.said.lower()):
+                break
+            said = name_speaker(row.said, "User").rstrip(".") + "."
+            one = replace(
+                one, span_length=row.end - one.span_start, content=f"{one.content} {said[:1].upper()}{said[1:]}"
+            )
+        kept.append(one)
+    return kept

@@ -60,6 +60,8 @@ def test_request_names_its_matter() -> None:
         ("Forget my shoe size... no, hang on, keep it.", []),
         ("the salary I mentioned, please forget that", ["salary"]),
         ("don't forget the milk", []),
+        ("Let's forget the Burren, it's too far, and look at Glendalough", []),
+        ("forget squamish, its gonna rain. lets do bishop", []),
         ("oh forget it, it works again", []),
     ):
         found = find_requests(read_clauses(text, "english"), "english")

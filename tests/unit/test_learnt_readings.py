@@ -145,9 +145,37 @@ def test_what_may_stay_of_a_message_stays() -> None:
     assert [said[start - 1 : start - 1 + length] for _, start, length in found.spans] == ["The gate opens with 7390."]
 
 
+def test_of_two_codes_in_a_sentence_one_goes() -> None:
+    said = "The hall alarm is 7731, and the one in the museum is 4408. Never mix them up."
+
+    def like(query: str, texts: Sequence[str]) -> list[float]:
+        return [0.6 if ("other" in query) != ("museum" in one) else 0.3 for one in texts]
+
+    asked = "Please erase the one of the museum. The other you can keep."
+    found = find_meant(asked, [(said, True)], Agreeing("erase"), like, "english")
+    gone = [said[start - 1 : start - 1 + length] for _, start, length in found.spans]
+    assert gone == ["the one in the museum is 4408.", "Never mix them up."]
+
+
+def test_what_names_a_value_means_what_holds_it() -> None:
+    assert meant("Please erase what is on 19 May.", {"Oslo is on 12 May.": 0.7, "Riga is on 19 May.": 0.5}) == [
+        "Riga is on 19 May."
+    ]
+
+
 def test_a_message_that_tells_nothing_is_never_meant() -> None:
     judge = Agreeing("erase", telling="7390")
     earlier = [("How do I open a gate?", True), ("Mine opens with 7390.", True)]
     like = {"How do I open a gate?": 0.9, "Mine opens with 7390.": 0.5}
     (span,) = find_meant("Please erase that.", earlier, judge, lambda _, t: [like[x] for x in t], "english").spans
     assert span[0] == 1
+
+
+def test_a_wish_says_what_it_excepts() -> None:
+    for text, content in (
+        ("Use metric units. Only in recipes I want cups.", "asks: Use metric units. Only in recipes User wants cups."),
+        ("Always answer in bullet points. The soup was good. Except today.", "asks: Always answer in bullet points."),
+        ("Antworte immer auf Deutsch. Nur bei Ida nicht.", "Antworte immer auf Deutsch. Nur bei Ida nicht."),
+    ):  # fmt: skip
+        found = [one for one in read_turns([turn(text)], None).found if one.type == "instruction"]
+        assert [one.content.removeprefix("User").lstrip(": ") for one in found] == [content]
