@@ -17,18 +17,9 @@ from build_sql import version
 from pg_memoir_server.models import DEFAULT_MODEL, model_folder
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("client", "kernel", "plpython", "model", "cli", "gateway", "integrations")
-OURS = ("pg_memoir", *(f"pg-memoir-{part}" for part in ("kernel", "server", "model", "cli", "gateway", "integrations")))
-SCRIPTS = (
-    "common",
-    "cluster",
-    "setup",
-    "setup_python",
-    "install",
-    "build_pgvector",
-    "end_orphans",
-    "../deploy/server_settings",
-)
+PACKAGES = "client kernel plpython model cli gateway integrations".split()
+OURS = ("pg_memoir", *(f"pg-memoir-{part}" for part in "kernel server model cli gateway integrations".split()))
+SCRIPTS = "common cluster setup setup_python install build_pgvector end_orphans ../deploy/server_settings".split()
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", ".*")
 
 
@@ -56,10 +47,10 @@ def stage(package: str, folder: Path) -> Path:
 
 
 def _bundle(folder: Path) -> None:
+    (folder / "deploy").mkdir(parents=True)
+    (folder / "scripts").mkdir()
     for script in SCRIPTS:
-        target = folder / "scripts" / f"{script}.sh"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / "scripts" / f"{script}.sh", target)
+        shutil.copy(ROOT / "scripts" / f"{script}.sh", folder / "scripts" / f"{script}.sh")
     shutil.copytree(ROOT / "requirements", folder / "requirements")
     for package in ("pg_memoir_server", "pg_memoir_language", "pg_memoir_kernel"):
         shutil.copytree(ROOT / "plpython" / package, folder / "plpython" / package, ignore=LEFT_OUT)

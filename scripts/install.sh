@@ -14,9 +14,7 @@ preloaded() { psql -X -Atqc 'show shared_preload_libraries' "$dsn" | grep -qw "$
 # PL/Python needs the Python that it was built with, and our packages there.
 python_loads() {
   run -c 'begin' -c 'create extension if not exists plpython3u' \
-    -c 'do language plpython3u $$import numpy, regex, pg_memoir_server.shim$$' -c 'rollback' 2>/dev/null && return
-  echo "install.sh: PL/Python does not load pg_memoir's packages here: clients make recalls, and a worker reads turns" >&2
-  return 1
+    -c 'do language plpython3u $$import numpy, regex, pg_memoir_server.shim$$' -c 'rollback' 2>/dev/null
 }
 
 # pg_cron is made in one database, and works from there.
@@ -38,6 +36,8 @@ select memoir.set_setting(key, to_jsonb('$socket'::text))
 from memoir.list_settings() where key = 'embedder_socket' and value = default_value;
 select memoir.ensure_embedder();               -- not only when pg_cron's next minute comes
 SQL
+else
+  echo "install.sh: PL/Python does not load pg_memoir's packages here: clients make recalls, and a worker reads turns" >&2
 fi
 if cron_is_here; then
   run -c 'call memoir.enable_jobs()'

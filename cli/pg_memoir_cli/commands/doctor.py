@@ -89,7 +89,8 @@ def _extensions(db: psycopg.Connection[Any]) -> Iterator[Finding]:
     for name, least in _EXTENSIONS.items():
         row = _one(
             db,
-            "select installed_version as there, default_version as available from pg_available_extensions where name = %s",
+            """select installed_version as there, default_version as available
+               from pg_available_extensions where name = %s""",
             [name],
         )
         version = (row.there or row.available) if row else None
@@ -117,7 +118,8 @@ def _settings(db: psycopg.Connection[Any]) -> Iterator[Finding]:
 def _before_install(db: psycopg.Connection[Any]) -> Iterator[Finding]:
     role = _one(
         db,
-        """select r.rolname as name, r.rolsuper as is_superuser, r.rolsuper or r.rolcreaterole and d.datdba = r.oid as may
+        """select r.rolname as name, r.rolsuper as is_superuser,
+             r.rolsuper or r.rolcreaterole and d.datdba = r.oid as may
            from pg_roles r, pg_database d where r.rolname = current_user and d.datname = current_database()""",
     )
     yield Finding("missing", "pg_memoir", "not installed", "pg-memoir install, as a role that may (next line)")

