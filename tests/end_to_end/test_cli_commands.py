@@ -21,7 +21,7 @@ from servers import database
 from stubs import fake_vector
 
 Run = Callable[..., tuple[int, str, str]]
-OTHERS = "up down install import export namespaces users list search explain graph tail status"
+OTHERS = "up down psql install import export namespaces users list search explain graph tail status"
 COMMANDS = f"{OTHERS} forget erase settings sync worker embedding-model doctor"
 
 

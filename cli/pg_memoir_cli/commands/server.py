@@ -1,4 +1,4 @@
-"""A private server, for people without one, and pg_memoir on a server of theirs: up, down, install."""
+"""A private server, for people without one, and pg_memoir on a server of theirs: up, down, psql, install."""
 
 from __future__ import annotations
 
@@ -112,6 +112,22 @@ def down(
     (state_folder() / "dsn").unlink(missing_ok=True)
 
 
+def _psql() -> tuple[str, dict[str, str]]:
+    from ..local import find_psql
+
+    found = find_psql(state_folder())
+    if found is None:
+        raise Stop("psql is not here", "install the client programs of PostgreSQL (Debian: postgresql-client)")
+    return found
+
+
+@app.command(rich_help_panel=_OWN, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def psql(context: typer.Context, dsn: Dsn = "") -> int:
+    """Open psql on the database; what follows goes to psql: `pg-memoir psql -c "select memoir.now()"`."""
+    program, environment = _psql()
+    return subprocess.run([program, connection_string(dsn), *context.args], env=environment, check=False).returncode
+
+
 @app.command(rich_help_panel=_OWN)
 def install(
     modulus: Annotated[
@@ -125,11 +141,10 @@ def install(
     """
     where = connection_string(dsn)
     home, is_checkout = _home()
-    build, psql = home / (".local/build" if is_checkout else "build"), shutil.which("psql")
+    build, (psql, environment) = home / (".local/build" if is_checkout else "build"), _psql()
     if is_checkout:
         subprocess.run(["bash", home / "scripts" / "build_sql.sh", build], check=True)
-    if psql is None:
-        raise Stop("psql is not here", "install the client programs of PostgreSQL (Debian: postgresql-client)")
+    environment |= {"PG_MEMOIR_MODULUS": str(modulus), "PATH": f"{Path(psql).parent}{os.pathsep}{os.environ['PATH']}"}
     command = ["bash", str(home / "scripts" / "install.sh"), str(build), where]
-    if subprocess.run(command, env={**os.environ, "PG_MEMOIR_MODULUS": str(modulus)}, check=False).returncode:
+    if subprocess.run(command, env=environment, check=False).returncode:
         raise Stop("the install did not succeed; its last lines above say why", "pg-memoir doctor")
