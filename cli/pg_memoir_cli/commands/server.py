@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from ..app import Dsn, Stop, app, connection_string, installed_extensions, state_folder
+from ..app import Dsn, Stop, app, connection_string, read_extensions, state_folder
 
 _OWN = "A server of your own"
 
@@ -60,7 +60,7 @@ def _start_worker(dsn: str) -> None:
     """Starts what runs the jobs, where the server has no pg_cron."""
     from ..local import Worker, has_package
 
-    extensions = installed_extensions(dsn)
+    extensions = read_extensions(dsn)
     if "pg_cron" in extensions:
         return
     if not has_package("pg_memoir_server"):
