@@ -84,7 +84,7 @@ def store(memoir: Memoir, user: str, events: Sequence[Said | Remembered]) -> dic
 
 
 COMPILED = """
-  select v.recall_tokens, c.ref_id, c.position, coalesce(length(regexp_replace(c.shown, '^… | … #\\d+$', '', 'g')), c.span_length)
+  select v.recall_tokens, c.ref_id, c.position, coalesce(length(regexp_replace(c.shown, '^… | …$', '', 'g')), c.span_length)
   from _memoir.compile(jsonb_populate_record(null::_memoir.compile_state, '{"explained": true}'), %(user)s, %(session)s, %(query)s,
     null, %(budget)s, null, null, %(vector)s::real[], null, null, null, 'openai', null) v
   left join lateral jsonb_array_elements(v.rows) with ordinality r on r.value ->> 'reason' is null or r.value ->> 'reason' <> all (%(unable)s)

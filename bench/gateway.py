@@ -1,6 +1,6 @@
 """Time that the gateway adds to a request, beside the same request sent to the upstream itself.
 
-    python -m bench.gateway [--requests 100] [--steps 40] [--streams 200] [--flat 10000] [--beside 5]
+    python -m bench.gateway [--requests 100] [--steps 40] [--modes manage] [--kilobytes 4] [--streams 200] [--flat 10000] [--beside 5]
 
 An upstream on this machine answers at once, so what is measured is the gateway alone. A conversation of an agent grows by a step with
 every request; direct and through the gateway take turns. Time is to the first byte of the answer. Then so many streams at once, each of
@@ -329,8 +329,8 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     rows, more, done = [], [], []
     heads = ["mode", "list grows to", "direct p50 / p95 ms", "gateway", "added", "ratio p50", "bypassed"]
     with fresh_database("gateway") as dsn:
-        for mode in ("observe", "recall", "manage") if options.requests else ():
-            for kilobytes in (1, 8):
+        for mode in options.modes.split(",") if options.requests else ():
+            for kilobytes in map(int, options.kilobytes.split(",")):
                 rows.append(asyncio.run(measured(dsn, mode, kilobytes, options.steps, options.requests)))
         if rows:
             done.append(report("gateway", table(heads, rows)))
@@ -359,6 +359,8 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--requests", type=int, default=100, help="of each measurement, 0: none (%(default)s)")
     parser.add_argument("--steps", type=int, default=40, help="requests of one conversation (%(default)s)")
+    parser.add_argument("--modes", default="observe,recall,manage", help="of the gateway (%(default)s)")
+    parser.add_argument("--kilobytes", default="1,8", help="of the result of each step (%(default)s)")
     parser.add_argument("--streams", type=int, default=200, help="streams at once, 0: none (%(default)s)")
     parser.add_argument(
         "--flat", type=int, default=10_000, help="requests to one process, for its memory, 0: none (%(default)s)"

@@ -97,7 +97,7 @@
 \ir compile/recall.sql                 -- recall, match_memories: the same ranking, as rows
 \ir compile/pressure.sql               -- session_pressure, window_forms, list_objects: how full it is
 \ir compile/answers.sql                -- questions that a language model answers: asked, stored, query_answer
-\ir compile/faults.sql                 -- memory_query, memory_restore, memory_release, list_faults
+\ir compile/faults.sql                 -- memory_query, memory_restore, memory_release, list_events
 \ir compile/browse.sql                 -- lists; hits on one line, what stands around one, whole rows
 \ir compile/inspect.sql                 -- who there is; a user in numbers; compiles that were made: a window over time
 \ir compile/learning.sql               -- what was used of a recall; the ranking's weights learnt from it

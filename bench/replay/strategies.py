@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pg_memoir import Memoir
+from pg_memoir_gateway.line_edits import FENCE, split_fences
 
 from .caching import tokens
 from .sessions import Message, Plant, Session
@@ -68,7 +69,7 @@ def blocks(message: Message) -> list[dict[str, Any]]:
             }
         ]
     content = message.get("content")
-    out = [{"type": "text", "text": content}] if content else []
+    out = [{"type": "text", "text": text} for text in split_fences(content)] if content else []
     for call in message.get("tool_calls", []):
         arguments = json.loads(call["function"]["arguments"] or "{}")
         out.append({"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": arguments})
@@ -236,7 +237,13 @@ class Beside(Ours):
         budget = self.window * 15 // 16 - tokens(json.dumps(TOOLS)) - tokens(SYSTEM)
         forms = self.memoir.window_forms(self.user, "replay", budget=budget)
         seconds = time.perf_counter() - started
-        return Sent(body(with_forms(session.messages[:at], forms)), seconds=seconds)
+        made = body(with_forms(session.messages[:at], forms))
+        # As the gateway does: a mark behind what stays when lines are added.
+        sent = [block for message in made["messages"] for block in message["content"]]
+        lines = [at for at, block in enumerate(sent) if block.get("text", "").startswith(FENCE)]
+        if lines and lines[-1]:
+            sent[lines[-1] - 1]["cache_control"] = MARK
+        return Sent(made, seconds=seconds)
 
 
 def with_forms(messages: Sequence[Message], forms: Sequence[dict[str, Any]]) -> list[Message]:

@@ -82,9 +82,12 @@ class Windows:
         Raises UnknownSessionError."""
 
     @rows
-    def list_faults(self, user: str, session: str | None = None, *, limit: int | None = None) -> list[dict[str, Any]]:
-        """What models needed of objects and were not shown, newest first, of a session or of all. Raises
-        UnknownSessionError."""
+    def list_events(
+        self, user: str, session: str | None = None, *, kinds: Sequence[str] | None = None, limit: int | None = None
+    ) -> list[dict[str, Any]]:
+        """The log of what happened to objects and memories, newest first, of a session or of all: kind `admission` (with
+        its score), `move` (from which fidelity to which) or `fault` (with its question and answer). Raises
+        UnknownSessionError, InvalidArgumentError."""
 
     @rows
     def window_forms(

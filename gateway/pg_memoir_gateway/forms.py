@@ -6,6 +6,7 @@ forms are set into the client's own JSON, at the span of the value they stand fo
 
 from __future__ import annotations
 
+import json
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import Any
 
 from .dialect import join_texts
 from .gateway import keep_newest
-from .line_edits import edit_lines, is_within
+from .line_edits import FENCE, edit_lines, is_within
 from .spans import Body, Edit, Node, elements, member, write_json
 from .talk import Talk
 
@@ -138,13 +139,11 @@ def edit_forms(talk: Talk, forms: Forms) -> list[Edit]:
 
 
 def mark_cache(talk: Talk, changed: list[Edit], shown: Shown) -> list[Edit]:
-    """A cache mark at the end of the part that forms had changed by the last request, where the client leaves one of
-    the API's four: a move changes what lies behind it, and reads from the cache up to there. It is as the client's
-    own last one."""
+    """Returns the edits with a cache mark where the client leaves one of the API's four. A move then reads from the
+    cache up to there. The mark is as the client's own last one."""
     text = talk.body.text
     if talk.dialect.name != "anthropic" or not changed or text.count('"cache_control":') not in (1, 2, 3):
-        return []
-    last = max(edit.start for edit in changed)
+        return changed
     found: list[Node] = []
     for node in talk.body.lists["messages"]:
         content = member(text, node, "content")
@@ -152,14 +151,41 @@ def mark_cache(talk: Talk, changed: list[Edit], shown: Shown) -> list[Edit]:
             found += elements(text, content.start)[0]
     gone = [(edit.start, edit.end) for edit in changed]
     found = [block for block in found if not is_within(block.start, block.end, gone)]
-    ends = next((block for block in found if block.start < last < block.end), None)
-    before = shown.find_last_end(talk, _name_block(ends) if ends else "")
-    here = next((block for block in found if before and _name_block(block) == before), ends)
     theirs = next((block for block in reversed(found) if "cache_control" in block.value), None)
     given = member(text, theirs, "cache_control") if theirs else None
-    if here is None or given is None or given.start < here.end:
-        return []
-    return [Edit(here.end - 1, here.end - 1, f',"cache_control":{text[given.start : given.end]}')]
+    if given is None:
+        return changed
+    mark = text[given.start : given.end]
+    here = _find_changed_end(found, changed, talk, shown)
+    lines = next((edit for edit in reversed(changed) if FENCE in edit.text), None)
+    if lines is not None and given.start > lines.end:
+        changed = _mark_lines(found, changed, lines, mark)
+        if text.count('"cache_control":') == 3:
+            return changed
+    if here is None or given.start < here.end:
+        return changed
+    return [*changed, Edit(here.end - 1, here.end - 1, f',"cache_control":{mark}')]
+
+
+def _mark_lines(found: list[Node], changed: list[Edit], lines: Edit, mark: str) -> list[Edit]:
+    """Marks what stays when lines are added: the fence before the last one, else the block before all lines."""
+    blocks = json.loads(lines.text)["content"]
+    if len(blocks) > 1:
+        blocks[-2]["cache_control"] = json.loads(mark)
+        marked = Edit(lines.start, lines.end, write_json({"role": "user", "content": blocks}))
+        return [marked if edit is lines else edit for edit in changed]
+    here = next((block for block in reversed(found) if block.end <= lines.start), None)
+    if here is None or str(here.value.get("type")).endswith("thinking"):
+        return changed
+    return [*changed, Edit(here.end - 1, here.end - 1, f',"cache_control":{mark}')]
+
+
+def _find_changed_end(found: list[Node], changed: list[Edit], talk: Talk, shown: Shown) -> Node | None:
+    """Returns the block with which the part ends that forms had changed by the last request."""
+    last = max(edit.start for edit in changed)
+    ends = next((block for block in found if block.start < last < block.end), None)
+    before = shown.find_last_end(talk, _name_block(ends) if ends else "")
+    return next((block for block in found if before and _name_block(block) == before), ends)
 
 
 def _name_block(block: Node) -> str:

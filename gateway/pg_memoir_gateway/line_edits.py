@@ -10,6 +10,7 @@ from .spans import Edit, Node, elements, member, write_json
 from .talk import Talk
 
 Lines = dict[str, str]  # by tool call, the lines of its exchange
+FENCE = "<memoir-steps>"
 
 
 def edit_lines(talk: Talk, lines: Lines) -> list[Edit]:
@@ -115,9 +116,15 @@ def _is_result_of(block: Any, lines: Lines) -> bool:
     return isinstance(block, dict) and block.get("type") == "tool_result" and block.get("tool_use_id") in lines
 
 
+def split_fences(text: str) -> list[str]:
+    """Returns the fences of lines. Those before the last stay as they are when lines are added, so each is a block."""
+    first, *others = text.split(f"\n\n{FENCE}")
+    return [first, *(FENCE + other for other in others)]
+
+
 def _write_message(talk: Talk, text: str) -> str:
     if talk.dialect.key == "input":
         return write_json({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]})
     if talk.dialect.name == "openai":
         return write_json({"role": "user", "content": text})
-    return write_json({"role": "user", "content": [{"type": "text", "text": text}]})
+    return write_json({"role": "user", "content": [{"type": "text", "text": part} for part in split_fences(text)]})

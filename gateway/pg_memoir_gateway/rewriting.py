@@ -102,7 +102,7 @@ class Rewriter:
             plan.added = self.known.additions(talk)
             if forms and talk.mode == "manage":
                 changed = edit_forms(talk, forms)
-                plan.forms = changed + mark_cache(talk, changed, self.shown)
+                plan.forms = mark_cache(talk, changed, self.shown)
                 moved = self.shown.find_moved(talk, changed)
                 self.gateway.counts.add("moves", len(moved))
                 plan.rewritten = len(talk.body.text) - min((edit.start for edit in moved), default=len(talk.body.text))

@@ -16,6 +16,7 @@ from .secrets import redact
 LANGUAGES = ("english", "german", "spanish", "french", "portuguese", "italian")
 SHORT_BREADTH, SHORT_SEVERAL = 400, 200
 SHORTEST_REMARK, LONGEST_REMARK = 4, 600  # words, characters
+SHORTEST_TOLD = 8  # words before a question
 
 
 @dataclass(frozen=True)
@@ -97,13 +98,15 @@ def is_phatic(text: str) -> bool:
 
 
 def is_remark(text: str) -> bool:
-    """Return whether a message tells something of the speaker and asks for nothing: "I ended up saying yes again.".
-    English."""
-    if len(text) > LONGEST_REMARK or "?" in text or "？" in text or "؟" in text:
+    """Return whether a message tells something of the speaker and asks for nothing, or for an opinion on it at most: "I
+    ended up saying yes again.", "I bought curtains instead of a phone. Who am I?". English."""
+    told = _telling_part(text) if len(text) <= LONGEST_REMARK else None
+    if told is None:
         return False
     language = spoken_language(text)
-    plain = text.lower().replace("’", "'")
-    if len(compile_pattern(r"[[:alpha:]']+").findall(plain)) < SHORTEST_REMARK:
+    plain = told.lower().replace("’", "'")
+    words = len(compile_pattern(r"[[:alpha:]']+").findall(plain))
+    if words < (SHORTEST_REMARK if told == text else SHORTEST_TOLD):
         return False
     matters, asked = data.choices(language, "own_matters"), data.choices(language, "asks_for")
     if asked is None or matters is None or not compile_pattern(rf"\m({matters})\M").search(plain):
@@ -115,6 +118,15 @@ def is_remark(text: str) -> bool:
     if opening and compile_pattern(rf"(^|[.!;:\n]) *({opening})\M").search(plain):
         return False
     return not compile_pattern(rf"\m({asked})\M").search(plain)
+
+
+def _telling_part(text: str) -> str | None:
+    """Return a text without the question at its end; None if it has others, or is no more than one."""
+    marks = compile_pattern("[?？؟]")
+    if not marks.search(text):
+        return text
+    told = compile_pattern(r"^(.*[.!;…—–])[^.!;…—–?]*[?？؟]\s*$").match(text)
+    return told[1] if told and not marks.search(told[1]) else None
 
 
 def _breadth(text: str) -> tuple[str | None, bool]:

@@ -1,31 +1,27 @@
 -- Questions that a language model answers from the passages that memory_query found. The caller has these at once; the
 -- model is asked by job `model`, with no transaction open, and what it says then stands in their place (query_answer).
 
+-- Returns whether an item is more sensitive than that.
+create or replace function _memoir.is_above(p_level _memoir.sensitivity, p_user_id uuid, p_id uuid)
+returns boolean language plpgsql stable as $$
+begin
+  return exists (select from _memoir.search_items i where i.user_id = p_user_id and i.ref_id = p_id
+      and i.sensitivity > p_level)
+    or exists (select from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = p_id
+      and m.sensitivity > p_level);
+end $$;
+
 -- Returns what may be sent out of this user's: nothing private, nor what was not looked through for secrets.
 create or replace function _memoir.may_be_sent(p_user_id uuid, p_id uuid)
 returns boolean language plpgsql stable as $$
 begin
-  return not exists (select from _memoir.search_items i where i.user_id = p_user_id and i.ref_id = p_id
-      and i.sensitivity <> 'normal')
-    and not exists (select from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = p_id
-      and m.sensitivity <> 'normal')
+  return not _memoir.is_above('normal', p_user_id, p_id)
     and not exists (select from _memoir.memory_sources s where s.user_id = p_user_id and s.item_kind = 'memory'
       and s.item_id = p_id and _memoir.awaits_scan(p_user_id, s.source_id))
     and not _memoir.awaits_scan(p_user_id, p_id);
 end $$;
 
 -- answer: dedup_key is the question's id, payload {"session_id"}.
-create or replace function _memoir.answer_input(p_work _memoir.work_items)
-returns jsonb language plpgsql as $$
-declare
-  v_row _memoir.query_answers;
-begin
-  select * into v_row from _memoir.query_answers where user_id = p_work.user_id
-    and query_id = p_work.dedup_key::uuid and answered_at is null;
-  if not found then return null; end if;
-  return jsonb_build_object('question', v_row.question, 'tokens', v_row.max_tokens, 'passages', v_row.passages);
-end $$;
-
 create or replace function _memoir.answer_store(p_work _memoir.work_items, p_output jsonb, p_made_by text)
 returns integer language plpgsql as $$
 declare

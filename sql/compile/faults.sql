@@ -21,16 +21,6 @@ begin
   return left(p_text, v_low) || '…';
 end $$;
 
--- Returns whether an item is secret. No model gets one, whatever its login's clearance.
-create or replace function _memoir.is_secret(p_user_id uuid, p_id uuid)
-returns boolean language plpgsql stable as $$
-begin
-  return exists (select from _memoir.search_items i where i.user_id = p_user_id and i.ref_id = p_id
-      and i.sensitivity = 'secret')
-    or exists (select from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = p_id
-      and m.sensitivity = 'secret');
-end $$;
-
 -- Returns as many lines of an answer as fit, the best first. The best is cut to what there is room for.
 create or replace function _memoir.fit_lines(p_lines text[], p_tokens integer)
 returns table (o integer, line text, tokens integer) language plpgsql stable as $$
@@ -93,7 +83,7 @@ begin
     cross join lateral _memoir.item_texts(v_user, array[a.item_no], p_caller.clearance) x
     left join hits k on k.id = a.ref_id
     where h.key = v_asked order by 2, a.item_no desc limit 3)
-  ), once as (select distinct on (f.key) f.* from found f where not _memoir.is_secret(v_user, f.id)
+  ), once as (select distinct on (f.key) f.* from found f where not _memoir.is_above('private', v_user, f.id)
     order by f.key, f.place, f.nth)
   select jsonb_agg(to_jsonb(f) || jsonb_build_object('line', format('[%s, %s] %s', case when f.session = p_session
       then concat('object ' || _memoir.object_name(f.object), case when f.object is null then left(f.id::text, 8) end)
@@ -114,7 +104,8 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session);
   v_started timestamptz := clock_timestamp(); v_passages jsonb; v_text text; v_tokens integer; v_memory uuid;
-  v_sent text; v_items uuid[]; v_asks boolean; v_id uuid := gen_random_uuid(); v_now timestamptz := memoir.now();
+  v_sent text; v_ids uuid[]; v_items jsonb; v_asks boolean; v_id uuid := gen_random_uuid();
+  v_now timestamptz := memoir.now();
 begin
   perform _memoir.check_choice('scope', p_scope, '{session,user}');
   perform _memoir.check_text('question', p_question);
@@ -126,13 +117,17 @@ begin
       'id', q.id, 'kind', q.kind, 'session', q.session, 'turn_index', q.turn_index,
       'object', _memoir.object_name(q.object)) order by q.o), '[]'),
     (array_agg(q.object order by q.o) filter (where q.object is not null))[1],
-    string_agg(q.line, E'\n' order by q.o) filter (where q.is_sent), array_agg(q.id) filter (where q.is_sent)
-  into v_text, v_tokens, v_passages, v_memory, v_sent, v_items
+    string_agg(q.line, E'\n' order by q.o) filter (where q.is_sent), array_agg(q.id)
+  into v_text, v_tokens, v_passages, v_memory, v_sent, v_ids
   from (select p.*, v_asks and _memoir.may_be_sent(v_caller.user_id, p.id) as is_sent
     from _memoir.query_passages(v_caller, p_user, p_session, p_question, p_max_tokens, p_scope = 'user') p) q;
+  -- An object goes with the turns that it lies in.
+  v_items := (select jsonb_agg(i) from (select unnest(v_ids) as i union select s.source_id from _memoir.memory_sources s
+    where s.user_id = v_caller.user_id and s.item_kind = 'memory' and s.item_id = any (v_ids)) x);
   if v_memory is not null then
-    perform _memoir.note_fault(v_caller.user_id, v_session.session_id, m, 'micro_fault', c.turn_count, 0, p_question,
-      v_tokens, v_started)
+    perform _memoir.note_fault(v_caller.user_id, v_session.session_id, m, 'micro_fault', c.turn_count, 0,
+      jsonb_build_object('question', p_question, 'answer', v_text, 'answer_tokens', v_tokens, 'items', v_items,
+        'clearance', v_caller.clearance), v_started)
     from _memoir.memory_store m, _memoir.session_counters c
     where m.user_id = v_caller.user_id and m.memory_id = v_memory and c.user_id = v_caller.user_id
       and c.session_id = v_session.session_id;
@@ -141,11 +136,8 @@ begin
     delete from _memoir.query_answers where user_id = v_caller.user_id and asked_at < v_now - interval '1 day';
     insert into _memoir.query_answers (user_id, query_id, session_id, asked_at, question, passages, items, max_tokens,
       clearance, projects)
-    values (v_caller.user_id, v_id, v_session.session_id, v_now, p_question, v_sent,
-      -- An object goes with the turns that it lies in.
-      (select jsonb_agg(i) from (select unnest(v_items) as i union select s.source_id from _memoir.memory_sources s
-        where s.user_id = v_caller.user_id and s.item_kind = 'memory' and s.item_id = any (v_items)) x),
-      p_max_tokens, v_caller.clearance, v_caller.projects);
+    values (v_caller.user_id, v_id, v_session.session_id, v_now, p_question, v_sent, v_items, p_max_tokens,
+      v_caller.clearance, v_caller.projects);
     perform _memoir.enqueue('answer', v_caller.user_id, v_id::text,
       jsonb_build_object('session_id', v_session.session_id));
   end if;
@@ -187,7 +179,8 @@ begin
   select c.turn_count into v_turns from _memoir.session_counters c where c.user_id = v_caller.user_id
     and c.session_id = v_session.session_id for update;
   perform _memoir.note_fault(v_caller.user_id, v_session.session_id, v_memory, 'full_restore', v_turns,
-    (v_config ->> 'fault_pin_turns')::integer, p_reason);
+    (v_config ->> 'fault_pin_turns')::integer, jsonb_build_object('question', p_reason, 'clearance',
+      v_caller.clearance));
   return v_text;
 end $$;
 comment on function memoir.memory_restore(text, text, text, text, text) is
@@ -220,29 +213,51 @@ comment on function memoir.memory_release(text, text, text[], text) is
   'Objects of the session that need not be shown: stubs from the next moment on. memory_query still answers from them,
 memory_restore brings them back. Returns how many. Writes session_objects. Raises PM001, PM003, PM004, PM014.';
 
-create or replace function memoir.list_faults(p_user text, p_session text default null, p_limit integer default 100)
-returns table (recorded_at timestamptz, session text, turn_index integer, fault text, object text, type text,
-  content text, fidelity text, answer_tokens integer, avoided_tokens integer, latency_ms integer)
+create or replace function memoir.list_events(p_user text, p_session text default null,
+  p_kinds text[] default '{admission,move,fault}', p_limit integer default 100)
+returns table (recorded_at timestamptz, session text, turn_index integer, kind text, event text, object text,
+  memory_id uuid, type text, content text, details jsonb)
 language plpgsql stable security definer set search_path from current as $$
 declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'read'); v_session uuid;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read'); v_user uuid := v_caller.user_id; v_session uuid;
+  v_levels constant text[] := '{full,detailed,compact,stub,not shown}';
 begin
+  perform _memoir.check_choices('kinds', p_kinds, '{admission,move,fault}');
   perform _memoir.check_count('limit', p_limit, 10000);
   if p_session is not null then v_session := (_memoir.session(v_caller, p_session)).session_id; end if;
   return query
-  select f.recorded_at, s.external_id, f.turn_number, f.fault_type, _memoir.object_name(f.memory_id), f.type, m.content,
-    (array['full', 'detailed', 'compact', 'stub', 'not shown'])[f.fidelity + 1], f.answer_tokens, f.avoided_tokens,
-    f.latency_ms
-  from _memoir.fault_history f
-  join _memoir.sessions s on s.user_id = f.user_id and s.session_id = f.session_id
-  left join _memoir.memory_store m on m.user_id = f.user_id and m.memory_id = f.memory_id
+  select e.recorded_at, s.external_id, e.turn_number, e.kind, e.event, _memoir.object_name(e.memory_id), m.memory_id,
+    coalesce(e.type, m.type), m.content, jsonb_strip_nulls(e.details)
+  from (
+    select a.in_session as session_id, a.memory_id, a.recorded_at, a.turn_number, 'admission' as kind, a.type, a.score_id as id,
+      case when a.admitted then 'admitted' else 'rejected' end as event,
+      jsonb_build_object('score', a.score_total, 'threshold', a.threshold, 'type', a.score_type, 'novelty',
+        a.score_novelty, 'utility', a.score_utility, 'recency', a.score_recency) as details
+    from _memoir.admission_scores a where a.user_id = v_user and 'admission' = any (p_kinds)
+    union all
+    select t.session_id, t.memory_id, t.recorded_at, t.turn_number, 'move', null, t.transition_id, t.trigger,
+      jsonb_build_object('from', v_levels[t.from_fidelity + 1], 'to', v_levels[t.to_fidelity + 1], 'zone',
+        t.pressure_zone, 'list_tokens', t.token_count)
+    from _memoir.fidelity_transitions t where t.user_id = v_user and 'move' = any (p_kinds)
+    union all
+    select f.session_id, f.memory_id, f.recorded_at, f.turn_number, 'fault', f.type, f.fault_id, f.fault_type,
+      jsonb_build_object('shown', v_levels[f.fidelity + 1], 'question', case when x.may then f.question end, 'answer',
+        case when x.may then f.answer end, 'answer_tokens', f.answer_tokens, 'avoided_tokens', f.avoided_tokens,
+        'latency_ms', f.latency_ms)
+    from _memoir.fault_history f cross join lateral (select f.clearance <= v_caller.clearance
+      and v_caller.projects is null as may) x where f.user_id = v_user and 'fault' = any (p_kinds)) e
+  left join _memoir.sessions s on s.user_id = v_user and s.session_id = e.session_id
+  left join _memoir.memory_store m on m.user_id = v_user and m.memory_id = e.memory_id
     and m.sensitivity <= v_caller.clearance and m.state in ('active', 'superseded')
-  where f.user_id = v_caller.user_id and (v_session is null or f.session_id = v_session)
+  where (v_session is null or e.session_id = v_session)
     and (v_caller.projects is null or s.project = any (v_caller.projects))
-  order by f.recorded_at desc, f.fault_id limit p_limit;
+  order by e.recorded_at desc, e.kind, e.id limit p_limit;
 end $$;
-comment on function memoir.list_faults(text, text, integer) is
-  'Lists what models needed of objects and were not shown, newest first, of one session or of all: when, session,
-turn_index, fault (micro_fault: a question answered from it, full_restore, page_fault: fetched again,
-entropy_triggered), object, type and content (its line), the fidelity at which it was shown, tokens of the answer,
-tokens that it avoided, latency_ms. Raises PM001, PM003, PM014.';
+comment on function memoir.list_events(text, text, text[], integer) is
+  'The log of what happened to objects and memories, newest first, of one session or of all. Kinds and their events:
+admission (admitted, rejected; details: score, threshold, and its parts type, novelty, utility, recency), move
+(pressure, access, fault, cooperative, goal_change; details: from and to which fidelity, zone, list_tokens), fault (micro_fault: a
+question answered from it, full_restore, page_fault: fetched again, entropy_triggered; details: fidelity as "shown",
+question, answer, answer_tokens, avoided_tokens, latency_ms). object: its name, content: its line. A question and its
+answer go when an item of the answer leaves recall. They are hidden from logins of a lower clearance than the asker''s,
+and from those bound to projects. Raises PM001, PM003, PM014.';

@@ -179,7 +179,8 @@ create or replace function _memoir.line_gains(p_past _memoir.past, p_steps integ
   out until integer, out gain bigint, out weighted float8)
 language sql immutable as $$
   with turns as (
-    select t.*, count(*) filter (where t.calls) over (order by t.turn_index desc) as steps from unnest(p_past.turns) t
+    select t.*, count(*) filter (where t.calls) over (order by t.turn_index desc) + (t.role = 'tool')::integer as steps
+    from unnest(p_past.turns) t
   ), aged as (
     -- A step that can still be shorter by a form counts by that.
     select t.turn_index, t.steps, t.role, case t.role when 'tool' then least(400, t.cost - t.saved) - 60

@@ -182,10 +182,7 @@ begin
   perform _memoir.check_choices('types', p_types, _memoir.known_types());
   p_where := _memoir.check_where(p_where);
   if p_session is not null then v_session := (_memoir.session(v_caller, p_session)).session_id; end if;
-  if not p_kinds <@ array['memory', 'turn', 'summary'] then
-    perform _memoir.fail('PM014', format('kinds may be memory, turn, summary, not %s',
-      _memoir.shown(array_to_string(p_kinds, ', '))));
-  end if;
+  perform _memoir.check_choices('kinds', p_kinds, '{memory,turn,summary}');
   v_scope := _memoir.filter_scope(v_caller, v_session, p_kinds, p_after, p_before, p_as_of, p_valid_at);
   v_rows := _memoir.searched(v_user, p_query, p_query_embedding, nullif(p_project, 'global'), v_scope, p_limit);
   return query

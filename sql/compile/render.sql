@@ -78,19 +78,21 @@ returns jsonb language sql immutable as $$
         else jsonb_build_object('type', 'url', 'url', p #>> '{image_url,url}') end)
       else _memoir.anthropic_media(p) end as block
     from jsonb_array_elements(case jsonb_typeof(p_content) when 'array' then p_content
-      when 'string' then jsonb_build_array(jsonb_build_object('type', 'text', 'text', p_content #>> '{}'))
+      -- Lines of steps are blocks of their own: they change, and what stands before them stays in the cache.
+      when 'string' then (select jsonb_agg(jsonb_build_object('type', 'text', 'text', case when n > 1
+          then '<memoir-steps>' else '' end || s) order by n)
+        from string_to_table(p_content #>> '{}', E'\n\n<memoir-steps>') with ordinality x(s, n))
       else '[]' end) with ordinality t(p, o)) s
 $$;
 
 -- {"system": [...], "messages": [...]}; cache_control marks stand where the stable prefix ends: behind the system
--- blocks, behind the last message before the recall, behind what the last moment left as it was (p_frozen messages),
--- and behind the last message of an open exchange.
+-- blocks, behind the last message before the recall, before the newest lines of steps, else behind what the last moment
+-- left as it was (p_frozen messages), and behind the last message of an open exchange.
 create or replace function _memoir.anthropic(p_messages jsonb, p_prefix integer, p_open boolean, p_frozen integer)
 returns jsonb language plpgsql immutable as $$
 declare
   v_message jsonb; v_out jsonb[] := '{}'; v_system jsonb := '[]'; v_blocks jsonb; v_index integer := 0; v_mark integer;
-  v_frozen integer; v_n integer;
-  v_input jsonb; v_call jsonb; v_role text;
+  v_frozen integer; v_n integer; v_input jsonb; v_call jsonb; v_role text; v_lines integer[];
 begin
   for v_message in select * from jsonb_array_elements(p_messages) loop
     v_role := v_message ->> 'role';
@@ -126,8 +128,17 @@ begin
     v_index := v_index + 1;
     if v_index = p_prefix then v_mark := cardinality(v_out); end if;
     if v_index = p_frozen then v_frozen := cardinality(v_out); end if;
+    -- The last block of lines, which a moment changes: in which message, and the block before it.
+    v_lines := coalesce((select array[cardinality(v_out), max(o) - 2] from jsonb_array_elements(v_out[cardinality(v_out)]
+      -> 'content') with ordinality b(b, o) where b ->> 'text' like '<memoir-steps>%' and o > 1 having max(o) > 1), v_lines);
   end loop;
   v_n := cardinality(v_out);
+  if v_lines is not null then
+    v_out[v_lines[1]] := jsonb_set(v_out[v_lines[1]], array['content', v_lines[2]::text, 'cache_control'],
+      '{"type": "ephemeral"}');
+    -- An API takes four marks.
+    if v_mark > 0 then v_frozen := null; end if;
+  end if;
   foreach v_index in array array[v_mark, case when v_frozen > coalesce(v_mark, 0) and v_frozen < v_n then v_frozen end,
     case when p_open and v_n > coalesce(v_mark, 0) then v_n end]
   loop

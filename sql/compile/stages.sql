@@ -445,7 +445,12 @@ begin
   return jsonb_build_object(
     'user', p_user_id, 'part', _memoir.part_of(p_user_id), 'now', memoir.now(), 'project', p_project,
     'zone', case when p_config ->> 'time_zone' = '' and p_question.facts ->> 'times' ~ '\[[^]]'
-      then _memoir.last_offset(p_user_id, p_counters.last_session) end,
+      -- The UTC offset of the newest message of the last session that came with one.
+      then (select h.metadata #>> '{sent,utc_offset}' from _memoir.session_counters c
+        join _memoir.conversation_history h on h.user_id = p_user_id and h.session_id = c.session_id
+          and h.turn_index >= c.turn_count - 4 and h.recorded_at between c.first_recorded_at and c.last_recorded_at
+          and h.metadata #>> '{sent,utc_offset}' is not null
+        where c.user_id = p_user_id and c.session_id = p_counters.last_session order by h.turn_index desc limit 1) end,
     'frequent', (p_config ->> 'frequent_memories')::integer, 'scope', to_jsonb(p_scope),
     'question', jsonb_build_object('query', p_question.query, 'facts', coalesce(p_question.facts, '{}'),
       'terms', p_question.terms, 'terms_widened', v_terms || v_loose,

@@ -187,17 +187,3 @@ begin
   where (p.until_turn is null or p.until_turn > v_turns) and p.from_turn <= l.to_turn
   order by 1, 2;
 end $$;
-
--- Returns the UTC offset of the newest message of a session that came with one.
-create or replace function _memoir.last_offset(p_user_id uuid, p_session_id uuid)
-returns text language plpgsql stable as $$
-declare
-  v _memoir.session_counters;
-begin
-  select * into v from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
-  return (select h.metadata #>> '{sent,utc_offset}' from _memoir.conversation_history h
-    where h.user_id = p_user_id and h.session_id = p_session_id and h.turn_index >= v.turn_count - 4
-      and h.recorded_at between v.first_recorded_at and v.last_recorded_at
-      and h.metadata #>> '{sent,utc_offset}' is not null
-    order by h.turn_index desc limit 1);
-end $$;

@@ -130,20 +130,6 @@ begin
     'asked to forget'), p_user_id);
 end $$;
 
--- A whole turn as a clause; null where the caller may not see it.
-create or replace function _memoir.turn_unit(p_caller _memoir.caller, p_id uuid)
-returns _memoir.said_unit language plpgsql stable as $$
-begin
-  return (select (h.message_id, h.session_id, h.turn_index, h.recorded_at, h.created_at, h.role, 1, length(h.content),
-    h.content, left(h.content, 1000), false)::_memoir.said_unit
-  from _memoir.search_items i
-  join _memoir.conversation_history h on h.user_id = i.user_id and h.session_id = i.session_id
-    and h.recorded_at = i.recorded_at and h.message_id = i.ref_id
-  where i.user_id = p_caller.user_id and i.ref_id = p_id and i.kind = 't' and not i.dead
-    and i.sensitivity <= p_caller.clearance and (p_caller.projects is null or i.project = any (p_caller.projects))
-  limit 1);
-end $$;
-
 -- Marks parts of a turn as over where p_new stands instead, as a later turn says, or forgets them. Returns the change.
 create or replace function _memoir.change_turn(p_caller _memoir.caller, p_session _memoir.sessions, p_cited integer,
   p_units _memoir.said_unit[], p_new uuid)

@@ -6,8 +6,9 @@
 -- S = 0.35 type's prior + 0.25 novelty + 0.25 utility + 0.15 recency ([MN] 9), logged with its parts. False: not worth
 -- keeping. What a person said and corrections (p_exempt) are scored but never rejected. p_memory_id: null for what did
 -- not become a memory.
-create or replace function _memoir.admit(p_user_id uuid, p_type text, p_novelty float8, p_utility float8,
-  p_said_at timestamptz, p_exempt boolean, p_memory_id uuid, p_config jsonb, p_log_admitted boolean)
+create or replace function _memoir.admit(p_user_id uuid, p_session_id uuid, p_turn integer, p_type text,
+  p_novelty float8, p_utility float8, p_said_at timestamptz, p_exempt boolean, p_memory_id uuid, p_config jsonb,
+  p_log_admitted boolean)
 returns boolean language plpgsql as $$
 declare
   v_threshold real := (p_config ->> 'admission_threshold')::real; v_now timestamptz := memoir.now();
@@ -20,10 +21,10 @@ begin
   v_score := 0.35 * v_type + 0.25 * v_novelty + 0.25 * p_utility + 0.15 * v_recency;
   v_admitted := p_exempt or v_score >= v_threshold;
   if p_log_admitted or not v_admitted then
-    insert into _memoir.admission_scores (user_id, score_id, recorded_at, memory_id, admitted, score_total, score_type,
-      score_novelty, score_utility, score_recency, threshold)
-    values (p_user_id, gen_random_uuid(), v_now, p_memory_id, v_admitted, v_score, v_type, v_novelty, p_utility,
-      v_recency, v_threshold);
+    insert into _memoir.admission_scores (user_id, score_id, recorded_at, in_session, turn_number, type, memory_id,
+      admitted, score_total, score_type, score_novelty, score_utility, score_recency, threshold)
+    values (p_user_id, gen_random_uuid(), v_now, p_session_id, p_turn, p_type, p_memory_id, v_admitted, v_score, v_type,
+      v_novelty, p_utility, v_recency, v_threshold);
   end if;
   return v_admitted;
 end $$;
@@ -47,7 +48,7 @@ begin
   from _memoir.search_items i join _memoir.embeddings e on e.user_id = p_user_id and e.item_no = i.item_no
     and e.model_id = v_model
   where i.user_id = p_user_id and i.kind = 'm' and i.chunk = 0 and not i.dead and i.ref_id <> p_memory_id;
-  v_admitted := _memoir.admit(p_user_id, v_memory.type, coalesce(v_distance, 1),
+  v_admitted := _memoir.admit(p_user_id, v_memory.session_id, null, v_memory.type, coalesce(v_distance, 1),
     (v_memory.metadata ->> 'utility')::float8,
     coalesce((v_memory.metadata ->> 'said_at')::timestamptz, v_memory.recorded_at),
     v_memory.actor = 'person' or v_memory.provenance in ('user_stated', 'correction', 'instruction', 'preference'),
@@ -197,8 +198,8 @@ begin
       order by m.recorded_at desc, m.memory_id limit 200) m;
     -- What it may count as is the door's to decide; what no person said must be worth it first.
     v_exempt := v_turn.role = 'user' and v_turn.actor = 'person';
-    if _memoir.admit(v_turn.user_id, v_found.type, v_novelty, v_found.utility, v_turn.created_at, v_exempt, null,
-      p_config, false) then
+    if _memoir.admit(v_turn.user_id, v_turn.session_id, v_turn.turn_index, v_found.type, v_novelty, v_found.utility,
+      v_turn.created_at, v_exempt, null, p_config, false) then
       v_result := _memoir.enter(v_memory, p_session, array[v_turn], array[v_found.span_start],
         array[v_found.span_length], v_turn.created_at, p_config);
       v_outcome := v_result ->> 'outcome';
@@ -214,8 +215,8 @@ begin
         join _memoir.memory_store m2 on m2.user_id = v_turn.user_id and m2.memory_id = v_id and m2.trust >= m.trust
           and m2.state = 'active'
         where m.user_id = v_turn.user_id and m.memory_id = any (v_before) and m.state = 'active';
-        perform _memoir.admit(v_turn.user_id, v_found.type, v_novelty, v_found.utility, v_turn.created_at, v_exempt,
-          v_id, p_config, true);
+        perform _memoir.admit(v_turn.user_id, v_turn.session_id, v_turn.turn_index, v_found.type, v_novelty,
+          v_found.utility, v_turn.created_at, v_exempt, v_id, p_config, true);
       end if;
     else
       v_outcome := 'not_admitted';

@@ -19,21 +19,6 @@ returns boolean language sql stable as $$
       < (p_config ->> ('demotion_floor_' || p_memory.tier))::float8
 $$;
 
--- Does something that stands contradict it? Edges either way, and another value of its slot where it would stand.
-create or replace function _memoir.has_conflict(p_memory _memoir.memory_store)
-returns boolean language plpgsql stable as $$
-declare
-  v_user uuid := p_memory.user_id;
-begin
-  return exists (select from _memoir.memory_relationships r join _memoir.memory_store o on o.user_id = v_user
-        and o.memory_id in (r.source_id, r.target_id) and o.memory_id <> p_memory.memory_id and o.state = 'active'
-      where r.user_id = v_user and p_memory.memory_id in (r.source_id, r.target_id) and r.relation = 'contradicts')
-    or (p_memory.slot is not null and exists (
-      select from _memoir.memory_store o where o.user_id = v_user and o.slot = p_memory.slot and o.state = 'active'
-        and o.scope = 'global' and o.memory_id <> p_memory.memory_id
-        and o.slot_value is distinct from p_memory.slot_value and _memoir.may_conflict(o, p_memory)));
-end $$;
-
 -- The same, concluded in other sessions, where it is local: what no person said stays in its session until it rises.
 create or replace function _memoir.twins(p_memory _memoir.memory_store)
 returns uuid[] language plpgsql stable as $$
@@ -62,7 +47,13 @@ begin
     return 'refused';
   end if;
   if p_memory.validated_at is null and (p_memory.provenance in ('tool_output', 'system_inferred')
-    or _memoir.has_conflict(p_memory))
+    -- Something that stands contradicts it: edges either way, and another value of its slot where it would stand.
+    or exists (select from _memoir.memory_relationships r join _memoir.memory_store o on o.user_id = v_user
+        and o.memory_id in (r.source_id, r.target_id) and o.memory_id <> v_id and o.state = 'active'
+      where r.user_id = v_user and v_id in (r.source_id, r.target_id) and r.relation = 'contradicts')
+    or p_memory.slot is not null and exists (select from _memoir.memory_store o where o.user_id = v_user
+      and o.slot = p_memory.slot and o.state = 'active' and o.scope = 'global' and o.memory_id <> v_id
+      and o.slot_value is distinct from p_memory.slot_value and _memoir.may_conflict(o, p_memory)))
   then
     -- Sessions that support it: its own, those of the turns it is drawn from, and the same of its twins.
     v_ids := v_id || _memoir.twins(p_memory);
@@ -240,17 +231,3 @@ begin
     'more', v_more or v_seen = p_limit or v_working = p_limit);
 end $$;
 
--- Has the user a memory of tier 1 or 2 that was recalled often enough to be looked at?
-create or replace function _memoir.may_rise(p_user_id uuid)
-returns boolean language plpgsql stable as $$
-declare
-  v_config jsonb := _memoir.config(p_user_id, null);
-  v_accesses_1 integer := (v_config ->> 'promotion_accesses_1')::integer;
-  v_accesses_2 integer := (v_config ->> 'promotion_accesses_2')::integer;
-begin
-  return exists (select from _memoir.memory_store m join _memoir.memory_stats s on s.user_id = p_user_id
-    and s.memory_id = m.memory_id
-    where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and not m.is_object
-      and s.access_count >= case m.tier
-      when 1 then v_accesses_1 else v_accesses_2 end);
-end $$;

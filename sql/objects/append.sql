@@ -85,8 +85,16 @@ begin
         || _memoir.tail(v_message.text, 3000) ~* _memoir.pattern_error_results();
       v_use.type := case when v_failed then 'error_context' else v_use.type end;
       v_found.use := v_use;
-      perform _memoir.mark_stale(p_state.user_id, p_state.session_id, v_use.keys, v_found.turn_index,
-        v_found.call_turn) where v_use.keys <> '{}' and not v_failed;
+      if v_use.keys <> '{}' and not v_failed then
+        -- The call changed a file: readings before it say how the file was, but for what the call itself has written.
+        update _memoir.session_objects o set stale_turn = v_found.turn_index from _memoir.memory_store m
+        where o.user_id = p_state.user_id and o.session_id = p_state.session_id and m.user_id = o.user_id
+          and m.session_id = o.session_id and m.memory_id = o.memory_id and m.is_object and m.state = 'active'
+          and m.type = 'file_context' and o.stale_turn is null
+          and exists (select from unnest(v_use.keys) k where _memoir.same_path(k, m.source_key))
+          and not exists (select from _memoir.object_places p where p.user_id = o.user_id and p.memory_id = m.memory_id
+            and p.session_id = o.session_id and p.turn_index >= v_found.call_turn);
+      end if;
       if v_found.tokens >= v_least then
         perform _memoir.add_object(p_state.session, v_found, p_state.tokenizer, p_state.config,
           (p_state.caller).login, p_state.recorded_at);

@@ -72,10 +72,9 @@ begin
 end $$;
 
 -- Writes down a fault; false where the object was shown whole. A pin lasts p_pin turns, twice as long from the second
--- fault on.
+-- fault on. p_asked: "question", "answer", "answer_tokens", "items", "clearance" of what was asked.
 create or replace function _memoir.note_fault(p_user_id uuid, p_session_id uuid, p_memory _memoir.memory_store,
-  p_fault text, p_turn integer, p_pin integer, p_question text default null, p_answer integer default null,
-  p_started timestamptz default null)
+  p_fault text, p_turn integer, p_pin integer, p_asked jsonb default '{}', p_started timestamptz default null)
 returns boolean language plpgsql as $$
 declare
   v_fidelity smallint; v_tokens integer; v_before bigint; v_at timestamptz := memoir.now();
@@ -95,10 +94,13 @@ begin
     and f.fault_type in ('full_restore', 'page_fault');
   perform _memoir.ensure_month(p_user_id, v_at);
   insert into _memoir.fault_history (user_id, fault_id, recorded_at, session_id, memory_id, type, fault_type,
-    turn_number, fidelity, content_hash, question, answer_tokens, avoided_tokens, latency_ms)
+    turn_number, fidelity, content_hash, question, answer, items, clearance, answer_tokens, avoided_tokens,
+    latency_ms)
   values (p_user_id, gen_random_uuid(), v_at, p_session_id, p_memory.memory_id, p_memory.type, p_fault, p_turn,
-    coalesce(v_fidelity, 0), p_memory.content_hash, left(p_question, 1000), p_answer,
-    case when p_fault = 'micro_fault' then greatest(0, v_tokens - p_answer) end,
+    coalesce(v_fidelity, 0), p_memory.content_hash, left(p_asked ->> 'question', 1000),
+    left(p_asked ->> 'answer', 4000), p_asked -> 'items',
+    coalesce(p_asked ->> 'clearance', 'normal')::_memoir.sensitivity, (p_asked ->> 'answer_tokens')::integer,
+    case when p_fault = 'micro_fault' then greatest(0, v_tokens - (p_asked ->> 'answer_tokens')::integer) end,
     (extract(epoch from clock_timestamp() - p_started) * 1000)::integer);
   if p_pin > 0 then
     insert into _memoir.session_objects (user_id, session_id, memory_id, tokens, pinned_until_turn, pin_reason)

@@ -140,8 +140,9 @@ begin
     _memoir.stub_line(v_use.type, p_at, v_use.key, v_size, p_found.tokens), p_tokenizer, p_login, p_at);
   v_memory.metadata := jsonb_strip_nulls(jsonb_build_object('does', v_use.does, 'lines', case
     when v_use.first_line is not null then jsonb_build_array(v_use.first_line, v_use.last_line) end));
-  if not _memoir.admit(v_user, v_use.type, case when v_use.does in ('routine', 'list') then 0 else 1 end,
-    least(1, p_found.tokens / 4000.0)::float8, p_at, false, null, p_config, false) then return null; end if;
+  if not _memoir.admit(v_user, v_session, p_found.turn_index, v_use.type, case when v_use.does in ('routine', 'list')
+    then 0 else 1 end, least(1, p_found.tokens / 4000.0)::float8, p_at, false, v_memory.memory_id, p_config, true)
+    then return null; end if;
   insert into _memoir.memory_store select v_memory.*;
   insert into _memoir.session_objects (user_id, session_id, memory_id, tokens)
   values (v_user, v_session, v_memory.memory_id, p_found.tokens);
@@ -250,21 +251,6 @@ begin
     order by m.recorded_at desc limit 20
     on conflict do nothing;
   end if;
-end $$;
-
--- A file was changed by a call: what was read of it before says how it was.
-create or replace function _memoir.mark_stale(p_user_id uuid, p_session_id uuid, p_keys text[], p_turn integer,
-  p_call_turn integer)
-returns void language plpgsql as $$
-begin
-  update _memoir.session_objects o set stale_turn = p_turn from _memoir.memory_store m
-  where o.user_id = p_user_id and o.session_id = p_session_id and m.user_id = p_user_id
-    and m.session_id = p_session_id and m.memory_id = o.memory_id and m.is_object and m.state = 'active'
-    and m.type = 'file_context' and o.stale_turn is null
-    and exists (select from unnest(p_keys) k where _memoir.same_path(k, m.source_key))
-    -- But what the call itself has written.
-    and not exists (select from _memoir.object_places p where p.user_id = p_user_id and p.memory_id = m.memory_id
-      and p.session_id = p_session_id and p.turn_index >= p_call_turn);
 end $$;
 
 -- A result below the minimum: together with its neighbours of the same kind, which are no objects yet, it may be one.

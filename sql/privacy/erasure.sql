@@ -245,7 +245,16 @@ begin
 
   update _memoir.client_messages set added = _memoir.without_texts(added)
   where user_id = v_user and items ?| v_all::text[];
-  v_rows := _memoir.erase_items(v_user, v_items, p_ids);
+  -- Items leave search, with their words and vectors, and turns no longer follow those that go.
+  perform _memoir.reindex_after(v_user, array(select item_no from _memoir.search_items where user_id = v_user
+    and ref_id = any (p_ids)));
+  v_rows := jsonb_build_object('search_items', cardinality(v_items),
+    'embeddings', (select count(*) from _memoir.embeddings where user_id = v_user and item_no = any (v_items)));
+  perform _memoir.drop_items(v_user, v_items);
+  -- Leaves whose rows an erase rewrites rather than deletes.
+  insert into _memoir.erase_queue (leaf) select _memoir.leaf_name(x, _memoir.part_of(v_user))
+  from unnest('{search_items,search_tail,search_postings,search_aliases,embeddings,packed_signs,sessions,memory_store,
+    memory_states,recall_exclusions,tombstones,session_counters,users,user_counters,client_messages}'::name[]) x;
   v_rows := v_rows || _memoir.erase_memories(p_caller, v_gone);
   perform _memoir.erase_reasons(v_user, v_gone, v_all);
   -- Any memory may have been in the profile.
@@ -264,7 +273,7 @@ begin
     ('query_answers', 'true', null, null),
     ('session_windows', 'session_id = any ($2)', v_sharing, null),
     ('shown_forms', 'session_id = any ($2)', v_sharing, null),
-    ('fault_history', 'session_id = any ($2)', v_sharing, null),
+    ('fault_history', 'session_id = any ($2) or items ?| $2::text[]', v_sharing || v_all, null),
     ('fidelity_transitions', 'memory_id = any ($2)', v_gone, null),
     ('receipts', 'result -> ''message_ids'' ?| $2::text[] or result ->> ''memory_id'' = any ($2::text[])',
       p_ids || v_gone, null),
@@ -280,25 +289,6 @@ begin
     v_rows := _memoir.add_counts(v_rows, jsonb_build_object(v_table, _memoir.erase_from(v_table, v_user, v_condition,
       v_ids, v_numbers)));
   end loop;
-  return v_rows;
-end $$;
-
--- Items of what is erased leave search, with their words and vectors. p_turns: turns, which their neighbours in
--- search no longer follow.
-create or replace function _memoir.erase_items(p_user_id uuid, p_items integer[], p_turns uuid[])
-returns jsonb language plpgsql as $$
-declare
-  v_rows jsonb;
-begin
-  perform _memoir.reindex_after(p_user_id, array(select item_no from _memoir.search_items where user_id = p_user_id
-    and ref_id = any (p_turns)));
-  v_rows := jsonb_build_object('search_items', cardinality(p_items),
-    'embeddings', (select count(*) from _memoir.embeddings where user_id = p_user_id and item_no = any (p_items)));
-  perform _memoir.drop_items(p_user_id, p_items);
-  -- Leaves whose rows an erase rewrites rather than deletes.
-  insert into _memoir.erase_queue (leaf) select _memoir.leaf_name(x, _memoir.part_of(p_user_id))
-  from unnest('{search_items,search_tail,search_postings,search_aliases,embeddings,packed_signs,sessions,memory_store,
-    memory_states,recall_exclusions,tombstones,session_counters,users,user_counters,client_messages}'::name[]) x;
   return v_rows;
 end $$;
 

@@ -85,8 +85,9 @@ begin
     where i.indrelid = to_regclass('_memoir.' || quote_ident(v_table.name)) and i.indisprimary
       and a.attrelid = i.indrelid;
     return query execute
-      format('select jsonb_build_object(''kind'', %L, ''row'', _memoir.named_sessions(to_jsonb(t) - ''user_id'', $2, '
-        '$3)) from _memoir.%I t where t.user_id = $1 order by %s',
+      -- Leave out answers to questions. An import would bring back what was forgotten of them since.
+      format('select jsonb_build_object(''kind'', %L, ''row'', _memoir.named_sessions(to_jsonb(t) '
+        '- ''{user_id,question,answer,items}''::text[], $2, $3)) from _memoir.%I t where t.user_id = $1 order by %s',
       v_table.name, v_table.name, v_order) using v_user, _memoir.uuid_columns(v_table.name), v_names;
   end loop;
   return query select jsonb_build_object('kind', 'user_counters', 'row',

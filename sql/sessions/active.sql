@@ -7,6 +7,8 @@ returns void language plpgsql as $$
 begin
   delete from _memoir.kept_recalls where user_id = p_user_id and (p_items is null or items ?| p_items);
   delete from _memoir.query_answers where user_id = p_user_id and (p_items is null or items ?| p_items);
+  update _memoir.fault_history set question = null, answer = null, items = null
+  where user_id = p_user_id and items is not null and (p_items is null or items ?| p_items);
   update _memoir.session_windows set lines = null where user_id = p_user_id and lines <> '{}';
 end $$;
 

@@ -273,7 +273,8 @@ begin
     v_cost := v_costs[v_place];
     insert into _memoir.conversation_history (user_id, session_id, message_id, recorded_at, created_at, tokens_before,
       turn_index, exchange_start, token_count, prompt_tokens, completion_tokens, latency_ms, role, actor, tokenizer,
-      content, content_parts, name, tool_calls, tool_call_id, model, finish_reason, metadata, sensitivity, embeddable)
+      content, content_parts, name, tool_calls, tool_call_id, model, finish_reason, metadata, sensitivity, embeddable,
+      cost_microcents)
     values (p_state.user_id, p_state.session_id, gen_random_uuid(), p_state.recorded_at,
       coalesce(v_message.created_at, p_state.recorded_at), v_before, v_turn, v_exchange, v_cost,
       case when v_is_last then p_state.prompt_tokens end, case when v_is_last then p_state.completion_tokens end,
@@ -284,7 +285,7 @@ begin
       case when v_message.role = 'assistant' then v_model end, case when v_is_last then p_state.finish_reason end,
       nullif(case when v_message.extra is null then '{}' else jsonb_build_object('sent', v_message.extra) end || v_call,
         '{}'),
-      v_message.sensitivity, v_message.embeddable)
+      v_message.sensitivity, v_message.embeddable, case when v_is_last then nullif(p_state.cost_microcents, 0) end)
     returning message_id into v_id;
     v_ids := array_append(v_ids, v_id);
   end loop;
@@ -400,15 +401,19 @@ begin
 end $$;
 comment on function memoir.history(text, text, integer, integer) is
   'The messages of a session as they were sent, oldest first, each with turn_index, message_id, tokens, tokenizer,
-created_at (with utc_offset where it came with another than UTC), the model of an assistant message, metadata of its
-call, its sensitivity where that is not normal, and "retracted" where it was taken back, its annotations; messages
-above the caller''s clearance are left out. Both ends are inclusive. What is archived is not here, which a warning
-says (session_info lists it, restore_month brings it back). Raises PM001, PM003.';
+created_at (with utc_offset where it came with another than UTC), the model of an assistant message and its "usage"
+(finish_reason, latency_ms, prompt_tokens, completion_tokens, cost_microcents), metadata of its call, its sensitivity
+where that is not normal, and "retracted" where it was taken back, its annotations; messages above the caller''s
+clearance are left out. Both ends are inclusive. What is archived is not here, which a warning says (session_info lists
+it, restore_month brings it back). Raises PM001, PM003.';
 
 -- A message as it was sent, with what history() adds to it.
 create or replace function _memoir.sent(p_turn _memoir.conversation_history)
 returns jsonb language sql immutable as $$
-  select case when p_turn.model is null then '{}' else jsonb_build_object('model', p_turn.model) end
+  select jsonb_strip_nulls(jsonb_build_object('model', p_turn.model, 'usage', nullif(jsonb_strip_nulls(
+      jsonb_build_object('finish_reason', p_turn.finish_reason, 'latency_ms', p_turn.latency_ms, 'prompt_tokens',
+        p_turn.prompt_tokens, 'completion_tokens', p_turn.completion_tokens, 'cost_microcents',
+        p_turn.cost_microcents)), '{}')))
     || case when p_turn.metadata ? 'call' then jsonb_build_object('metadata', p_turn.metadata -> 'call') else '{}' end
     -- A refusal without content was given some to be searched by.
     || (_memoir.rebuilt(p_turn.role, p_turn.content, p_turn.content_parts, p_turn.name, p_turn.tool_calls,

@@ -35,14 +35,3 @@ begin
     from jsonb_array_elements(v_tokens) with ordinality e(t, o) where o <= v_last), 400);
 end $$;
 
--- {"entropy": …} where the model was less sure than usual, above 1.5.
-create or replace function _memoir.noted_entropy(p_where text, p_role text, p_logprobs jsonb)
-returns jsonb language plpgsql stable as $$
-declare
-  v_entropy float8 := (_memoir.doubt(p_where, p_logprobs)).entropy;
-begin
-  if p_role <> 'assistant' and jsonb_typeof(p_logprobs) <> 'null' then
-    perform _memoir.fail('PM010', format('%s can''t stand in a message of role %s', p_where, p_role));
-  end if;
-  return case when v_entropy > 1.5 then jsonb_build_object('entropy', round(v_entropy::numeric, 2)) else '{}' end;
-end $$;

@@ -103,7 +103,7 @@ create or replace function _memoir.parse_message(p_where text, p_json jsonb, p_c
 returns _memoir.message language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_message _memoir.message; v_role text := p_json ->> 'role';
-  v_limit integer := (p_config ->> 'text_bytes_max')::integer; v_rebuilt jsonb; v_zone text;
+  v_limit integer := (p_config ->> 'text_bytes_max')::integer; v_rebuilt jsonb; v_zone text; v_entropy numeric;
 begin
   if jsonb_typeof(p_json) is distinct from 'object' then
     perform _memoir.bad_message(p_where, format('must be an object, not %s', _memoir.shown(p_json::text)));
@@ -141,8 +141,8 @@ begin
   v_rebuilt := _memoir.rebuilt(v_message.role, v_message.text, v_message.parts, v_message.name, v_message.tool_calls,
     v_message.tool_call_id);
   select jsonb_object_agg(key, value) into v_message.extra from jsonb_each(p_json)
-  where key not in ('created_at', 'turn_index', 'message_id', 'tokens', 'tokenizer', 'sensitivity', 'embeddable',
-      'logprobs')
+  where key not in ('created_at', 'turn_index', 'message_id', 'tokens', 'tokenizer', 'usage', 'sensitivity',
+      'embeddable', 'logprobs')
     and value is distinct from v_rebuilt -> key
     and not (key = 'content' and v_message.role = 'user');
   -- "Yesterday" is meant by the sender's clock.
@@ -153,8 +153,13 @@ begin
   end if;
   -- Log probabilities are many times the text: what they tell is kept.
   if p_json ? 'logprobs' then
-    v_message.extra := nullif(coalesce(v_message.extra, '{}') || _memoir.noted_entropy(p_where || '.logprobs',
-      v_role, p_json -> 'logprobs'), '{}');
+    if v_role <> 'assistant' and jsonb_typeof(p_json -> 'logprobs') <> 'null' then
+      perform _memoir.fail('PM010', format('%s.logprobs can''t stand in a message of role %s', p_where, v_role));
+    end if;
+    v_entropy := (_memoir.doubt(p_where || '.logprobs', p_json -> 'logprobs')).entropy;
+    if v_entropy > 1.5 then
+      v_message.extra := coalesce(v_message.extra, '{}') || jsonb_build_object('entropy', round(v_entropy, 2));
+    end if;
   end if;
   return v_message;
 end $$;

@@ -203,19 +203,8 @@ begin
     p_kinds => case when p_arguments ? 'kind' then array[p_arguments ->> 'kind'] end,
     p_after => _memoir.tool_time(p_arguments, 'after'), p_before => _memoir.tool_time(p_arguments, 'before'),
     p_where => p_arguments -> 'where') r
-  where not _memoir.is_secret(p_caller.user_id, r.id);
+  where not _memoir.is_above('private', p_caller.user_id, r.id);
 end $$;
-
--- The best passages for a question, in at most so many tokens; memory_get has the whole of one that is cut.
-create or replace function _memoir.passages(p_caller _memoir.caller, p_user text, p_question text, p_arguments jsonb,
-  p_tokens integer)
-returns text language sql stable as $$
-  select string_agg(l.line, E'\n' order by l.o) from _memoir.fit_lines(array(
-    select _memoir.tool_line(h.kind, h.id, h.session, h.said_at, _memoir.indented(h.said_by || h.content))
-    from _memoir.tool_hits(p_caller, p_user, p_question, p_arguments,
-      coalesce((p_arguments ->> 'limit')::integer, 50)) h
-    order by h.rank), p_tokens) l
-$$;
 
 -- The tools that read.
 create or replace function _memoir.read_with_tool(p_caller _memoir.caller, p_user text, p_session text, p_name text,
@@ -231,8 +220,12 @@ begin
     from _memoir.tool_hits(p_caller, p_user, p_arguments ->> 'query', p_arguments,
       coalesce((p_arguments ->> 'limit')::integer, 10)) h;
   when 'memory_recall' then
-    v_out := _memoir.passages(p_caller, p_user, p_arguments ->> 'query', p_arguments - 'max_tokens',
-      coalesce((p_arguments ->> 'max_tokens')::integer, 2000));
+    -- The best passages, in at most so many tokens; memory_get has the whole of one that is cut.
+    select string_agg(l.line, E'\n' order by l.o) into v_out from _memoir.fit_lines(array(
+      select _memoir.tool_line(h.kind, h.id, h.session, h.said_at, _memoir.indented(h.said_by || h.content))
+      from _memoir.tool_hits(p_caller, p_user, p_arguments ->> 'query', p_arguments - 'max_tokens',
+        coalesce((p_arguments ->> 'limit')::integer, 50)) h order by h.rank),
+      coalesce((p_arguments ->> 'max_tokens')::integer, 2000)) l;
   when 'memory_timeline' then
     select string_agg(case when t.is_anchor then '> ' else '  ' end || _memoir.tool_line(t.kind, t.id, t.session,
       t.said_at, case when t.kind = 'turn' then coalesce(t.name, t.role) || ': ' else '' end || coalesce(t.line, '')),
@@ -241,14 +234,14 @@ begin
       p_query => p_arguments ->> 'query',
       p_window => p_arguments ->> 'window') with ordinality t(kind, id, session, turn_index, role, name, said_at, line,
       is_anchor, o)
-    where not _memoir.is_secret(v_user, t.id);
+    where not _memoir.is_above('private', v_user, t.id);
   when 'memory_get' then
     select string_agg(format('%s (%s%s)%s', g ->> 'id', g ->> 'kind', coalesce(', ' || nullif(g ->> 'state',
       'active'), ''), E'\n  ' || _memoir.indented(_memoir.neutralise(coalesce(g ->> 'content', '[no text]')))), E'\n'
       order by o) into v_out
     from memoir.memory_get(p_user, array(select _memoir.tool_id(v_user, 'each of ids', i)
       from jsonb_array_elements_text(p_arguments -> 'ids') i)) with ordinality x(g, o)
-    where not _memoir.is_secret(v_user, (g ->> 'id')::uuid);
+    where not _memoir.is_above('private', v_user, (g ->> 'id')::uuid);
     return coalesce(v_out, 'No such ids. A search gives ids.');
   when 'memory_objects' then
     select string_agg(format('%s (%s, turn %s, %s%s) %s', o.object, o.fidelity, o.turn_index, o.state,
@@ -256,7 +249,7 @@ begin
       o.memory_id) into v_out
     from memoir.list_objects(p_user, p_session, p_arguments ->> 'query',
       coalesce((p_arguments ->> 'limit')::integer, 50)) o
-    where not _memoir.is_secret(v_user, o.memory_id);
+    where not _memoir.is_above('private', v_user, o.memory_id);
   else  -- memory_stats
     return memoir.memory_stats(p_user);
   end case;
@@ -406,7 +399,14 @@ begin
   end if;
   if v_id is not null and not exists (select from _memoir.memory_store m where m.user_id = p_caller.user_id
     and m.memory_id = v_id) then
-    v_unit := _memoir.turn_unit(p_caller, v_id);
+    -- A whole turn as a clause; null where the caller may not see it.
+    select h.message_id, h.session_id, h.turn_index, h.recorded_at, h.created_at, h.role, 1, length(h.content),
+      h.content, left(h.content, 1000), false into v_unit
+    from _memoir.search_items i
+    join _memoir.conversation_history h on h.user_id = p_caller.user_id and h.session_id = i.session_id
+      and h.recorded_at = i.recorded_at and h.message_id = i.ref_id
+    where i.user_id = p_caller.user_id and i.ref_id = v_id and i.kind = 't' and not i.dead
+      and i.sensitivity <= p_caller.clearance and (p_caller.projects is null or i.project = any (p_caller.projects));
   end if;
   case p_name
   when 'memory_remember' then

@@ -148,7 +148,9 @@ begin
       input := case kind when 'summarise' then _memoir.summarise_input(v_work)
         when 'extract' then _memoir.extract_input(v_work) when 'judge' then _memoir.judge_input(v_work)
         when 'consolidate' then _memoir.consolidate_input(v_work) when 'render' then _memoir.render_input(v_work)
-        when 'answer' then _memoir.answer_input(v_work) end;
+        when 'answer' then (select jsonb_build_object('question', a.question, 'tokens', a.max_tokens, 'passages',
+          a.passages) from _memoir.query_answers a where a.user_id = v_work.user_id
+            and a.query_id = v_work.dedup_key::uuid and a.answered_at is null) end;
       if input is null then  -- nothing is left to ask
         delete from _memoir.work_items j where j.work_id = v_work.work_id;
         continue;

@@ -170,7 +170,11 @@ begin
     select v_user, s.ref_id, s.accesses, s.relevance, s.last_at from summed s
     where s.ref_id not in (select memory_id from counted) order by s.ref_id;
     v_any := true;
-    perform _memoir.enqueue('promote', v_user, '') where _memoir.may_rise(v_user);
+    -- Has the user a memory of tier 1 or 2 that was recalled often enough to be looked at?
+    perform _memoir.enqueue('promote', v_user, '') from _memoir.config(v_user, null) c where exists (
+      select from _memoir.memory_store m join _memoir.memory_stats s on s.user_id = v_user and s.memory_id = m.memory_id
+      where m.user_id = v_user and m.state = 'active' and m.tier in (1, 2) and not m.is_object
+        and s.access_count >= (c ->> ('promotion_accesses_' || m.tier))::integer);
   end loop;
   return v_any;
 end $$;

@@ -193,31 +193,13 @@ begin
   return true;
 end $$;
 
--- What rules made of a stretch was provisional: what the model did not say as well (p_said) goes.
-create or replace function _memoir.drop_provisional(p_turns _memoir.conversation_history[], p_said text[], p_by text)
-returns void language plpgsql as $$
-declare
-  v_messages uuid[] := array(select t.message_id from unnest(p_turns) t); v_user uuid := p_turns[1].user_id;
-  v_ids uuid[] := array(
-    select m.memory_id from _memoir.memory_sources s join _memoir.memory_store m on m.user_id = v_user
-      and m.memory_id = s.item_id and m.state = 'active' and m.metadata ->> 'extracted_by' like 'rules %'
-      and _memoir.normalise(m.content) <> all (p_said)
-    where s.user_id = v_user and s.item_kind = 'memory' and s.source_kind = 'turn' and s.source_id = any (v_messages)
-    group by m.memory_id
-    having not exists (select from _memoir.memory_sources o where o.user_id = v_user and o.item_kind = 'memory'
-      and o.item_id = m.memory_id and o.source_kind = 'turn' and o.source_id <> all (v_messages)));
-begin
-  if v_ids <> '{}' then
-    perform _memoir.set_state(v_user, v_ids, 'invalidated', p_by, 'a model read the turn', null, memoir.now());
-  end if;
-end $$;
-
 -- Stores what the model said of a stretch: an item that cannot be stored is left out, the others stand.
 create or replace function _memoir.extract_store(p_work _memoir.work_items, p_output jsonb, p_made_by text)
 returns integer language plpgsql as $$
 declare
   v_user uuid := p_work.user_id; v_session _memoir.sessions; v_turns _memoir.conversation_history[]; v_one record;
-  v_found _memoir.extracted[] := '{}'; v_shown jsonb := coalesce(p_work.payload -> 'shown', '[]');
+  v_said text[]; v_messages uuid[]; v_found _memoir.extracted[] := '{}';
+  v_shown jsonb := coalesce(p_work.payload -> 'shown', '[]');
   v_by text := _memoir.login(); v_config jsonb; v_ids uuid[]; v_stored integer; v_place integer;
 begin
   perform _memoir.ensure_month(v_user, memoir.now());
@@ -257,6 +239,18 @@ begin
         'values', '[]'::jsonb), false, v_by) ->> 'outcome' = 'forgotten')::integer;
     end if;
   end loop;
-  perform _memoir.drop_provisional(v_turns, array(select _memoir.normalise(f.content) from unnest(v_found) f), v_by);
+  -- What rules made of a stretch was provisional: what the model did not say as well goes.
+  v_messages := array(select t.message_id from unnest(v_turns) t);
+  v_said := array(select _memoir.normalise(f.content) from unnest(v_found) f);
+  v_ids := array(
+    select m.memory_id from _memoir.memory_sources s join _memoir.memory_store m on m.user_id = v_user
+      and m.memory_id = s.item_id and m.state = 'active' and m.metadata ->> 'extracted_by' like 'rules %'
+      and _memoir.normalise(m.content) <> all (v_said)
+    where s.user_id = v_user and s.item_kind = 'memory' and s.source_kind = 'turn' and s.source_id = any (v_messages)
+    group by m.memory_id
+    having not exists (select from _memoir.memory_sources o where o.user_id = v_user and o.item_kind = 'memory'
+      and o.item_id = m.memory_id and o.source_kind = 'turn' and o.source_id <> all (v_messages)));
+  perform _memoir.set_state(v_user, v_ids, 'invalidated', v_by, 'a model read the turn', null, memoir.now())
+  where v_ids <> '{}';
   return v_stored;
 end $$;

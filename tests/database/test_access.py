@@ -357,7 +357,7 @@ REFUSED: dict[str, list[Any]] = {
         {"query": "x"},
         ("query", [""], "query must not be empty"),
         ("limit", [0], "limit must be from 1 to 1000, not 0"),
-        ("kinds", [["smell"]], 'kinds may be memory, turn, summary, not "smell"'),
+        ("kinds", [["smell"]], 'kinds must be memory, turn or summary, not "smell"'),
         ("session", ["none"], 'PM003 unknown session "none"'),
     ],
     "correct": [{"content": "x"}, ("memory", [UNKNOWN], "PM004 unknown memory")],

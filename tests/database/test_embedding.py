@@ -56,8 +56,7 @@ def test_vectors_are_claimed_and_stored(db: Db, user: str) -> None:
     assert progress(db)["users_waiting"] == 1
     items = claim(db)
     assert [item[2:] for item in items] == [(MODEL, "doc: keeps a boat"), (MODEL, "doc: avoids nuts")]
-    assert by_vector(db, user, BOAT) is None
-    assert store(db, items, [BOAT, NUTS]) == 2
+    assert by_vector(db, user, BOAT) is None and store(db, items, [BOAT, NUTS]) == 2
     assert (by_vector(db, user, BOAT), by_vector(db, user, NUTS)) == ("keeps a boat", "avoids nuts")
     assert claim(db) == [] and store(db, items, [NUTS, BOAT]) == 0  # neither asked nor stored twice
     assert by_vector(db, user, BOAT) == "keeps a boat"
@@ -109,12 +108,9 @@ def test_partial_stores_in_any_order_lose_nothing(db: Db, user: str) -> None:
     for text in ("keeps a boat", "avoids nuts", "lives in a city"):
         remembered(db, user, text)
     one, two, three = claim(db)
-    assert store(db, [three], [CITY]) == 1
-    assert by_vector(db, user, CITY) == "lives in a city"
-    assert claim(db) == [one, two]
-    assert store(db, [two], [NUTS]) == 1
-    assert store(db, [two, one], [BOAT, BOAT]) == 1
-    assert claim(db) == []
+    assert store(db, [three], [CITY]) == 1 and by_vector(db, user, CITY) == "lives in a city"
+    assert claim(db) == [one, two] and store(db, [two], [NUTS]) == 1
+    assert store(db, [two, one], [BOAT, BOAT]) == 1 and claim(db) == []
     assert (by_vector(db, user, NUTS), by_vector(db, user, BOAT)) == ("avoids nuts", "keeps a boat")
 
 

@@ -38,8 +38,7 @@ def test_novelty_is_judged_again_with_the_vector(db: Db, user: str) -> None:
     # Scores on entry about 0.35 * 0.6 + 0.25 * 1 + 0.25 * 0.75 + 0.15 = 0.8; once its vector says it is nothing new, 0.55.
     call(db, "set_user_settings", user, {"admission_threshold": 0.7})
     say(db, user, "I live in Ulm.", {"role": "assistant", "content": "I've booked the courier for 9 May at noon."})
-    assert extract(db, user)["stored"] == 2
-    assert embed_waiting(db, [1, 0.01, 0, 0], "four")
+    assert extract(db, user)["stored"] == 2 and embed_waiting(db, [1, 0.01, 0, 0], "four")
     states = memories(db, user, "state::text", "state_reason", where="session_id is not null")
     assert sorted(states, key=str) == [("active", None), ("invalidated", "not admitted")]
     assert memories(db, user, where="session_id is not null and state = 'active'") == ["User lives in Ulm."]

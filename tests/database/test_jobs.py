@@ -142,8 +142,7 @@ def test_run_job_names_the_run_it_waited_for(db: Db, memoir_dsn: str, step: Step
 def test_a_cancelled_run(db: Db, memoir_dsn: str, step: Step) -> None:
     with blocked_run(db, memoir_dsn, step) as (other, running):
         db.execute("select pg_cancel_backend(%s)", [other.info.backend_pid])
-        assert running.result(30) == "57014"
-        assert last_run(db, "flush")[:2] == ("cancelled", {"batches": 1})
+        assert running.result(30) == "57014" and last_run(db, "flush")[:2] == ("cancelled", {"batches": 1})
         assert db.execute("select count(*) from public.did").fetchone() == (1,)
         step("begin return '{}'; end")
         db.execute("call memoir.run_job('flush')")  # the other session still lives and holds nothing
@@ -288,8 +287,7 @@ def test_sweep_removes_what_is_past_its_time(db: Db, user: str, clock: Callable[
     assert counts.keys() >= {"receipts", "prompts", "dead letters", "runs", "log months"}, counts
     assert persist(db, user, "s", "hi", "Hello.", key="new") == first
     assert persist(db, user, "s", "hi", "Hello.", key="old")["from_turn"] == 4  # its receipt is gone
-    assert len(history(db, user, "s")) == 6
-    assert "Be kind." in str(call(db, "compile_context", user, "s", "hi"))
+    assert len(history(db, user, "s")) == 6 and "Be kind." in str(call(db, "compile_context", user, "s", "hi"))
 
 
 def test_backfill_queues_missing_vectors(db: Db, user: str) -> None:

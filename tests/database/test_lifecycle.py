@@ -103,8 +103,7 @@ def test_inference_waits_for_support(db: Db, user: str, clock: Clock) -> None:
     assert remembered(db, user, "Probably owns a bike", session="s", actor="agent") == guess
     assert recall_and_promote()["waiting"] == 1
     again = remembered(db, user, "probably owns a BIKE", session=open_session(db, user, "t"), actor="agent")
-    assert again != guess and not is_shown("u")
-    assert recall_and_promote()["to_tier_2"] == 1 and is_shown("u")
+    assert again != guess and not is_shown("u") and recall_and_promote()["to_tier_2"] == 1 and is_shown("u")
     assert memory_row(db, again, "state::text, superseded_by::text") == ("superseded", guess)
 
 
@@ -214,8 +213,7 @@ def test_sessions_end_and_take_what_is_theirs(db: Db, user: str, clock: Clock) -
     clock(days=49)
     assert run_job(db, "expiry")["sessions"] == 0
     clock(days=50, hours=1)
-    assert run_job(db, "expiry")["sessions"] == 1
-    assert call(db, "session_info", user, "s")["status"] == "expired"
+    assert run_job(db, "expiry")["sessions"] == 1 and call(db, "session_info", user, "s")["status"] == "expired"
     assert memory_row(db, local, "expires_at") == (START + timedelta(days=51),)
     with raises("PM005"):
         say(db, user, "s", "And now?")

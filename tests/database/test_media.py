@@ -72,8 +72,7 @@ def test_anthropic_gets_its_shape(db: Db, user: str) -> None:
     store(db, user, "s", EXCHANGE)
     asked, answered, _ = call(db, "compile_context", user, "s", "And then?", p_format="anthropic")["messages"]
     assert asked["content"][1] == text_part("[audio: wav]")
-    assert asked["content"][2] == SCAN | {"title": "lease.pdf"}
-    assert asked["content"][3:] == [DOCUMENT, SCAN]
+    assert asked["content"][2] == SCAN | {"title": "lease.pdf"} and asked["content"][3:] == [DOCUMENT, SCAN]
     assert answered["content"][:2] == [THOUGHT, HIDDEN], "signed thoughts go back whole, before the text"
     assert [block["type"] for block in answered["content"][2:]] == ["text"]
     # A mark of the cache can't stand on a thought.

@@ -142,13 +142,24 @@ def test_objects_and_faults_are_listed(db: Db, user: str) -> None:
     for arguments in ({"query": "PIERS"}, {"query": "piers", "limit": 1}, {"query": piers[:8]}):
         assert run(db, user, "memory_objects", **arguments) == piers
     assert run(db, user, "memory_objects", query="quays") == "Nothing found."
-    assert table(db, "list_faults", user) == []
+    columns = "kind, event, object, session, turn_index, content ~ 'piers.csv'"
+    admitted = table(db, "list_events", user, columns=columns)
+    assert admitted == [("admission", "admitted", name[:8], "s", n, n == 2) for name, n in ((berths, 4), (piers, 2))]
     run(db, user, "memory_query", question=piers[:8])
-    faults = table(db, "list_faults", user, columns="fault, object, session, content ~ 'piers.csv'")
-    assert faults == [("full_restore", piers[:8], "s", True)]
+    faults = table(db, "list_events", user, kinds=["fault"], columns=columns)
+    assert faults == [("fault", "full_restore", piers[:8], "s", 5, True)]
+    [(score, _), *_] = table(db, "list_events", user, kinds=["admission"], columns="details -> 'score', kind")
+    assert 0.4 <= score <= 1
+    question = "Which berth has pier 7?"
+    run(db, user, "memory_query", question=question)
+    told = {"user": user, "session": "s", "kinds": ["fault"], "limit": 1, "columns": "details"}
+    [(details,)] = table(db, "list_events", **told)
+    assert details["question"] == question and "berth 49," in details["answer"] and details["shown"] == "full"
+    call(db, "mark_turn", user, "s", 2, "private")
+    assert not {"question", "answer"} & table(db, "list_events", **told)[0][0].keys()
     assert "pinned) " in run(db, user, "memory_objects", query="piers")
     persist(db, user, "other", "Hello there", "Hi.")
-    assert table(db, "list_faults", user, "other") == table(db, "list_objects", user, "other") == []
+    assert table(db, "list_events", user, "other") == table(db, "list_objects", user, "other") == []
     answer = call(db, "call_memory_tool", user, None, "memory_objects", {})
     assert answer.startswith("Error: memory_objects needs a session. ")
 

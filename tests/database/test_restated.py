@@ -39,8 +39,7 @@ def test_own_name_is_the_user(db: Db, user: str) -> None:
 def test_same_claim_is_forgotten_with_it(db: Db, user: str) -> None:
     other = "My sister lives in Lindau."
     ids = [remembered(db, user, text) for text in ("I live in Lindau.", "The home town is Lindau.", other)]
-    assert call(db, "forget", user, ids[0])["merged"] == [ids[1]]
-    assert active(db, user) == [other]
+    assert call(db, "forget", user, ids[0])["merged"] == [ids[1]] and active(db, user) == [other]
 
 
 def test_corrected_value_stays_corrected(db: Db, user: str) -> None:

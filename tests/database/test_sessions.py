@@ -107,13 +107,11 @@ def test_how_the_model_is_called_is_kept(db: Db, user: str) -> None:
         return made.get("temperature"), made.get("top_p")
 
     store(db, user, "s", [USER, ANSWER])
-    assert "temperature" not in context(db, user)
-    assert ask(temperature="0.7") == (0.7, None)
+    assert "temperature" not in context(db, user) and ask(temperature="0.7") == (0.7, None)
     assert ask(top_p=1) == ask(task="knowledge") == (0.7, 1)  # what is not given stays
     assert ask(temperature=0) == (0, 1)
     call(db, "branch_session", user, "s", "branch")
-    assert ask("branch") == (0, 1)
-    assert (ask("branch", temperature=2, top_p=0), ask()) == ((2, 0), (0, 1))
+    assert ask("branch") == (0, 1) and (ask("branch", temperature=2, top_p=0), ask()) == ((2, 0), (0, 1))
 
 
 def test_the_prompt_leads_the_list(db: Db, user: str) -> None:

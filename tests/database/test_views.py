@@ -35,9 +35,10 @@ def view(db: Db, name: str, columns: str, user: str = "") -> tuple[Any, ...]:
 
 def test_views_show_what_happened(db: Db, admin: Db, user: str) -> None:
     call(db, "open_session", user, "s", system_prompt="x")
-    usage = {"model": "gpt-4o-mini", "prompt_tokens": 1000, "completion_tokens": 100}
+    usage = {"prompt_tokens": 1000, "completion_tokens": 100, "finish_reason": "stop"}
     for n in range(12):
-        persist(db, user, "s", f"My boat number {n} is blue. " * 30, "Noted. " * 40, p_usage=usage)
+        used = usage | {"model": "gpt-4o-mini", "latency_ms": n}
+        persist(db, user, "s", f"My boat number {n} is blue. " * 30, "Noted. " * 40, p_usage=used)
     remember(db, user, "has a blue boat")
     call(db, "compile_context", user, "s", "What colour is boat number 3?")
     call(db, "compact_session", user, "s", 300)
@@ -51,6 +52,13 @@ def test_views_show_what_happened(db: Db, admin: Db, user: str) -> None:
     cost = 12 * (1000 * 15000 + 100 * 60000) // 1000
     assert view(admin, "costs_by_user", "cost_microcents, sessions, turns", user) == (cost, 1, 24)
     assert view(admin, "costs_by_session", "cost_microcents, cost_per_turn", user) == (cost, cost / 24)
+    figures = "session_name, day is null, calls, cost_microcents, prompt_tokens, latency_ms_p50, latency_ms_p95"
+    calls = admin.execute(f"select {figures} from memoir.model_calls where user_name = %s order by 1, 2", [user])
+    assert calls.fetchall() == [
+        (name, no_day, 12, cost, 12000, 5.5, 10.45) for name in ("s", None) for no_day in (False, True)
+    ]
+    (asked,), (said,) = table(db, "history", user, "s", 22)
+    assert said["usage"] == {**usage, "latency_ms": 11, "cost_microcents": cost // 12} and "usage" not in asked
     columns = "compacted_tokens > 0, tokens = active_tokens + compacted_tokens, pressure - active_tokens / context_window::real"
     assert view(admin, "session_pressure", columns, user) == (True, True, pytest.approx(0, abs=1e-6))
     reached = "sum(items) >= sum(reached) and min(coverage) >= 0 and max(coverage) <= 1"
@@ -127,8 +135,7 @@ def test_users_are_listed_by_name(db: Db, memoir_dsn: str, user: str) -> None:
     for name in (f"{user}-b", f"{user}-a", user):
         persist(db, name, "s", "Hello there", "Hi.")
     rows = table(db, "list_users", after_user=user, columns="user_name, sessions, memories")
-    assert rows[:2] == [(f"{user}-a", 1, 0), (f"{user}-b", 1, 0)]
-    assert len(table(db, "list_users", limit=1)) == 1
+    assert rows[:2] == [(f"{user}-a", 1, 0), (f"{user}-b", 1, 0)] and len(table(db, "list_users", limit=1)) == 1
     one_user: dict[str, Any] = {"role": "tenant", "users": [user]}
     with world_of(memoir_dsn, one=one_user, bound=one_user | {"projects": ["red"]}) as world:
         assert table(world.connection("one"), "list_users", columns="user_name") == [(user,)]
@@ -141,8 +148,7 @@ def test_a_user_in_numbers(db: Db, user: str) -> None:
     call(db, "correct", user, old, "The dentist is Dr. Lind")
     stats = call(db, "memory_stats", user)
     keys = ("sessions", "open_sessions", "turns", "memories", "contradictions")
-    assert [stats[key] for key in keys] == [1, 1, 2, 1, 0]
-    assert stats["states"] == {"active": 1, "superseded": 1}
+    assert [stats[key] for key in keys] == [1, 1, 2, 1, 0] and stats["states"] == {"active": 1, "superseded": 1}
     assert call(db, "memory_stats", f"{user}-nobody")["memories"] == 0
 
 

@@ -15,7 +15,8 @@ from request_rules import unpaired
 
 
 def open_session(db: Db, user: str, window: int) -> None:
-    call(db, "open_session", user, "s", p_context_window=window, p_response_tokens=window // 16)
+    given = {"context_window": window, "response_tokens": window // 16, "settings": {"window_line_steps": 20}}
+    call(db, "open_session", user, "s", **given)
     append(db, user, messages("Find out why the import is slow."))
 
 
@@ -333,6 +334,8 @@ def test_forms_move_only_where_that_pays(db: Db, user: str) -> None:
         changed = [turn for turn in sorted({*before, *after}) if before.get(turn) != after.get(turn)]
         # Lines stand at the top; else what was whole is the first that changes.
         assert not changed or changed[0] == 0 or changed[0] not in before, (n, changed)
+        # Lines that are merged stay for the prompt cache, and new ones come behind them.
+        assert after.get(0, "").startswith(before.get(0, "").rpartition("\n\n<memoir-steps>")[0])
         before = after
     rows = table(db, "window_forms", user, "s", p_budget=400_000, columns="argument")
     [lines] = [argument for (argument,) in rows if argument]

@@ -76,8 +76,7 @@ def test_errors_name_the_value(run):
 def test_without_a_database_it_says_how_to_get_one(monkeypatch, tmp_path, capsys):
     monkeypatch.delenv("PG_MEMOIR_DSN", raising=False)
     monkeypatch.setenv("PG_MEMOIR_STATE", str(tmp_path))
-    assert cli.main(["namespaces"]) == 2
-    assert "pg-memoir up" in capsys.readouterr().err
+    assert cli.main(["namespaces"]) == 2 and "pg-memoir up" in capsys.readouterr().err
     (tmp_path / "dsn").write_text("host=/nowhere dbname=x connect_timeout=1\n")  # as pg-memoir up leaves it
     assert cli.connection_string("") == "host=/nowhere dbname=x connect_timeout=1"
 
@@ -127,8 +126,7 @@ def test_commands_of_other_packages(run, monkeypatch):
     monkeypatch.setattr(cli.app, "registered_commands", list(cli.app.registered_commands))
     monkeypatch.setattr(cli.app, "registered_groups", list(cli.app.registered_groups))
     monkeypatch.setattr(cli, "COMMAND_PACKAGES", {"elsewhere": "pg-memoir-elsewhere"})
-    assert run("hello", "you") == (3, "hello you\n", "")
-    assert run("many", "two")[1] == "another\n"
+    assert run("hello", "you") == (3, "hello you\n", "") and run("many", "two")[1] == "another\n"
     assert run("words", "ab", "--times", "2") == (0, "abab\n", "")
     assert "--times" in run("words", "--help")[1] and run("words")[0] == 2
     listed = run("--help")[1]
@@ -247,8 +245,7 @@ def test_sync_tells_then_queues(run, memoir, user):
     [row] = json.loads(run("sync", user, "--dry-run", "--json")[1])
     assert (row["texts"], row["queued"]) == (1, False) and row["tokens"] > 0
     code, out, _ = run("sync", user)
-    assert code == 0 and out.startswith(f"{row['model']}\tactive\t1\t") and "0 of 2" in out
-    assert embed() == 1
+    assert code == 0 and out.startswith(f"{row['model']}\tactive\t1\t") and "0 of 2" in out and embed() == 1
     [row] = json.loads(run("sync", user, "--dry-run", "--json")[1])
     assert row["texts"] == 0 and row["cursor"] == row["items"] == 2 and row["last_batch_at"]
 

@@ -67,8 +67,7 @@ def test_a_closed_session_is_recognised(memoir, tmp_path):
     path = write(tmp_path, {"user": "cl", "session": "s1", "messages": [prompt, USER, MODEL]})
     import_conversations(memoir, path)
     memoir.close_session("cl", "s1")
-    assert import_conversations(memoir, path).messages == 2
-    assert len(memoir.history("cl", "s1")) == 2
+    assert import_conversations(memoir, path).messages == 2 and len(memoir.history("cl", "s1")) == 2
 
 
 def test_command_line(memoir, memoir_dsn, tmp_path, capsys):

@@ -55,8 +55,7 @@ def test_backlog(memoir, memoir_dsn, user):
             assert one(connection, OPEN) == 0
         return embed(texts)
 
-    assert memoir.embed_backlog(watched, limit=4) == 6
-    assert sizes == [4, 2]
+    assert memoir.embed_backlog(watched, limit=4) == 6 and sizes == [4, 2]
     assert memoir.embed_backlog(watched) == 0
     hits = memoir.recall(user, "bicycle 1", query_embedding=fake_vector("bicycle 1"))
     [hit] = [hit for hit in hits if hit.content == "bicycle 1"]
@@ -218,8 +217,7 @@ def outcomes_of(memoir):
 def test_jobs_on_their_schedules(memoir, memoir_dsn, schedule):
     schedule("* * * * *", "merge", "partitions")
     due = {job.job: job.due for job in memoir.list_jobs()}
-    assert due["flush"] is None and due["merge"] is not None
-    assert run_jobs(memoir_dsn, once=True) >= 1
+    assert due["flush"] is None and due["merge"] is not None and run_jobs(memoir_dsn, once=True) >= 1
     after = outcomes_of(memoir)
     assert (after["merge"], after["partitions"], after["sweep"]) == ("done", "done", None)
     # Not again before its next time: the minute may have changed in between, hence "at most".

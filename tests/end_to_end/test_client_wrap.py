@@ -193,8 +193,7 @@ def test_a_failed_call_stores_nothing_and_may_be_made_again(door, user):
 def test_where_memory_fails_the_request_goes_out_as_it_came(door, user, caplog):
     with door.stub_type(Answer(text="Yes.")) as stub, caplog.at_level(logging.WARNING, "pg_memoir"):
         client = door.client(stub, user=user, session="s", model=5)
-        assert door.ask(client, [said("Are you there?")])[0] == "Yes."
-        assert "model is an int" in caplog.text
+        assert door.ask(client, [said("Are you there?")])[0] == "Yes." and "model is an int" in caplog.text
         with pytest.raises(errors.InvalidArgumentError, match="model is an int"):
             door.ask(door.client(stub, user=user, session="s", model=5, strict=True), [said("Are you there?")])
 

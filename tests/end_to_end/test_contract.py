@@ -104,8 +104,7 @@ def test_steps_of_an_agent(memoir: Client, user: str) -> None:
 
 def test_retry_and_closed_session_store_nothing(memoir: Client, user: str) -> None:
     first = memoir.persist_turn(user, "s", [USER], key="k")
-    assert memoir.persist_turn(user, "s", [USER], key="k") == first
-    assert len(memoir.history(user, "s")) == 1
+    assert memoir.persist_turn(user, "s", [USER], key="k") == first and len(memoir.history(user, "s")) == 1
     with pytest.raises(errors.KeyReusedError):
         memoir.persist_turn(user, "s", [ANSWER], key="k")
     assert isinstance(memoir.open_session(user, "s"), uuid.UUID)

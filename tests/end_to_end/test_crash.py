@@ -256,8 +256,7 @@ def test_the_server_starts_again_beside_a_backend_that_computes(folder: Path) ->
     with running(folder) as server, connect(server) as db:
         # A server that lives is let be, whoever asks.
         done = subprocess.run(orphans, capture_output=True, text=True)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert db.execute("select 1").fetchone() == (1,)
+        assert (done.returncode, done.stderr) == (0, "") and db.execute("select 1").fetchone() == (1,)
 
 
 @pytest.mark.acceptance

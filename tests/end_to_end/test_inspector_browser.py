@@ -60,7 +60,7 @@ def pages(memoir_dsn: str) -> Iterator[dict[str, str]]:
             "user": f"{base}/user?user={USER}",
             "sessions": f"{base}/sessions?user={USER}",
             "session": f"{base}/session?user={USER}&session={SESSION.replace(' ', '+')}",
-            "faults": f"{base}/faults?user={USER}",
+            **{kind: f"{base}/events?user={USER}&kind={kind}" for kind in ("fault", "move", "admission")},
             "objects": f"{base}/session?user={USER}&session=quay",
             "compile": f"{base}/compile?user={USER}&id={compiled}",
             "ask": f"{base}/ask?user={USER}&q=Who+is+the+dentist",

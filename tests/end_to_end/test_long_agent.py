@@ -70,5 +70,4 @@ def run(dsn: str, steps: int) -> tuple[str, list[str]]:
 @pytest.mark.parametrize("steps", [60, pytest.param(1000, marks=pytest.mark.acceptance)])
 def test_an_agent_answers_from_its_third_step(memoir_dsn: str, steps: int) -> None:
     answer, wrong = run(memoir_dsn, steps)
-    assert not wrong
-    assert answer == "It is rated 63 amperes."
+    assert not wrong and answer == "It is rated 63 amperes."

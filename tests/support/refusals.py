@@ -39,7 +39,7 @@ EXCHANGE: list[dict[str, Any]] = [
         "name": "bot",
     },
 ]
-ADDED = ("utc_offset", "turn_index", "message_id", "tokens", "tokenizer", "model", "created_at")
+ADDED = ("utc_offset", "turn_index", "message_id", "tokens", "tokenizer", "model", "usage", "created_at")
 JSON = {"messages", "query_parts", "tools", "usage", "metadata", "settings", "request_headers", "response_headers"}
 """Arguments that are JSON whatever is given."""
 

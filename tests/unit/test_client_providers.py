@@ -21,8 +21,7 @@ def check(reply: Reply, answer: Answer, **cached: int) -> None:
     usage = {"model": "some-model", "prompt_tokens": 11, "completion_tokens": 7, "latency_ms": 120} | cached
     usage["finish_reason"] = "tool_calls" if calls else "stop"
     assert (reply.text, reply.tool_calls, reply.usage) == (answer.text or "", calls, usage)
-    assert reply.message["role"] == "assistant"
-    assert ("tool_calls" in reply.message) == bool(calls)
+    assert reply.message["role"] == "assistant" and ("tool_calls" in reply.message) == bool(calls)
     assert reply.message["content"] == (answer.text or None)
 
 

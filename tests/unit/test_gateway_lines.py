@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 from answers import call, text, thought
-from pg_memoir_gateway.forms import Forms, edit_forms, read_forms
+from pg_memoir_gateway.forms import Forms, Shown, edit_forms, mark_cache, read_forms
 from pg_memoir_gateway.spans import apply_edits, body_of
 from pg_memoir_gateway.talk import DIALECTS, Talk
 from request_rules import problems
 
 LINES = "<memoir-steps>\n- turn 2: read a.py → object 3f2a91bc\n</memoir-steps>"
+ROW = {"fidelity": "line", "role": "user", "tool_call_id": None, "content": LINES}
 
 
 def answer(ident: str, said: str = "found") -> dict[str, Any]:
@@ -60,8 +61,7 @@ def sent(path: str, calls: list[str]) -> tuple[list[dict[str, Any]], str]:
         tools = [{"type": "function", "name": "read", "function": {"name": "read"}}]
     body = body_of(json.dumps({"model": "m", "max_tokens": 9, "tools": tools, dialect.key: LISTS[path]}).encode())
     talk = Talk("ann", "manage", "", "main", "s", dialect, body, LISTS[path], [])
-    row = {"fidelity": "line", "role": "user", "tool_call_id": None, "argument": calls, "content": LINES}
-    forms = read_forms([row])
+    forms = read_forms([ROW | {"argument": calls}])
     raw = apply_edits(body.text, edit_forms(talk, forms))
     return json.loads(raw)[dialect.key], raw
 
@@ -88,11 +88,23 @@ def test_step_with_an_open_call_stays() -> None:
     assert Forms().lines == {} and sent("/v1/messages", [])[0] == LISTS["/v1/messages"]
 
 
+def test_cache_mark_stands_before_the_newest_lines() -> None:
+    said = json.loads(json.dumps(LISTS["/v1/messages"]))
+    said[0]["content"], said[-1]["content"][-1]["cache_control"] = [text("Look.")], {"type": "ephemeral", "ttl": "1h"}
+    body = body_of(json.dumps({"model": "m", "max_tokens": 9, "messages": said}).encode())
+    talk = Talk("ann", "manage", "", "main", "s", DIALECTS["/v1/messages"], body, said, [])
+    for content, marked in ((LINES, [0, 0]), (f"{LINES}\n\n{LINES}", [1, 0])):
+        changed = edit_forms(talk, read_forms([ROW | {"argument": ["c1", "c2"], "content": content}]))
+        made = json.loads(apply_edits(body.text, mark_cache(talk, changed, Shown())))["messages"]
+        at = [(n, k) for n, one in enumerate(made) for k, b in enumerate(one["content"]) if "cache_control" in b]
+        assert at[0] == tuple(marked) and len(made[1]["content"]) == 1 + marked[0], content
+
+
 def test_an_id_of_several_calls_tells_none() -> None:
     said = LISTS["/v1/chat/completions"]
     again = json.loads(json.dumps(said[-2:]).replace("c4", "c1"))
     talk = Talk("ann", "manage", "", "main", "s", DIALECTS["/v1/chat/completions"], body_of(
         json.dumps({"model": "m", "messages": [*said, *again]}).encode()), [*said, *again], [])  # fmt: skip
-    row = {"fidelity": "line", "role": "user", "tool_call_id": None, "argument": ["c1", "c2"], "content": LINES}
-    made = json.loads(apply_edits(talk.body.text, edit_forms(talk, read_forms([row]))))["messages"]
+    forms = read_forms([ROW | {"argument": ["c1", "c2"]}])
+    made = json.loads(apply_edits(talk.body.text, edit_forms(talk, forms)))["messages"]
     assert made[-2:] == again and made[2:4] == said[2:4] and not any("c2" in json.dumps(one) for one in made)

@@ -72,8 +72,7 @@ def ask(
     counters = {"letter_rows": 1, "tail_items": sum(n >= store.tail for n in store.texts), "next_item": 9}
     words = Words(terms, config="english", query=" ".join(terms), **given)
     found = word_scores(store, words, counters, len(seen), sum(map(len, seen)), np.array(hidden, np.int64))
-    assert isinstance(found, Scores)
-    assert found.best == max(found.scores, default=0)
+    assert isinstance(found, Scores) and found.best == max(found.scores, default=0)
     return {
         item: tuple(numbers)
         for item, *numbers in zip(*(column.tolist() for column in (found.items, found.scores, found.covers, found.tellings)))

@@ -199,6 +199,5 @@ def test_spread_keeps_pinned_and_own_words() -> None:
 
 
 def test_even_worths_are_seen() -> None:
-    assert is_even([turn(n, 0.5) for n in range(20)])
-    assert not is_even([turn(n, 0.5) for n in range(19)])
+    assert is_even([turn(n, 0.5) for n in range(20)]) and not is_even([turn(n, 0.5) for n in range(19)])
     assert not is_even([turn(0, 0.99), *(turn(n, 0.1) for n in range(1, 40))]) and not is_even([])

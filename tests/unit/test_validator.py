@@ -51,8 +51,7 @@ CLAUDE: dict[str, Any] = {
 
 
 def test_good_lists_pass() -> None:
-    assert validate(GOOD, EXPECTED) == []
-    assert validate(CLAUDE, replace(EXPECTED, format="anthropic")) == []
+    assert validate(GOOD, EXPECTED) == [] and validate(CLAUDE, replace(EXPECTED, format="anthropic")) == []
 
 
 def test_tokens_are_counted_by_the_documented_rule() -> None:
@@ -203,8 +202,7 @@ def test_common_rules_hold_for_anthropic_too() -> None:
 def test_blank_part_of_a_query_has_no_place_in_anthropics_shape() -> None:
     parts = [{"type": "text", "text": text} for text in ("What now?", "\u2028 ")]
     asked = replace(EXPECTED, query=None, query_parts=parts)
-    assert validate(CLAUDE, replace(asked, format="anthropic")) == []
-    assert "query" in found(GOOD, asked)
+    assert validate(CLAUDE, replace(asked, format="anthropic")) == [] and "query" in found(GOOD, asked)
 
 
 def test_fence_without_breakers_inside_passes() -> None:

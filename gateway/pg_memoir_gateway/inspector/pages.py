@@ -125,13 +125,21 @@ async def show_sessions(look: Look) -> Response:
     return look.show("sessions.html", "Sessions", sessions=found, more=len(found) == PAGE)
 
 
-# How a model got text that it was not shown.
+# What happened to an object: how a model got text that it was not shown, or why the list shows it otherwise.
 FAULTS = {
     "micro_fault": "asked about, and answered",
     "full_restore": "asked for whole",
     "page_fault": "fetched again by the model itself",
     "entropy_triggered": "raised, since the model was unsure",
 }
+EVENTS = FAULTS | {
+    "pressure": "shown shorter, to make room",
+    "access": "shown longer, since it was used",
+    "fault": "shown longer, since it was asked for",
+    "cooperative": "shown shorter, since the model released it",
+    "goal_change": "changed, since the user turned to something else",
+}
+KINDS = {"fault": "Faults", "move": "Moves", "admission": "Admissions"}
 
 
 async def show_session(look: Look) -> Response:
@@ -162,14 +170,17 @@ async def show_session(look: Look) -> Response:
     return look.show("session.html", wanted, session=wanted, **given)
 
 
-async def show_faults(look: Look) -> Response:
-    """Shows what models needed and were not shown, of a session or of all."""
-    rows = await look.memoir.list_faults(look.user, look.get("session"), limit=PAGE)
-    rows = [row | {"fault": FAULTS.get(row["fault"], row["fault"])} for row in rows]
-    counts = sorted(Counter(row["fault"] for row in rows).items())
-    avoided = sum(row["avoided_tokens"] or 0 for row in rows)
+async def show_events(look: Look) -> Response:
+    """Shows what happened to objects, of a session or of all: faults, moves or admissions."""
+    kind = look.get("kind") or "fault"
+    if kind not in KINDS:
+        raise Refused(400, "That is no kind of event", kind)
+    rows = await look.memoir.list_events(look.user, look.get("session"), kinds=[kind], limit=PAGE)
+    rows = [row | {"event": EVENTS.get(row["event"], row["event"])} for row in rows]
+    counts = sorted(Counter(row["event"] for row in rows).items())
+    avoided = sum(row["details"].get("avoided_tokens", 0) for row in rows)
     given = {"session": look.get("session"), "counts": counts, "avoided": avoided, "more": len(rows) == PAGE}
-    return look.show("faults.html", "Faults", faults=rows, **given)
+    return look.show("events.html", KINDS[kind], events=rows, kind=kind, kinds=KINDS, **given)
 
 
 async def show_compile(look: Look) -> Response:
@@ -347,7 +358,7 @@ PAGES: dict[str, Page] = {
     "/user": show_user,
     "/sessions": show_sessions,
     "/session": show_session,
-    "/faults": show_faults,
+    "/events": show_events,
     "/compile": show_compile,
     "/ask": show_ask,
     "/memories": show_memories,
