@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import importlib.util
 import os
 import shutil
 import signal
@@ -137,7 +136,3 @@ class Worker:
             os.kill(pid, signal.SIGTERM if time.monotonic() - begun < _ENDING_SECONDS else signal.SIGKILL)
             time.sleep(0.2)
             pid = self._read()
-
-
-def has_package(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None

