@@ -42,16 +42,10 @@ cluster_name = 'pg_memoir $KEY'
 timezone = 'UTC'
 shared_preload_libraries = '$preload'
 max_connections = 100
-max_worker_processes = 24            # pg_cron runs each job in a worker
-max_locks_per_transaction = 256      # a user's tables have many partitions
-shared_buffers = 256MB
-max_wal_size = 2GB
-wal_level = replica
-hot_standby = on
-max_wal_senders = 5
-jit = off                            # compiling costs more than any of our statements
 log_line_prefix = '%m [%p] %u@%d '
 CONF
+  bash "$ROOT/deploy/server_settings.sh"
+  [ ! -d "$ROOT/client" ] || echo 'shared_buffers = 256MB               # of a checkout'
   [ ! -f "$PGLIB/pg_cron.so" ] || cat <<CONF
 cron.database_name = '$DATABASE'
 cron.use_background_workers = on     # no connections, hence no passwords
@@ -63,6 +57,7 @@ server_env() {
   printf '%s\n' PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 "HOME=$STATE/home" \
     "PYTHONPATH=$(server_python_path)" PYTHONDONTWRITEBYTECODE=1 "PG_MEMOIR_PYTHON=$STATE/venv/bin/python" \
     {OMP,OPENBLAS,MKL}_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 {HF_HUB,ORT}_DISABLE_TELEMETRY=1
+  [ -z "$BUNDLED" ] || printf '%s\n' "PG_MEMOIR_PYTHON=$PG_MEMOIR_PYTHON" "LD_LIBRARY_PATH=$BUNDLED/lib"
 }
 
 # make_private_dir PATH: of the server's user, closed to all others.
@@ -129,9 +124,11 @@ install_product() {
 prepare_up() {
   take_lock
   local only=(); [ -d "$ROOT/client" ] || only=(--server)   # what a wheel brought along needs no tests
-  PG_MEMOIR_LOCKED=1 bash "$ROOT/scripts/setup.sh" "${only[@]+"${only[@]}"}"
+  [ -n "$BUNDLED" ] || PG_MEMOIR_LOCKED=1 bash "$ROOT/scripts/setup.sh" "${only[@]+"${only[@]}"}"
   prepare_state
   set_paths "$(pick_major)"
+  [ "$PG" = "$(cat "$STATE/pgdata/PG_VERSION" 2>/dev/null || echo "$PG")" ] ||
+    die "$STATE/pgdata is of another version than PostgreSQL $PG: start what made it, and move the data with pg_dump"
   init_cluster
   start_server
 }

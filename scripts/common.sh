@@ -53,6 +53,7 @@ checkout_usable() {
 # The state of a checkout is .local, a folder or, where the checkout is not usable, a link to one elsewhere.
 # PG_MEMOIR_STATE puts it anywhere (a container image has no checkout to keep).
 STATE=${PG_MEMOIR_STATE:-$ROOT/.local}
+BUNDLED=${PG_MEMOIR_POSTGRES:-}      # the folder of a PostgreSQL that a Python package brought, with its own libraries
 
 # prepare_state: creates the state folder and resolves STATE. Needs SERVER_USER to exist.
 prepare_state() {
@@ -77,11 +78,12 @@ prepare_state() {
 server_code() {
   if [ -z "${PG_MEMOIR_STATE:-}" ] && checkout_usable; then echo "$ROOT/plpython"; else echo "$STATE/python"; fi
 }
-server_python_path() { echo "$(server_code):$(echo "$STATE"/venv/lib/python3.*/site-packages)"; }
+server_python_path() { echo "${PG_MEMOIR_PACKAGES:-$(server_code):$(echo "$STATE"/venv/lib/python3.*/site-packages)}"; }
 
-# pick_major: prints the PostgreSQL major to use: asked for, used before, installed, or empty.
+# pick_major: prints the PostgreSQL major to use: asked for, brought by a package, used before, installed, or empty.
 pick_major() {
   if [ -n "${PG_MAJOR:-}" ]; then echo "$PG_MAJOR"
+  elif [ -n "$BUNDLED" ]; then "$BUNDLED/bin/pg_config" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/'
   elif [ -f "$STATE/pgdata/PG_VERSION" ]; then cat "$STATE/pgdata/PG_VERSION"
   else printf '%s\n' /usr/lib/postgresql/*/bin/postgres | awk -F/ -v least=$MIN_PG '$5 + 0 >= least { print $5 }' | sort -n | tail -n1
   fi
@@ -90,8 +92,8 @@ pick_major() {
 # set_paths MAJOR: folders of that server version.
 set_paths() {
   PG=$1
-  PGBIN=/usr/lib/postgresql/$PG/bin
-  PGLIB=/usr/lib/postgresql/$PG/lib
+  PGBIN=${BUNDLED:-/usr/lib/postgresql/$PG}/bin
+  PGLIB=${BUNDLED:-/usr/lib/postgresql/$PG}/lib
   PGSHARE=/usr/share/postgresql/$PG
 }
 

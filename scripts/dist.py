@@ -5,6 +5,7 @@ wheel of each is built from its sdist. That of the command line brings along wha
 scripts, the built SQL, the server's Python code.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -13,11 +14,12 @@ import tempfile
 from pathlib import Path
 
 from build_sql import version
+from pg_memoir_server.models import DEFAULT_MODEL, model_folder
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("client", "kernel", "plpython", "cli", "gateway", "integrations")
-OURS = ("pg_memoir", "pg-memoir-kernel", "pg-memoir-server", "pg-memoir-cli", "pg-memoir-gateway", "pg-memoir-integrations")
-SCRIPTS = ("common", "cluster", "setup", "setup_python", "install", "build_pgvector", "end_orphans")
+PACKAGES = "client kernel plpython model cli gateway integrations".split()
+OURS = ("pg_memoir", *(f"pg-memoir-{part}" for part in "kernel server model cli gateway integrations".split()))
+SCRIPTS = "common cluster setup setup_python install build_pgvector end_orphans ../deploy/server_settings".split()
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", ".*")
 
 
@@ -37,15 +39,18 @@ def stage(package: str, folder: Path) -> Path:
     project.write_text(f"{ours}[tool.{tools}", "utf-8")
     if package == "kernel":
         shutil.copytree(ROOT / "plpython" / "pg_memoir_kernel", made / "pg_memoir_kernel", ignore=LEFT_OUT)
+    if package == "model":
+        shutil.copytree(str(model_folder(DEFAULT_MODEL)), made / "pg_memoir_model" / "model")
     if package == "cli":
         _bundle(made / "pg_memoir_cli" / "bundle")
     return made
 
 
 def _bundle(folder: Path) -> None:
-    (folder / "scripts").mkdir(parents=True)
+    (folder / "deploy").mkdir(parents=True)
+    (folder / "scripts").mkdir()
     for script in SCRIPTS:
-        shutil.copy(ROOT / "scripts" / f"{script}.sh", folder / "scripts")
+        shutil.copy(ROOT / "scripts" / f"{script}.sh", folder / "scripts" / f"{script}.sh")
     shutil.copytree(ROOT / "requirements", folder / "requirements")
     for package in ("pg_memoir_server", "pg_memoir_language", "pg_memoir_kernel"):
         shutil.copytree(ROOT / "plpython" / package, folder / "plpython" / package, ignore=LEFT_OUT)
@@ -55,6 +60,7 @@ def _bundle(folder: Path) -> None:
 def main(out: Path) -> list[Path]:
     """Builds everything into a folder, which is emptied first."""
     shutil.rmtree(out, ignore_errors=True)
+    os.environ.setdefault("SOURCE_DATE_EPOCH", "1767225600")  # the time of every file in a wheel: the same bytes again
     with tempfile.TemporaryDirectory() as folder:
         for package in PACKAGES:
             source = stage(package, Path(folder))

@@ -7,9 +7,15 @@
 set -euo pipefail
 build=${1:?folder of pg_memoir.sql}; dsn=${2:?connection string}; socket=${3:-}
 
-run() { PGOPTIONS='-c client_min_messages=warning' psql -X -q -o /dev/null -v ON_ERROR_STOP=1 "$@" "$dsn"; }
+run() { PGOPTIONS="-c client_min_messages=${level:-warning}" psql -X -q -o /dev/null -v ON_ERROR_STOP=1 "$@" "$dsn"; }
 has() { [ "$(psql -X -Atqc "select 1 from pg_available_extensions where name = '$1'" "$dsn")" = 1 ]; }
 preloaded() { psql -X -Atqc 'show shared_preload_libraries' "$dsn" | grep -qw "$1"; }
+
+# PL/Python needs the Python that it was built with, and our packages there.
+python_loads() {
+  run -c 'begin' -c 'create extension if not exists plpython3u' \
+    -c 'do language plpython3u $$import numpy, regex, pg_memoir_server.shim$$' -c 'rollback' 2>/dev/null
+}
 
 # pg_cron is made in one database, and works from there.
 cron_is_here() {
@@ -19,9 +25,10 @@ cron_is_here() {
 
 ! has pg_stat_statements || run -c 'create extension if not exists pg_stat_statements'
 ! cron_is_here || run -c 'create extension if not exists pg_cron'
-run -1 -f "$build/pg_memoir.sql"
-run -c 'call memoir.setup()' -c 'call memoir.ensure_partitions()'
-if [ -f "$build/pg_memoir_plpython.sql" ] && has plpython3u; then
+run -1 -v "modulus=${PG_MEMOIR_MODULUS:-8}" -f "$build/pg_memoir.sql"
+run -c 'call memoir.setup()'
+level=notice run -c 'call memoir.ensure_partitions(0)'   # of this month; the job makes the next ones
+if [ -f "$build/pg_memoir_plpython.sql" ] && has plpython3u && python_loads; then
   run -c 'create extension if not exists plpython3u'
   run -1 -f "$build/pg_memoir_plpython.sql"
   [ -z "$socket" ] || run -f - <<SQL
@@ -29,6 +36,8 @@ select memoir.set_setting(key, to_jsonb('$socket'::text))
 from memoir.list_settings() where key = 'embedder_socket' and value = default_value;
 select memoir.ensure_embedder();               -- not only when pg_cron's next minute comes
 SQL
+else
+  echo "install.sh: PL/Python does not load pg_memoir's packages here: clients make recalls, and a worker reads turns" >&2
 fi
 if cron_is_here; then
   run -c 'call memoir.enable_jobs()'

@@ -86,7 +86,7 @@ do $$
 declare
   v_extension text; v_schema text; v_path text := 'pg_catalog';
 begin
-  foreach v_extension in array array['vector', 'pg_trgm', 'pgcrypto', 'uuid-ossp'] loop
+  foreach v_extension in array array['vector', 'pg_trgm', 'pgcrypto'] loop
     if not exists (select from pg_extension where extname = v_extension) then
       create schema if not exists memoir_extensions authorization memoir_owner;
       begin

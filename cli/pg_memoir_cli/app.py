@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Annotated, Any
@@ -78,13 +78,16 @@ class Stop(Exception):
 
 
 def state_folder() -> Path:
-    """Where `pg-memoir up` keeps its server: $PG_MEMOIR_STATE, or a place of the user's own."""
+    """Where `pg-memoir up` keeps its server: $PG_MEMOIR_STATE, or the user's folder for data."""
     own = os.environ.get("PG_MEMOIR_STATE")
     if own:
         return Path(own)
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         return Path("/var/lib/pg_memoir/default")
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "pg_memoir" / "default"
+    earlier = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "pg_memoir" / "default"
+    if (earlier / "pgdata").is_dir():  # made by a release that kept it there
+        return earlier
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "pg_memoir"
 
 
 def connection_string(given: str) -> str:
@@ -104,6 +107,27 @@ def connected(dsn: str, **options: Any) -> Iterator[Memoir]:
     """The database of a command."""
     with Memoir(connection_string(dsn), min_size=0, max_size=2, **options) as memoir:
         yield memoir
+
+
+def lend_embedder(memoir: Memoir, dsn: str) -> None:
+    """Lets a command embed its question, where the private server has no PL/Python to do it.
+
+    A server of somebody's own may have another model, so it gets no vector of ours.
+    """
+    from .embedder import DEFAULT_MODEL, EmbedderUnavailable, load_embedder
+
+    if dsn or "plpython3u" in read_extensions(connection_string(dsn)):
+        return
+    if [model["model"] for model in memoir.embedding_progress() if model["status"] == "active"] == [DEFAULT_MODEL]:
+        with suppress(ImportError, EmbedderUnavailable):
+            memoir.embed = load_embedder()
+
+
+def read_extensions(dsn: str) -> set[str]:
+    import psycopg
+
+    with psycopg.connect(dsn) as db:
+        return {name for (name,) in db.execute("select extname from pg_extension")}
 
 
 def find_commands() -> dict[str, EntryPoint]:

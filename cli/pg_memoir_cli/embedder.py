@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 from pg_memoir.types import Embed
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
+
+
+def has_package(name: str) -> bool:
+    return find_spec(name) is not None
 
 
 class EmbedderUnavailable(RuntimeError):

@@ -317,9 +317,7 @@ def strength(config: Mapping[str, Any], candidates: Sequence[Candidate]) -> floa
 def chance(config: Mapping[str, Any], score: float, cosine: float) -> float:
     """Return how likely it is that something with the best score and the closest vector answers."""
     weights = config["strength_weights"] or {}
-    odds = (
-        (weights.get("constant") or 0) + (weights.get("score") or 0) * score + (weights.get("cosine") or 0) * cosine
-    )
+    odds = (weights.get("constant") or 0) + (weights.get("score") or 0) * score + (weights.get("cosine") or 0) * cosine
     return round(1 / (1 + math.exp(-max(-50.0, min(50.0, odds)))), 4)
 
 

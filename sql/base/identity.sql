@@ -23,15 +23,16 @@ begin
   return (select l from _memoir.logins l where l.login in (p_login, session_user) order by l.login <> p_login limit 1);
 end $$;
 
--- uuid v5 (RFC 9562) of (namespace, text). Every text is hashed, one that looks like a UUID too: otherwise whoever may
--- choose a name could choose somebody else's.
+-- Returns the uuid v5 (RFC 9562) of a name, also of one that looks like a UUID: else a caller could choose any id.
+create or replace function _memoir.session_id(p_user_id uuid, p_session text)
+returns uuid language sql immutable strict parallel safe
+return (select encode(set_byte(set_byte(h, 6, get_byte(h, 6) & 15 | 80), 8, get_byte(h, 8) & 63 | 128), 'hex')::uuid
+  from substr(digest(uuid_send(p_user_id) || convert_to(p_session, 'UTF8'), 'sha1'), 1, 16) h);
+
 create or replace function _memoir.user_id(p_namespace text, p_user text)
 returns uuid language sql immutable strict
-return uuid_generate_v5(uuid_generate_v5('6ba7b811-9dad-11d1-80b4-00c04fd430c8', 'pg_memoir:' || p_namespace), p_user);
-
-create or replace function _memoir.session_id(p_user_id uuid, p_session text)
-returns uuid language sql immutable strict
-return uuid_generate_v5(p_user_id, p_session);
+return _memoir.session_id(
+  _memoir.session_id('6ba7b811-9dad-11d1-80b4-00c04fd430c8', 'pg_memoir:' || p_namespace), p_user);
 
 -- Writers of a user share his row, an erase has it alone: who writes meanwhile is waited for, who comes later finds
 -- nobody. To the end of the transaction. No advisory lock, since any login could take one; volatile, since it locks.

@@ -100,14 +100,15 @@ begin
   end if;
 end $$;
 
--- Returns the months of hash parts that lack a partition: this month in all parts first, then the next ones.
+-- Returns the months of hash parts that lack a partition, this month's first, with the progress in every 16th row.
 create or replace function _memoir.partition_plan(p_months_ahead integer)
-returns table (part integer, month date) language plpgsql stable security definer set search_path from current as $$
+returns table (part integer, month date, progress text)
+language plpgsql stable security definer set search_path from current as $$
 begin
   perform _memoir.authorise_jobs();
   perform _memoir.check_range('months_ahead', p_months_ahead, 0, 120);
   return query
-  select p, x.month
+  select p, x.month, case when row_number() over w % 16 = 0 then row_number() over w || ' of ' || count(*) over () end
   from _memoir.installation i,
     generate_series(0, coalesce(p_months_ahead, (select (config ->> 'partition_months_ahead')::integer
       from _memoir.settings_merged))) m,
@@ -115,7 +116,7 @@ begin
     lateral (select (_memoir.month_of(memoir.now()) + make_interval(months => m))::date as month) x
   where exists (select from _memoir.partitioned_tables t
     where to_regclass('_memoir.' || _memoir.leaf_name(t.table_name, p, case when t.by_month then x.month end)) is null)
-  order by m, p;
+  window w as (order by m, p) order by m, p;
 end $$;
 
 -- False where a lock could not be had soon: whoever has it must not be made to wait behind us either.
@@ -149,7 +150,8 @@ language plpgsql as $$
 declare
   v_step record; v_done boolean;
 begin
-  for v_step in select part, month from _memoir.partition_plan(p_months_ahead) loop
+  for v_step in select * from _memoir.partition_plan(p_months_ahead) loop
+    if v_step.progress is not null then raise notice 'partitions: %', v_step.progress; end if;
     for v_try in 1 .. 10 loop
       v_done := _memoir.try_part(v_step.part, v_step.month);
       commit;
@@ -179,12 +181,10 @@ $$;
 create or replace function _memoir.without_statistics(p_table regclass)
 returns void language plpgsql as $$
 declare
-  v_column name;
-begin
-  for v_column in select a.attname from pg_attribute a join pg_type t on t.oid = a.atttypid
+  v_columns text := (select string_agg(format('alter column %I set statistics 0', a.attname), ', ')
+    from pg_attribute a join pg_type t on t.oid = a.atttypid
     where a.attrelid = p_table and a.attnum > 0 and not a.attisdropped and coalesce(a.attstattarget, -1) <> 0
-      and (t.typcategory = 'A' or t.typname in ('text', 'jsonb', 'bytea', 'tsvector', 'halfvec'))
-  loop
-    perform _memoir.run_ddl(format('alter table only %s alter column %I set statistics 0', p_table, v_column));
-  end loop;
+      and (t.typcategory = 'A' or t.typname in ('text', 'jsonb', 'bytea', 'tsvector', 'halfvec')));
+begin
+  if v_columns is not null then perform _memoir.run_ddl(format('alter table only %s %s', p_table, v_columns)); end if;
 end $$;

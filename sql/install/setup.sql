@@ -58,8 +58,7 @@ begin
   for v_statement in
     select distinct format('grant usage on schema %I to memoir_owner', n.nspname)
     from pg_extension e join pg_namespace n on n.oid = e.extnamespace
-    where e.extname in ('vector', 'pg_trgm', 'pgcrypto', 'uuid-ossp')
-      and not has_schema_privilege('memoir_owner', n.oid, 'usage')
+    where e.extname in ('vector', 'pg_trgm', 'pgcrypto') and not has_schema_privilege('memoir_owner', n.oid, 'usage')
   loop
     execute v_statement;
   end loop;

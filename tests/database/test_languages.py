@@ -102,6 +102,9 @@ def test_model_says_what_it_reads(db: Db) -> None:
 
 def test_turkish_database_answers_the_same(server_dsn: str, memoir_dsn: str) -> None:
     """There lower('I') is not 'i', in the whole database."""
+    with connect(server_dsn) as db:
+        if not db.execute("select count(*) from pg_collation where collname = 'tr-TR-x-icu'").fetchone()[0]:
+            pytest.skip("this server is built without ICU")
     answers = []
     with database(server_dsn, "template template0 locale_provider icu icu_locale 'tr-TR' locale 'C.UTF-8'") as turkish:
         complete(turkish)

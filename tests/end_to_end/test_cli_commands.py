@@ -10,17 +10,19 @@ from copy import deepcopy
 from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 import pytest
 import typer
 from calls import messages
 from pg_memoir import Memoir
 from pg_memoir_cli import app as cli
 from pg_memoir_cli.commands import look
+from servers import database
 from stubs import fake_vector
 
 Run = Callable[..., tuple[int, str, str]]
-OTHERS = "up down import export namespaces users list search explain graph tail status"
-COMMANDS = f"{OTHERS} forget sync worker embedding-model"
+OTHERS = "up down psql install import export namespaces users list search explain graph tail status"
+COMMANDS = f"{OTHERS} forget erase settings sync worker embedding-model doctor"
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +83,7 @@ def test_without_a_database_it_says_how_to_get_one(monkeypatch, tmp_path, capsys
 
 def test_words_are_completed(memoir, capsys, monkeypatch):
     monkeypatch.setenv("_PG_MEMOIR_COMPLETE", "complete_bash")
-    for words, place, wanted in (("pg-memoir se", "1", "search"), ("pg-memoir list alice sp", "3", "speakers")):
+    for words, place, wanted in (("pg-memoir sea", "1", "search"), ("pg-memoir list alice sp", "3", "speakers")):
         monkeypatch.setenv("COMP_WORDS", words)
         monkeypatch.setenv("COMP_CWORD", place)
         with pytest.raises(SystemExit, match="0"):  # as the shell calls it
@@ -290,3 +292,35 @@ def test_chat_export_grows(run, memoir, user, tmp_path):
     write(more)
     code, _, error = run("import", str(path), "--user", user)
     assert code == 1 and "imported before with other messages" in error
+
+
+def test_doctor_finds_what_is_missing(run, scratch):
+    _, out, _ = run("doctor")
+    assert "ok\textension pgcrypto" in out and "missing\textension" not in out
+    with database(scratch) as dsn:
+        code, out, _ = run("doctor", "--dsn", dsn)
+    assert code == 3 and "missing\tpg_memoir\tnot installed\tpg-memoir install" in out
+
+
+def test_install_into_a_database(run, scratch):
+    with database(scratch) as dsn:
+        assert run("install", "--dsn", dsn, "--modulus", "2")[0] == 0
+        assert "ok\tpg_memoir" in run("doctor", "--dsn", dsn)[1]
+        with psycopg.connect(dsn) as db:
+            assert db.execute("select modulus from _memoir.installation").fetchone() == (2,)
+
+
+def test_settings_from_the_command_line(run, memoir):
+    assert run("settings", "recall_tokens_max", "1234")[0] == 0
+    assert run("settings", "recall_tokens_max")[1].startswith("recall_tokens_max\t1234\t2000")
+    assert run("settings", "recall_tokens_max", "--reset")[0] == 0
+    assert run("settings", "recall_tokens_max")[1].startswith("recall_tokens_max\t2000")
+    assert run("settings", "recall_tokens_max", "900", "--user", "zoe")[0] == 0
+    assert run("settings", "nothing_such", "1")[0] == 1 and "nothing_such" in run("settings", "nothing_such")[2]
+
+
+def test_erase_asks_first(run, memoir):
+    memoir.remember("yan", "Yan paints.")
+    assert run("erase", "yan")[0] == 1 and memoir.list_memories("yan")
+    code, out, _ = run("erase", "yan", "--yes")
+    assert code == 0 and out.startswith("erased: ") and not memoir.list_memories("yan")

@@ -34,7 +34,7 @@ from servers import (
 
 USER = "alice"
 MESSAGES = [{"role": "user", "content": "My cat is called Ximena."}, {"role": "assistant", "content": "Noted."}]
-EXTENSIONS = ("vector", "pg_trgm", "pgcrypto", '"uuid-ossp"')
+EXTENSIONS = ("vector", "pg_trgm", "pgcrypto")
 
 
 @pytest.fixture
@@ -287,7 +287,7 @@ def test_fresh_extensions_are_ours_alone(empty: str) -> None:
         # Members of an extension lose their settings and run-time partitions in a dump.
         members = db.execute("""
             select distinct e.extname from pg_depend d join pg_extension e on e.oid = d.refobjid and d.refclassid = 'pg_extension'::regclass
-            where d.deptype = 'e' and e.extname not in ('vector', 'pg_trgm', 'pgcrypto', 'uuid-ossp', 'plpgsql')""").fetchall()
+            where d.deptype = 'e' and e.extname not in ('vector', 'pg_trgm', 'pgcrypto', 'plpgsql')""").fetchall()
         assert members == []
         assert db.execute("""
             select count(*) from pg_depend where deptype = 'e' and classid = 'pg_class'::regclass
@@ -460,7 +460,7 @@ def test_restore_of_single_schemas(scratch: str, empty: str, tmp_path: Path) -> 
         db.execute("select memoir.remember('ann', 'The harbour code is 4711.')")
         subprocess.run([PGBIN / "pg_dump", "-Fc", *schemas, "-f", dump, empty], check=True)
         restored.execute("create schema memoir_extensions authorization memoir_owner")
-        for extension in ("vector", "pg_trgm", "pgcrypto", '"uuid-ossp"'):
+        for extension in ("vector", "pg_trgm", "pgcrypto"):
             restored.execute(f"create extension {extension} schema memoir_extensions")
         if has_plpython(empty):
             restored.execute("create extension plpython3u")

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,13 +40,14 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def outside() -> dict[str, str]:
     """The environment of somebody who has no checkout."""
-    ours = ("PG_MEMOIR", "PYTHON", "VIRTUAL")
+    ours = ("PG_MEMOIR", "PYTHON", "VIRTUAL", "XDG")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return kept | {"COLUMNS": "100"}
 
 
-def run(command: list[str | Path], folder: Path, **environment: str) -> str:
-    given = {"cwd": folder, "env": outside() | environment, "timeout": 1200}
+def run(command: list[str | Path], folder: Path, user: str | None = None, **environment: str) -> str:
+    given = {"cwd": folder, "env": outside() | environment, "timeout": 1200, "user": user}
+    given |= {"group": "nogroup", "extra_groups": []} if user else {}
     done = subprocess.run(command, capture_output=True, text=True, check=False, **given)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
@@ -65,24 +67,31 @@ def installed(version: str, folder: Path, dist: Path, *packages: str) -> Path:
 
 def test_what_is_built(dist: Path) -> None:
     names = sorted(file.name for file in dist.iterdir())
-    ours = ("client", "kernel", "plpython", "cli", "gateway", "integrations")
+    ours = ("client", "kernel", "plpython", "model", "cli", "gateway", "integrations")
     there = [package for package in ours if (ROOT / package / "pyproject.toml").is_file()]
     assert len(names) == 2 * len(there)
     for wheel in dist.glob("*.whl"):
         with zipfile.ZipFile(wheel) as archive:
             held = archive.namelist()
-            assert any(name.endswith("py.typed") or "pg_memoir_server" in name for name in held)
+            assert any(name.endswith(("py.typed", ".safetensors")) for name in held)
             metadata = archive.read(next(name for name in held if name.endswith("METADATA"))).decode()
-        assert "Version: 0.0.0" not in metadata and not any("__pycache__" in name for name in held)
+        version = json.loads((ROOT / "META.json").read_text())["version"]
+        assert f"Version: {version}\n" in metadata and not any("__pycache__" in name for name in held)
 
 
-def find_what_was_said(command: Path, user: str, folder: Path, **where: str) -> None:
+def test_wheels_are_reproducible(dist: Path, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, ROOT / "scripts" / "dist.py", tmp_path], check=True)
+    for wheel in dist.glob("*.whl"):
+        assert wheel.read_bytes() == (tmp_path / wheel.name).read_bytes(), wheel.name
+
+
+def find_what_was_said(command: Path, name: str, folder: Path, user: str | None = None, **where: str) -> None:
     """Imports a conversation of the user's, and finds it."""
-    chats, said = folder / "chats.json", {"role": "user", "content": "A red kite."}
-    chats.write_text(json.dumps([{"user": user, "session": "s", "messages": [said]}]))
-    assert "1 conversations" in run([command, "import", chats], folder, **where)
-    [hit] = json.loads(run([command, "search", user, "kite", "--json"], folder, **where))
-    assert hit["content"] == "A red kite."
+    chats, said = folder / "chats.json", {"role": "user", "content": "I saw a red kite over Porto, where I live."}
+    chats.write_text(json.dumps([{"user": name, "session": "s", "messages": [said]}]))
+    assert "1 conversations" in run([command, "import", chats], folder, user, **where)
+    [hit] = json.loads(run([command, "search", name, "kite", "--json"], folder, user, **where))
+    assert hit["content"] == "I saw a red kite over Porto, where I live."
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -138,3 +147,38 @@ def test_up_from_the_wheel_alone(dist: Path, tmp_path: Path, state: Path) -> Non
     finally:
         run([command, "down", "--delete", "--yes"], tmp_path, **where)
     assert not (state / "server" / "pgdata").exists()
+
+
+def test_up_without_root(dist: Path, state: Path) -> None:
+    """An ordinary user needs pip and one command: memory within a minute, which is there again after down and up."""
+    user = "nobody" if os.geteuid() == 0 else None  # PostgreSQL refuses root
+    shutil.copytree(dist, state / "dist")
+    home = state / "home"
+    home.mkdir()
+    if user:
+        shutil.chown(home, user)
+    where = {
+        "HOME": str(home),
+        "PATH": os.defpath,
+        "PIP_FIND_LINKS": str(state / "dist"),
+        "PIP_CACHE_DIR": str(home / "pip"),
+    }
+    command = home / "venv" / "bin" / "pg-memoir"
+    run(["/usr/bin/python3", "-m", "venv", home / "venv"], home, user, **where)
+    run([command.with_name("pip"), "install", "-q", "-c", CONSTRAINTS, "pg-memoir[local]"], home, user, **where)
+    begun = time.monotonic()
+    try:
+        dsn = run([command, "up"], home, user, **where)
+        find_what_was_said(command, "me", home, user, **where)
+        assert time.monotonic() - begun < 60
+        assert (home / ".local/share/pg_memoir/pgdata/PG_VERSION").is_file()
+        run([command, "doctor"], home, user, **where)
+        run([command, "down"], home, user, **where)
+        assert run([command, "up"], home, user, **where) == dsn
+        assert "red kite" in run([command, "search", "me", "kite"], home, user, **where)
+        while "User saw" not in run([command, "list", "me", "memories"], home, user, **where):  # by the worker
+            assert time.monotonic() - begun < 300
+            time.sleep(2)
+    finally:
+        run([command, "down", "--delete", "--yes"], home, user, **where)
+    assert not (home / ".local/share/pg_memoir").exists()

@@ -31,7 +31,7 @@ PROVIDERS = {
         grant pg_monitor, pg_signal_backend to rds_superuser with admin option;
         create role customer login createdb createrole;
         grant rds_superuser to customer""",
-        """create extension vector; create extension pg_trgm; create extension pgcrypto; create extension "uuid-ossp" """,
+        """create extension vector; create extension pg_trgm; create extension pgcrypto""",
         "public",
     ),
     "supabase": Provider(
@@ -42,7 +42,7 @@ PROVIDERS = {
         grant pg_monitor, pg_read_all_data, pg_signal_backend to customer""",
         """create schema extensions;
         create extension vector schema extensions; create extension pg_trgm schema extensions;
-        create extension pgcrypto schema extensions; create extension "uuid-ossp" schema extensions;
+        create extension pgcrypto schema extensions;
         grant usage on schema extensions to anon, authenticated, service_role;
         grant usage on schema extensions to customer with grant option;
         alter default privileges for role customer in schema public grant all on functions to anon, authenticated;
@@ -58,7 +58,7 @@ PROVIDERS = {
         grant pg_read_all_data, pg_write_all_data, pg_monitor to neon_superuser;
         create role customer login createdb createrole replication bypassrls;
         grant neon_superuser to customer""",
-        """create extension vector; create extension pg_trgm; create extension pgcrypto; create extension "uuid-ossp";
+        """create extension vector; create extension pg_trgm; create extension pgcrypto;
         alter database app set jit = on; alter database app set jit_above_cost = 0;
         alter database app set idle_in_transaction_session_timeout = '5min' """,
         "public",

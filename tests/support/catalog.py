@@ -46,7 +46,9 @@ _QUERIES = {
     "constraint": """
         -- Without parentheses: a dump's text parses to fewer of them than "between" made.
         select conrelid::regclass || ' ' || conname, translate(pg_get_constraintdef(oid), '()', ''), convalidated, obj_description(oid, 'pg_constraint')
-        from pg_constraint where connamespace = '_memoir'::regnamespace and conrelid <> 0""",
+        from pg_constraint where connamespace = '_memoir'::regnamespace and conrelid <> 0
+          and contype <> 'n'  -- PostgreSQL 18 has these too, and a restore names them in another way
+        """,
     "index": f"""
         select i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid), i.indisvalid, i.indisready, i.indisclustered, c.reloptions,
           (select inhparent::regclass::text from pg_inherits where inhrelid = i.indexrelid)

@@ -1,8 +1,9 @@
-"""Changing what is known: forget, sync."""
+"""Changing what is known, and how it is kept: forget, erase, sync, settings."""
 
 from __future__ import annotations
 
 import sys
+from json import loads
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -90,6 +91,68 @@ def _show(preview: dict[str, Any], json: bool) -> None:
     for turn in preview.get("turns", []):
         said = f": {printable(turn['text'])}" if turn["text"] else ""
         print(f"turn {turn['session']}:{turn['turn']}{said}")
+
+
+@app.command(rich_help_panel=_CHANGING)
+def erase(
+    user: User,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
+    dsn: Dsn = "",
+    json: AsJson = False,
+) -> int:
+    """Erase a user: every row in every table. This cannot be taken back.
+
+    `pg-memoir export USER` first keeps a copy. The job erase then takes the bytes out of the files, and rows live on in
+    backups until you recycle them (docs/guides/privacy.md).
+
+    Without a terminal and --yes it erases nothing.
+    """
+    with connected(dsn) as memoir:
+        if not yes and not (sys.stdin.isatty() and typer.confirm(f"Erase all that is kept of {user}?", err=True)):
+            print("nothing is erased" + ("" if sys.stdin.isatty() else ". --yes does it"), file=sys.stderr)
+            return FAILED
+        done = memoir.erase_user(user)
+    if json:
+        as_json(done)
+    else:
+        print(f"erased: {done['total']} rows")
+    return OK
+
+
+@app.command(rich_help_panel=_CHANGING)
+def settings(
+    key: Annotated[str | None, typer.Argument(help="Only this setting.", show_default=False)] = None,
+    value: Annotated[str | None, typer.Argument(help="Set it to this: JSON, or a text.", show_default=False)] = None,
+    user: Annotated[str | None, typer.Option(help="Set it for one user only.", show_default=False)] = None,
+    reset: Annotated[bool, typer.Option("--reset", help="Set it to its default.")] = False,
+    dsn: Dsn = "",
+    json: AsJson = False,
+) -> int:
+    """List the settings of a server, or change one.
+
+    `pg-memoir settings recall_tokens_max 2000`. docs/reference/settings.md explains them. An admin's login.
+    """
+    with connected(dsn) as memoir:
+        if key is None or (value is None and not reset):
+            rows = [row for row in memoir.list_settings() if key in (None, row["key"])]
+            if key and not rows:
+                raise Stop(f"there is no setting {key}", "pg-memoir settings lists them")
+            table(rows, ["key", "value", ("default", lambda row: row["default_value"]), "description"], json=json)
+        elif user is not None:
+            memoir.set_user_settings(user, {key: None if reset else _read_value(value)})
+        elif reset:
+            memoir.reset_setting(key)
+        else:
+            memoir.set_setting(key, _read_value(value))
+    return OK
+
+
+def _read_value(text: str | None) -> Any:
+    """JSON, or the text itself: nobody writes quotation marks into a shell."""
+    try:
+        return loads(text or "")
+    except ValueError:
+        return text
 
 
 @app.command(rich_help_panel=_CHANGING)

