@@ -104,12 +104,13 @@ from pg_memoir_server import shim
 return shim.read_language(plpy, "redact", p_text, p_socket)
 $$;
 
--- Exact token counts, in order; null counts 0. p_tokenizer: o200k_base, cl100k_base or hf:/path/to/tokenizer.json.
-create or replace function _memoir.py_count_tokens(p_texts text[], p_tokenizer text)
+-- Exact token counts, in order; null counts 0. p_tokenizer: o200k_base, cl100k_base or hf:/path/to/tokenizer.json. The model
+-- server at p_socket counts, where there is one.
+create or replace function _memoir.py_count_tokens(p_texts text[], p_tokenizer text, p_socket text)
 returns integer[] language plpython3u stable as $$
 from pg_memoir_server import shim, tokens
 try:
-    return tokens.count(p_texts, p_tokenizer)
+    return tokens.count_shared(p_texts, p_tokenizer, p_socket)
 except tokens.UnknownTokenizer as error:
     shim.fail(plpy, error, "22023")
 $$;

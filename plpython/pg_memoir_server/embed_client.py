@@ -93,6 +93,26 @@ def read(path: str, function: str, text: str, timeout_ms: int = 1000) -> Any:
     return json.loads(answer)
 
 
+def count_tokens(path: str, tokenizer: str, texts: Sequence[str], timeout_ms: int = 300) -> list[int]:
+    """The tokens of each text, at most protocol.MAX_TEXTS. Raises EmbedderError's subclasses."""
+    _check_pause(path)
+    body = json.dumps(list(texts), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    try:
+        answer = _exchange(path, {"op": "count", "tokenizer": tokenizer}, body, timeout_ms, None)[1]
+    except EmbedderTimeout:
+        _note_timeout(path)
+        raise
+    _timeouts.pop(path, None)
+    counts: list[int] = json.loads(answer)
+    return counts
+
+
+def free_path(given: str | None = None) -> str | None:
+    """`given`, else the socket that this process last connected to, if it is there and no reply is outstanding."""
+    path = given or next(reversed(_connections), None)
+    return path if path and path not in _begun and os.path.exists(path) else None
+
+
 def begin_ask(path: str, model: str | None, prefix: str, text: str, timeout_ms: int) -> None:
     """Send what ask() will be asked with the same arguments, so that the answer is made meanwhile. Never fails."""
     try:

@@ -142,6 +142,8 @@ class Server:
             return {"ok": True}, await self._read(header.get("function"), body)
         if operation == "ask":
             return await self._ask(header, body, reader)
+        if operation == "count":
+            return {"ok": True}, await self._count(header.get("tokenizer"), body)
         if operation != "embed":
             raise Refused("request", f"unknown operation {operation!r}")
         texts = _texts(body)
@@ -219,6 +221,17 @@ class Server:
         at_once = len(text) < 4000 and name not in SLOW
         answer = FUNCTIONS[name](text) if at_once else await asyncio.to_thread(FUNCTIONS[name], text)
         return json.dumps(answer, ensure_ascii=False).encode()
+
+    async def _count(self, tokenizer: Any, body: bytes) -> bytes:
+        from . import tokens
+
+        texts = _texts(body)
+        if tokenizer not in tokens.ENCODINGS:
+            raise Refused("request", f"unknown tokenizer {tokenizer!r}")
+        # As above; the tables are loaded by the first.
+        at_once = tokens.is_loaded(tokenizer) and len(body) < 50_000
+        counts = tokens.count(texts, tokenizer) if at_once else await asyncio.to_thread(tokens.count, texts, tokenizer)
+        return json.dumps(counts).encode()
 
     def _about(self) -> dict[str, Any]:
         from .info import version

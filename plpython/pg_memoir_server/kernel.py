@@ -46,7 +46,7 @@ class ServerStore:
         if self._tokenizer == "estimate":
             counted: int = self.rows("counted", text, self._tokenizer)[0]["tokens"]
             return counted
-        return tokens.count([text], self._tokenizer)[0]
+        return tokens.count_shared([text], self._tokenizer)[0]
 
 
 def run(plpy: Any, asked: str, settings: str, vector: str | None) -> list[Any]:

@@ -98,7 +98,7 @@ declare
 begin
   if p_tokenizer is null or p_tokenizer = 'estimate'
      or to_regprocedure('_memoir.py_tokenizer_available(text)') is null
-     or to_regprocedure('_memoir.py_count_tokens(text[],text)') is null then
+     or to_regprocedure('_memoir.py_count_tokens(text[],text,text)') is null then
     return 'estimate';
   end if;
   v_available := _memoir.py_tokenizer_available(p_tokenizer);
@@ -112,7 +112,9 @@ declare
   v_text text; v_length integer; v_costs bigint[]; v_counts integer[] := '{}'; v_size constant integer := 4000;
 begin
   if coalesce(cardinality(p_texts), 0) = 0 then return '{}'; end if;
-  if p_tokenizer <> 'estimate' then return _memoir.py_count_tokens(p_texts, p_tokenizer); end if;
+  if p_tokenizer <> 'estimate' then
+    return _memoir.py_count_tokens(p_texts, p_tokenizer, (select config ->> 'embedder_socket' from _memoir.settings_merged));
+  end if;
   foreach v_text in array p_texts loop
     v_length := coalesce(length(v_text), 0);
     if v_length <= 64 * v_size then

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from parallel import until
-from pg_memoir_server import embed_client, models, protocol, supervise
+from pg_memoir_server import embed_client, models, protocol, supervise, tokens
 from pg_memoir_server.detach import lock_holder
 
 MODEL = models.DEFAULT_MODEL
@@ -146,6 +146,25 @@ def test_a_question_is_one_request(shared):
     assert vector == embed_client.embed_query(shared, MODEL, facts["redacted"], 5000)
     facts, vector, problem = asked_of(shared, "Where did I stay?", "other")
     assert facts["redacted"] == "Where did I stay?" and vector is None and "other" in problem
+
+
+def test_tokens_are_counted_for_backends(shared, monkeypatch, tmp_path):
+    """The server counts as a process itself does, which loads no tables then; without a server it does."""
+    texts = ["hello world", "", "Grüße aus Ulm 🍞", "<|endoftext|>", "word " * 30_000]
+    counts = tokens.count(texts, "o200k_base")
+    assert counts[:2] == [2, 0] and embed_client.count_tokens(shared, "o200k_base", texts, 5000) == counts
+    with pytest.raises(embed_client.EmbedderRefused, match="unknown tokenizer"):
+        embed_client.count_tokens(shared, "hf:/etc/passwd", texts, 5000)
+    for path, asking, is_loaded in (
+        (shared, False, False), (None, False, False), (shared, True, True), (str(tmp_path / "nobody"), False, True)
+    ):  # fmt: skip
+        monkeypatch.setattr(tokens, "_counters", {})
+        if asking:  # the reply must meet no other request
+            embed_client.begin_ask(shared, MODEL, "", "Where is the boat?", 5000)
+        assert tokens.count_shared(["hello world", None], "o200k_base", path) == [2, 0]
+        assert bool(tokens._counters) is is_loaded
+        if asking:
+            embed_client.ask(shared, MODEL, "", "Where is the boat?", 5000)
 
 
 def test_a_question_sent_ahead_has_its_answer(shared):
