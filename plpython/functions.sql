@@ -104,8 +104,8 @@ from pg_memoir_server import shim
 return shim.read_language(plpy, "redact", p_text, p_socket)
 $$;
 
--- Exact token counts, in order; null counts 0. p_tokenizer: o200k_base, cl100k_base or hf:/path/to/tokenizer.json. The model
--- server at p_socket counts, where there is one.
+-- Exact token counts, in order; null counts 0. p_tokenizer: o200k_base, cl100k_base or hf:/path/to/tokenizer.json. The
+-- model server at p_socket counts, where there is one.
 create or replace function _memoir.py_count_tokens(p_texts text[], p_tokenizer text, p_socket text)
 returns integer[] language plpython3u stable as $$
 from pg_memoir_server import shim, tokens

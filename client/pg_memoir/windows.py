@@ -85,8 +85,8 @@ class Windows:
     def list_events(
         self, user: str, session: str | None = None, *, kinds: Sequence[str] | None = None, limit: int | None = None
     ) -> list[dict[str, Any]]:
-        """The log of what happened to objects and memories, newest first, of a session or of all: kind `admission` (with
-        its score), `move` (from which fidelity to which) or `fault` (with its question and answer). Raises
+        """The log of what happened to objects and memories, newest first, of a session or of all: kind `admission`
+        (with its score), `move` (from which fidelity to which) or `fault` (with its question and answer). Raises
         UnknownSessionError, InvalidArgumentError."""
 
     @rows

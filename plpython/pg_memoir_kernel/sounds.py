@@ -1,5 +1,5 @@
-"""Whether a name in Latin script and a word from another script, transliterated, may be the same name: by consonants, as
-Soundex and its kin do. Of vowels only the first counts, and only where there are few consonants.
+"""Whether a name in Latin script and a word from another script, transliterated, may be the same name: by consonants,
+as Soundex and its kin do. Of vowels only the first counts, and only where there are few consonants.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from functools import lru_cache
 
 # Spellings of one sound, longer ones first; scripts without l, v or z write r, b and s.
 _SPELLINGS = (
-    ("ph", "f"), ("ck", "k"), ("dzh", "j"), ("dj", "j"), ("zh", "j"), ("sch", "s"), ("sh", "s"), ("th", "t"), ("qu", "k"),
-    ("x", "ks"), ("l", "r"), ("v", "b"), ("z", "s"),
+    ("ph", "f"), ("ck", "k"), ("dzh", "j"), ("dj", "j"), ("zh", "j"), ("sch", "s"), ("sh", "s"), ("th", "t"),
+    ("qu", "k"), ("x", "ks"), ("l", "r"), ("v", "b"), ("z", "s"),
 )  # fmt: skip
 _VOWELS = {"a": "a", "e": "a", "i": "i", "o": "o", "u": "o"}
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Protocol
 
+from . import data
 from .data import choices
 from .patterns import compile_pattern
 from .requests import LONGEST_NAME, LONGEST_SENTENCE, Request
@@ -50,7 +51,12 @@ JUDGED, MEANT, LEAD = 0.5, 0.5, 0.1
 # that is meant less stays.
 KEPT_MARGIN, KEPT_WEIGHT, RIVAL_LEAD = 0.05, 0.7, 0.05
 # What parts of a sentence are divided by.
-_BETWEEN = r"[,;:]\s+(?:(?:and|but|plus|then|while)\s+)?|\s+(?:and|but|plus|while|und|aber|y|pero|et|mais|e|ma|mas|en|maar|i|ale)\s+|\s+[-–—]\s+"
+_BETWEEN = (
+    r"[,;:]\s+(?:(?:and|but|plus|then|while)\s+)?|\s+[-–—]\s+"
+    r"|\s+(?:and|but|plus|while|und|aber|y|pero|et|mais|e|ma|mas|en|maar|i|ale)\s+"
+)
+# Verbs among those of requests that let something stay.
+KEEPING = frozenset("keep remember store save mention".split())
 # The chance from which on a sentence tells something.
 TELLS = 0.3
 # Of a longer message only the sentence that is meant goes, with those beside it.
@@ -250,13 +256,23 @@ def _kinds(said: str, language: str) -> set[str]:
 
 
 def _divide(sentences: Sequence[str], language: str) -> tuple[str, str]:
-    """Return what sentences ask for, and what they say may stay."""
+    """Return what sentences ask for, and what they say may stay: behind "keep the phone number and the door code" both,
+    until one asks again."""
     keeps = choices(language, "kept_things")
     kept: list[str] = []
     asked: list[str] = []
     for sentence in sentences:
-        for _, _, said, _ in split_clauses(sentence, language):
-            spares = bool(keeps and search(keeps, said.lower()))
-            for part in [part for _, part in _divide_parts(said)] if spares else [said]:
-                (kept if spares and search(keeps, part.lower()) else asked).append(part)
+        if not (keeps and search(keeps, sentence.lower())):
+            asked.append(sentence)
+            continue
+        stays = False
+        for _, part in _divide_parts(sentence):
+            stays = bool(search(keeps, part.lower())) or (stays and not _opens_request(part, language))
+            (kept if stays else asked).append(part)
     return " ".join(asked), " ".join(kept)
+
+
+def _opens_request(part: str, language: str) -> bool:
+    """Return whether a part of a sentence begins with a verb of forgetting: "wipe the bank stuff"."""
+    words = [word for word in part.lower().split() if word not in ("and", "but", "please", "pls", "just", "then", "so")]
+    return bool(words) and words[0] in data.entries(language, "forget_verbs") and words[0] not in KEEPING

@@ -121,12 +121,16 @@ def is_remark(text: str) -> bool:
 
 
 def _telling_part(text: str) -> str | None:
-    """Return a text without the question at its end; None if it has others, or is no more than one."""
+    """Return a text without the question at its end, which asks for an opinion; None if it asks anything else."""
     marks = compile_pattern("[?？؟]")
     if not marks.search(text):
         return text
-    told = compile_pattern(r"^(.*[.!;…—–])[^.!;…—–?]*[?？؟]\s*$").match(text)
-    return told[1] if told and not marks.search(told[1]) else None
+    told = compile_pattern(r"^(.*[.!;…—–])([^.!;…—–?]*)[?？؟]\s*$").match(text)
+    if not told or marks.search(told[1]):
+        return None
+    opinions = data.choices("english", "asks_opinion")
+    asked = told[2].lower().replace("’", "'")
+    return told[1] if compile_pattern(rf"^\W*((and|so|but|or|i mean),? )*({opinions})").match(asked) else None
 
 
 def _breadth(text: str) -> tuple[str | None, bool]:

@@ -72,14 +72,23 @@ def with_exceptions(found: Sequence[Extracted], clauses: Sequence[Clause], langu
     to my sister in English". `clauses`: of persons without a name; `languages`: by text.
     """
     behind = {(row.text_no, row.sentence_start): row for row in clauses if row.clause_no == 0 and not row.asks}
+    # A sentence that states something by itself is no exception.
+    facts = [(one.text_no, one.span_start, one.span_start + one.span_length) for one in found if not _is_wish(one)]
+    for no, start, end in facts:
+        behind = {
+            place: row
+            for place, row in behind.items()
+            if not (row.text_no == no and start < row.end and row.span_start < end)
+        }
     starts = sorted(behind)
     kept: list[Extracted] = []
     for one in sorted(found, key=lambda one: (one.text_no, one.span_start)):
         last = kept[-1] if kept else None
-        if last and last.text_no == one.text_no and one.span_start < last.span_start + last.span_length:
+        if last and _is_wish(one) and _overlap(last, one):
             continue
-        exceptions = choices(languages[one.text_no - 1], "wish_exceptions") if one.type == "instruction" else None
-        for place in starts[bisect_left(starts, (one.text_no, one.span_start + one.span_length)) :] if exceptions else []:
+        exceptions = choices(languages[one.text_no - 1], "wish_exceptions") if _is_wish(one) else None
+        first = bisect_left(starts, (one.text_no, one.span_start + one.span_length)) if exceptions else len(starts)
+        for place in starts[first:]:
             row = behind[place]
             end = one.span_start + one.span_length
             if row.text_no != one.text_no or row.sentence_start > end + NEXT or row.span_length > LONGEST:
@@ -92,3 +101,11 @@ def with_exceptions(found: Sequence[Extracted], clauses: Sequence[Clause], langu
             )
         kept.append(one)
     return kept
+
+
+def _overlap(one: Extracted, other: Extracted) -> bool:
+    return one.text_no == other.text_no and other.span_start < one.span_start + one.span_length
+
+
+def _is_wish(one: Extracted) -> bool:
+    return one.type == "instruction" and one.slot is None

@@ -3,9 +3,9 @@
 A frame is a 12-byte prelude (magic, header bytes, body bytes, big-endian), a small JSON header and a body.
 Requests: {"op": "embed", "kind": "query"|"backlog", "model", "timeout_ms"} with a JSON array of texts as body,
 {"op": "read", "function"} with a JSON array of one text, {"op": "ask", "model" or null, "prefix", "timeout_ms"} with a
-question the same way, {"op": "count", "tokenizer"} with texts, or {"op": "ping"|"stats"}. Replies: {"ok": true, ...}, or
-{"error": kind, "message"}. Bodies: for embed rows × dimension float32 (little-endian), for read the answer as JSON, for ask
-both, the vector first, for count a JSON array of numbers.
+question the same way, {"op": "count", "tokenizer"} with texts, or {"op": "ping"|"stats"}. Replies: {"ok": true, ...},
+or {"error": kind, "message"}. Bodies: for embed rows × dimension float32 (little-endian), for read the answer as JSON,
+for ask both, the vector first, for count a JSON array of numbers.
 """
 
 from __future__ import annotations

@@ -34,7 +34,10 @@ _UNSPACED = r"[\u30a0-\u30ff]{2,}|[\u4e00-\u9fff]+"
 _WORD = rf"{_UNSPACED}|[^\W\d_\u3040-\u30ff\u4e00-\u9fff]{{3,}}"
 
 # Foreign names: in katakana, with a capital in Cyrillic, anything in scripts without capitals.
-_NAME = r"[\u30a1-\u30fa\u30fc]{2,}|[\u0410-\u042f\u0401][\u0430-\u044f\u0451]{2,}|[\u0600-\u06ff\u0e01-\u0e4e\uac00-\ud7a3]{2,}"
+_NAME = (
+    r"[\u30a1-\u30fa\u30fc]{2,}|[\u0410-\u042f\u0401][\u0430-\u044f\u0451]{2,}"
+    r"|[\u0600-\u06ff\u0e01-\u0e4e\uac00-\ud7a3]{2,}"
+)
 
 
 class Dictionary:

@@ -229,8 +229,8 @@ begin
   select e.recorded_at, s.external_id, e.turn_number, e.kind, e.event, _memoir.object_name(e.memory_id), m.memory_id,
     coalesce(e.type, m.type), m.content, jsonb_strip_nulls(e.details)
   from (
-    select a.in_session as session_id, a.memory_id, a.recorded_at, a.turn_number, 'admission' as kind, a.type, a.score_id as id,
-      case when a.admitted then 'admitted' else 'rejected' end as event,
+    select a.in_session as session_id, a.memory_id, a.recorded_at, a.turn_number, 'admission' as kind, a.type,
+      a.score_id as id, case when a.admitted then 'admitted' else 'rejected' end as event,
       jsonb_build_object('score', a.score_total, 'threshold', a.threshold, 'type', a.score_type, 'novelty',
         a.score_novelty, 'utility', a.score_utility, 'recency', a.score_recency) as details
     from _memoir.admission_scores a where a.user_id = v_user and 'admission' = any (p_kinds)
@@ -250,14 +250,15 @@ begin
   left join _memoir.memory_store m on m.user_id = v_user and m.memory_id = e.memory_id
     and m.sensitivity <= v_caller.clearance and m.state in ('active', 'superseded')
   where (v_session is null or e.session_id = v_session)
+    and not _memoir.is_above(v_caller.clearance, v_user, e.memory_id)
     and (v_caller.projects is null or s.project = any (v_caller.projects))
   order by e.recorded_at desc, e.kind, e.id limit p_limit;
 end $$;
 comment on function memoir.list_events(text, text, text[], integer) is
   'The log of what happened to objects and memories, newest first, of one session or of all. Kinds and their events:
-admission (admitted, rejected; details: score, threshold, and its parts type, novelty, utility, recency), move
-(pressure, access, fault, cooperative, goal_change; details: from and to which fidelity, zone, list_tokens), fault (micro_fault: a
-question answered from it, full_restore, page_fault: fetched again, entropy_triggered; details: fidelity as "shown",
-question, answer, answer_tokens, avoided_tokens, latency_ms). object: its name, content: its line. A question and its
-answer go when an item of the answer leaves recall. They are hidden from logins of a lower clearance than the asker''s,
+admission (admitted, rejected; details: score, threshold, type, novelty, utility, recency), move (pressure, access,
+fault, cooperative, goal_change; details: from, to, zone, list_tokens), fault (micro_fault: a question answered from
+it, full_restore, page_fault: fetched again, entropy_triggered; details: fidelity as "shown", question, answer,
+answer_tokens, avoided_tokens, latency_ms). What is above the caller''s clearance is left out. A question and its
+answer go when an item of the answer leaves recall, and are hidden from logins of a lower clearance than the asker''s
 and from those bound to projects. Raises PM001, PM003, PM014.';

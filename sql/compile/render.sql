@@ -129,8 +129,9 @@ begin
     if v_index = p_prefix then v_mark := cardinality(v_out); end if;
     if v_index = p_frozen then v_frozen := cardinality(v_out); end if;
     -- The last block of lines, which a moment changes: in which message, and the block before it.
-    v_lines := coalesce((select array[cardinality(v_out), max(o) - 2] from jsonb_array_elements(v_out[cardinality(v_out)]
-      -> 'content') with ordinality b(b, o) where b ->> 'text' like '<memoir-steps>%' and o > 1 having max(o) > 1), v_lines);
+    v_lines := coalesce((select array[cardinality(v_out), max(o) - 2]
+      from jsonb_array_elements(v_out[cardinality(v_out)] -> 'content') with ordinality b(b, o)
+      where b ->> 'text' like '<memoir-steps>%' and o > 1 having max(o) > 1), v_lines);
   end loop;
   v_n := cardinality(v_out);
   if v_lines is not null then

@@ -72,7 +72,8 @@ begin
 end $$;
 
 -- Writes down a fault; false where the object was shown whole. A pin lasts p_pin turns, twice as long from the second
--- fault on. p_asked: "question", "answer", "answer_tokens", "items", "clearance" of what was asked.
+-- fault on. p_asked: "question", "answer", "answer_tokens", "items" (else the object and its turns), "clearance" of
+-- what was asked.
 create or replace function _memoir.note_fault(p_user_id uuid, p_session_id uuid, p_memory _memoir.memory_store,
   p_fault text, p_turn integer, p_pin integer, p_asked jsonb default '{}', p_started timestamptz default null)
 returns boolean language plpgsql as $$
@@ -98,7 +99,9 @@ begin
     latency_ms)
   values (p_user_id, gen_random_uuid(), v_at, p_session_id, p_memory.memory_id, p_memory.type, p_fault, p_turn,
     coalesce(v_fidelity, 0), p_memory.content_hash, left(p_asked ->> 'question', 1000),
-    left(p_asked ->> 'answer', 4000), p_asked -> 'items',
+    left(p_asked ->> 'answer', 4000), coalesce(p_asked -> 'items', (select jsonb_agg(i)
+      from (select p_memory.memory_id as i union select s.source_id from _memoir.memory_sources s
+        where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = p_memory.memory_id) x)),
     coalesce(p_asked ->> 'clearance', 'normal')::_memoir.sensitivity, (p_asked ->> 'answer_tokens')::integer,
     case when p_fault = 'micro_fault' then greatest(0, v_tokens - (p_asked ->> 'answer_tokens')::integer) end,
     (extract(epoch from clock_timestamp() - p_started) * 1000)::integer);

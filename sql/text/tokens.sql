@@ -93,16 +93,12 @@ least one. 0 for null.';
 -- Which tokenizer count_tokens() really uses: the one asked for, or 'estimate' without PL/Python or its tables.
 create or replace function _memoir.tokenizer_used(p_tokenizer text)
 returns text language plpgsql stable as $$
-declare
-  v_available boolean;
 begin
-  if p_tokenizer is null or p_tokenizer = 'estimate'
-     or to_regprocedure('_memoir.py_tokenizer_available(text)') is null
-     or to_regprocedure('_memoir.py_count_tokens(text[],text,text)') is null then
-    return 'estimate';
+  if p_tokenizer <> 'estimate' and to_regprocedure('_memoir.py_tokenizer_available(text)') is not null
+    and to_regprocedure('_memoir.py_count_tokens(text[],text,text)') is not null then
+    if _memoir.py_tokenizer_available(p_tokenizer) then return p_tokenizer; end if;
   end if;
-  v_available := _memoir.py_tokenizer_available(p_tokenizer);
-  return case when v_available then p_tokenizer else 'estimate' end;
+  return 'estimate';
 end $$;
 
 -- One count per text, in order; null counts 0. p_tokenizer: of tokenizer_used(), asked once per API call.
@@ -113,7 +109,8 @@ declare
 begin
   if coalesce(cardinality(p_texts), 0) = 0 then return '{}'; end if;
   if p_tokenizer <> 'estimate' then
-    return _memoir.py_count_tokens(p_texts, p_tokenizer, (select config ->> 'embedder_socket' from _memoir.settings_merged));
+    return _memoir.py_count_tokens(p_texts, p_tokenizer,
+      (select config ->> 'embedder_socket' from _memoir.settings_merged));
   end if;
   foreach v_text in array p_texts loop
     v_length := coalesce(length(v_text), 0);

@@ -292,7 +292,8 @@ comment on view memoir.costs_by_session is 'Costs per session, and per turn.';
 create view memoir.model_calls as
 select u.namespace, u.external_id as user_name, s.external_id as session_name, h.day, count(*) as calls,
   sum(h.prompt_tokens) as prompt_tokens, sum(h.completion_tokens) as completion_tokens,
-  sum(h.cost_microcents) as cost_microcents, percentile_cont(0.5) within group (order by h.latency_ms) as latency_ms_p50,
+  sum(h.cost_microcents) as cost_microcents,
+  percentile_cont(0.5) within group (order by h.latency_ms) as latency_ms_p50,
   percentile_cont(0.95) within group (order by h.latency_ms) as latency_ms_p95,
   percentile_cont(0.99) within group (order by h.latency_ms) as latency_ms_p99
 from (select *, date_trunc('day', recorded_at) as day from _memoir.conversation_history
@@ -304,8 +305,8 @@ where ((select _memoir.sees_all()) or h.user_id in (select _memoir.visible_users
   and (select _memoir.bound_projects()) is null)
 group by grouping sets ((1, 2), (1, 2, 3), (1, 2, 4), (1, 2, 3, 4));
 comment on view memoir.model_calls is
-  'Calls to models of the last 31 days, with tokens, cost in microcents and percentiles of latency, per user, session and '
-    'day; session_name null: of all sessions, day null: of all days.';
+  'Calls to models of the last 31 days, with tokens, cost in microcents and percentiles of latency, per user, session
+and day; session_name null: of all sessions, day null: of all days.';
 
 create view memoir.session_pressure as
 select u.namespace, u.external_id as user_name, s.external_id as session_name, s.user_id, s.session_id,

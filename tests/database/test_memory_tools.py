@@ -8,6 +8,7 @@ import pytest
 from agents import Agent
 from calls import Db, active, call, persist, raises, remembered, table
 from pg_memoir_gateway.config import Config
+from routines import world_of
 
 READS = ("memory_search", "memory_timeline", "memory_get", "memory_query")
 WRITES = ("memory_remember", "memory_correct", "memory_forget", "memory_pin")
@@ -162,6 +163,21 @@ def test_objects_and_faults_are_listed(db: Db, user: str) -> None:
     assert table(db, "list_events", user, "other") == table(db, "list_objects", user, "other") == []
     answer = call(db, "call_memory_tool", user, None, "memory_objects", {})
     assert answer.startswith("Error: memory_objects needs a session. ")
+
+
+def test_events_above_the_clearance_are_left_out(db: Db, user: str, memoir_dsn: str) -> None:
+    read_files(db, user, "piers")
+    piers = run(db, user, "memory_objects")[:8]
+    call(db, "memory_restore", user, "s", piers, None, "for the gym code 4455")
+    asked = {"kinds": ["fault"], "columns": "details ->> 'question'"}
+    assert table(db, "list_events", user, **asked) == [("for the gym code 4455",)]
+    with world_of(memoir_dsn, low={"role": "app", "clearance": "normal"}) as world:
+        low = world.connection("low")
+        assert sorted(table(low, "list_events", user, columns="kind")) == [("admission",), ("fault",)]
+        assert table(low, "list_events", user, **asked) == [(None,)]
+        call(db, "mark_turn", user, "s", 2, "private")
+        assert table(low, "list_events", user, columns="kind") == []
+    assert table(db, "list_events", user, **asked) == [(None,)], "a reason goes with its object"
 
 
 # Writing --------------------------------------------------------------------------------------------------------------

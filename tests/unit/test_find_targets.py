@@ -62,6 +62,8 @@ def test_request_names_its_matter() -> None:
         ("don't forget the milk", []),
         ("Let's forget the Burren, it's too far, and look at Glendalough", []),
         ("forget squamish, its gonna rain. lets do bishop", []),
+        ("Let's forget about my gym code", ["my gym code"]),
+        ("Forget Mary's phone number. We can do it later.", ["Mary's phone number"]),
         ("oh forget it, it works again", []),
     ):
         found = find_requests(read_clauses(text, "english"), "english")

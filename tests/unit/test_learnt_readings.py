@@ -157,6 +157,12 @@ def test_of_two_codes_in_a_sentence_one_goes() -> None:
     assert gone == ["the one in the museum is 4408.", "Never mix them up."]
 
 
+def test_what_is_kept_may_be_several_things() -> None:
+    codes = {"The alarm code is 7788.": 0.6, "My old street was Rua Nova.": 0.5}
+    ask = "Please erase my old street, but keep the wifi password and the alarm code."
+    assert meant(ask, codes, kept="alarm code") == ["My old street was Rua Nova."]
+
+
 def test_what_names_a_value_means_what_holds_it() -> None:
     assert meant("Please erase what is on 19 May.", {"Oslo is on 12 May.": 0.7, "Riga is on 19 May.": 0.5}) == [
         "Riga is on 19 May."
@@ -175,6 +181,8 @@ def test_a_wish_says_what_it_excepts() -> None:
     for text, content in (
         ("Use metric units. Only in recipes I want cups.", "asks: Use metric units. Only in recipes User wants cups."),
         ("Always answer in bullet points. The soup was good. Except today.", "asks: Always answer in bullet points."),
+        ("Never mention my ex. Except, my name is Ida and I live in Porto.", "asks: Never mention User's ex."),
+        ("Always answer in French. Otherwise I'm allergic to peanuts.", "asks: Always answer in French."),
         ("Antworte immer auf Deutsch. Nur bei Ida nicht.", "Antworte immer auf Deutsch. Nur bei Ida nicht."),
     ):  # fmt: skip
         found = [one for one in read_turns([turn(text)], None).found if one.type == "instruction"]
