@@ -15,7 +15,7 @@ from . import data
 from .data import choices
 from .patterns import compile_pattern
 from .requests import LONGEST_NAME, LONGEST_SENTENCE, Request
-from .text import Clause, Sentence, own_sentences, search, split_clauses
+from .text import Clause, Sentence, own_sentences, search
 from .values import read_content
 
 
