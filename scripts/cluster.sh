@@ -55,7 +55,7 @@ CONF
 # The server's whole environment. One thread: numeric libraries would start one per core in every backend.
 server_env() {
   printf '%s\n' PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 "HOME=$STATE/home" \
-    "PYTHONPATH=$(server_python_path)" PYTHONDONTWRITEBYTECODE=1 "PG_MEMOIR_PYTHON=$STATE/venv/bin/python" \
+    "PYTHONPATH=$(server_python_path)" "PYTHONPYCACHEPREFIX=$STATE/home/pycache" "PG_MEMOIR_PYTHON=$STATE/venv/bin/python" \
     {OMP,OPENBLAS,MKL}_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 {HF_HUB,ORT}_DISABLE_TELEMETRY=1
   [ -z "$BUNDLED" ] || printf '%s\n' "PG_MEMOIR_PYTHON=$PG_MEMOIR_PYTHON" "LD_LIBRARY_PATH=$BUNDLED/lib"
 }
