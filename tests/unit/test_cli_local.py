@@ -1,0 +1,66 @@
+"""The surroundings of the private server: one `up` at a time, and a worker that runs or says why not."""
+
+import fcntl
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from pg_memoir_cli import local
+from pg_memoir_cli.app import Stop
+from pg_memoir_cli.local import Worker, lock_state
+
+
+def replace_worker(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> Worker:
+    """A worker that runs this shell script."""
+    program = folder / "program"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(local.sys, "executable", str(program))
+    return Worker(folder)
+
+
+def test_worker_is_replaced_and_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    worker = replace_worker(monkeypatch, tmp_path, "exec sleep 60")
+    first, second = worker.start(""), worker.start("")
+    assert first != second == worker._read()
+    worker.stop()
+    assert worker._read() is None
+
+
+def test_worker_that_ends_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    worker = replace_worker(monkeypatch, tmp_path, "echo no module; exit 7")
+    worker.log.parent.mkdir()
+    worker.log.write_text("of an earlier one\n")
+    with pytest.raises(Stop) as caught:
+        worker.start("")
+    assert str(caught.value) == "the worker ended at once with exit code 7\nno module"
+
+
+def test_worker_without_number_is_awaited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(local, "_NAMING_SECONDS", 0.1)
+    worker = Worker(tmp_path)
+    with worker.lock.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(Stop, match="is held by a process"):
+            worker.stop()
+    worker.stop()
+
+
+def test_state_lock_admits_one_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The lock also holds after `down --delete` has removed its file."""
+    folder, order = tmp_path / "state", []
+
+    def enter() -> None:
+        with lock_state(folder):
+            order.append("second")
+
+    with lock_state(folder):
+        other = threading.Thread(target=enter)
+        other.start()
+        while "waiting" not in capsys.readouterr().err:
+            time.sleep(0.01)
+        order.append("first")
+        (folder / "up.lock").unlink()
+    other.join()
+    assert order == ["first", "second"] and (folder / "up.lock").exists()
