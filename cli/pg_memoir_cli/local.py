@@ -29,9 +29,15 @@ _NAMING_SECONDS = 10.0
 @contextmanager
 def lock_state(folder: Path) -> Iterator[None]:
     """Makes the state folder and keeps other `up` and `down` of it waiting. Processes started inside do not inherit the
-    lock."""
+    lock. Closes the folder to other users, but not root's, in which the server's user works."""
+    is_root = os.geteuid() == 0
     while True:
+        before = os.umask(0o022 if is_root else 0o077)
         folder.mkdir(parents=True, exist_ok=True)
+        os.umask(before)
+        if not is_root:
+            with suppress(PermissionError):  # a folder that root made for this user
+                folder.chmod(0o700)
         with (folder / "up.lock").open("a") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -146,6 +152,7 @@ class Worker:
         self.stop()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.lock.open("a+") as file, self.log.open("ab") as log:
+            self.log.chmod(0o600)
             begin = log.tell()
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.truncate(0)

@@ -23,9 +23,18 @@ def replace_worker(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -
 def test_worker_is_replaced_and_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     worker = replace_worker(monkeypatch, tmp_path, "exec sleep 60")
     first, second = worker.start(""), worker.start("")
-    assert first != second == worker._read()
+    assert first != second == worker._read() and worker.log.stat().st_mode & 0o777 == 0o600
     worker.stop()
     assert worker._read() is None
+
+
+def test_state_folder_is_private(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Except for root, whose server runs as another user."""
+    for user, mode in ((1000, 0o700), (0, 0o755)):
+        monkeypatch.setattr(local.os, "geteuid", lambda user=user: user)
+        folder = tmp_path / str(user)
+        with lock_state(folder):
+            assert folder.stat().st_mode & 0o777 == mode
 
 
 def test_worker_that_ends_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
