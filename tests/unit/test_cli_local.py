@@ -1,14 +1,17 @@
-"""The surroundings of the private server: one `up` at a time, and a worker that runs or says why not."""
+"""The surroundings of the private server: one `up` at a time, a worker that runs or says why not, no password in `ps`."""
 
 import fcntl
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from pg_memoir_cli import local
+from pg_memoir_cli import app, local
 from pg_memoir_cli.app import Stop
+from pg_memoir_cli.commands import server
 from pg_memoir_cli.local import Worker, lock_state
+from psycopg.conninfo import conninfo_to_dict
 
 
 def replace_worker(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> Worker:
@@ -73,3 +76,22 @@ def test_state_lock_admits_one_at_a_time(tmp_path: Path, capsys: pytest.CaptureF
         (folder / "up.lock").unlink()
     other.join()
     assert order == ["first", "second"] and (folder / "up.lock").exists()
+
+
+@pytest.mark.parametrize("dsn", ["postgresql://ann:s%20ecret@h/d", "host=h user=ann dbname=d password='s ecret'"])
+@pytest.mark.parametrize("command", ["psql", "install"])
+def test_password_is_no_argument(monkeypatch: pytest.MonkeyPatch, command: str, dsn: str) -> None:
+    """`ps` shows arguments to every user of the machine."""
+    calls = []
+
+    def run(arguments: list[str], env: dict[str, str] | None = None, check: bool = False) -> SimpleNamespace:
+        calls.append(([str(part) for part in arguments], env or {}))
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(server, "_psql", lambda: ("/usr/bin/psql", {"LANG": "C"}))
+    monkeypatch.setattr(server.subprocess, "run", run)
+    assert app.main([command, "--dsn", dsn]) == 0
+    arguments, environment = calls[-1]
+    where = next(part for part in arguments if "host=" in part)
+    assert conninfo_to_dict(where) == {"host": "h", "user": "ann", "dbname": "d"} and environment["LANG"] == "C"
+    assert environment["PGPASSWORD"] == "s ecret" and not any("ecret" in part for words, _ in calls for part in words)

@@ -133,11 +133,23 @@ def _psql() -> tuple[str, dict[str, str]]:
     return found
 
 
+def _split_password(dsn: str) -> tuple[str, dict[str, str]]:
+    """Returns a connection string without its password, and the environment that has it: `ps` shows arguments."""
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+    if "password" not in dsn and "@" not in dsn:
+        return dsn, {}
+    parts = conninfo_to_dict(dsn)
+    password = parts.pop("password", None)
+    return (dsn, {}) if password is None else (make_conninfo("", **parts), {"PGPASSWORD": str(password)})
+
+
 @app.command(rich_help_panel=_OWN, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def psql(context: typer.Context, dsn: Dsn = "") -> int:
     """Open psql on the database; what follows goes to psql: `pg-memoir psql -c "select memoir.now()"`."""
     program, environment = _psql()
-    return subprocess.run([program, connection_string(dsn), *context.args], env=environment, check=False).returncode
+    where, secret = _split_password(connection_string(dsn))
+    return subprocess.run([program, where, *context.args], env=environment | secret, check=False).returncode
 
 
 @app.command(rich_help_panel=_OWN)
@@ -151,12 +163,15 @@ def install(
 
     `pg-memoir doctor` says what the server must have, and whether the login may do it.
     """
-    where = connection_string(dsn)
+    where, secret = _split_password(connection_string(dsn))
     home, is_checkout = _home()
     build, (psql, environment) = home / (".local/build" if is_checkout else "build"), _psql()
     if is_checkout:
         subprocess.run(["bash", home / "scripts" / "build_sql.sh", build], check=True)
-    environment |= {"PG_MEMOIR_MODULUS": str(modulus), "PATH": f"{Path(psql).parent}{os.pathsep}{os.environ['PATH']}"}
+    environment |= secret | {
+        "PG_MEMOIR_MODULUS": str(modulus),
+        "PATH": f"{Path(psql).parent}{os.pathsep}{os.environ['PATH']}",
+    }
     command = ["bash", str(home / "scripts" / "install.sh"), str(build), where]
     if subprocess.run(command, env=environment, check=False).returncode:
         raise Stop("the install did not succeed; its last lines above say why", "pg-memoir doctor")
