@@ -407,6 +407,28 @@ def test_restore_without_privileges(scratch: str, empty: str, tmp_path: Path) ->
 # PL/Python and the private server ---------------------------------------------------------------------------------------
 
 
+def test_upgrade_needs_the_python_packages(scratch: str) -> None:
+    """A first install goes on without them. An upgrade would leave functions of the earlier release."""
+    if not has_plpython(scratch):
+        pytest.skip("the server has no PL/Python")
+
+    def upgrade() -> subprocess.CompletedProcess[str]:
+        command = [str(ROOT / "scripts" / "install.sh"), str(ARTIFACT.parent), dsn]
+        path = os.environ | {"PATH": f"{PGBIN}:{os.environ['PATH']}", "PG_MEMOIR_MODULUS": "1"}
+        return subprocess.run(command, capture_output=True, text=True, env=path)
+
+    with fresh_server() as dsn, connect(dsn) as db:
+        db.execute("create extension plpython3u")
+        first = upgrade()
+        assert first.returncode == 0 and "does not load" in first.stderr, first.stderr
+        before = describe(db)
+        db.execute("create function _memoir.old() returns void language plpython3u as 'pass'")
+        second = upgrade()
+        assert second.returncode == 1 and "ModuleNotFoundError" in second.stderr, second.stderr
+        db.execute("drop function _memoir.old()")
+        assert not differences(before, describe(db))
+
+
 def test_clean_never_deletes_a_running_server(tmp_path: Path) -> None:
     """Where the package that brought PostgreSQL is uninstalled, its unpacked pg_ctl stops the server."""
     program = tmp_path / "postgres"
