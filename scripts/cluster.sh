@@ -145,6 +145,10 @@ down() {
   take_lock
   set_paths "$(cat "$STATE/pgdata/PG_VERSION")"
   STATE=$(cd "$STATE" && pwd -P)
+  local own=("$STATE"/postgresql/*/.pg0/installation/*/bin)   # unpacked from a package that is uninstalled since
+  if [ ! -x "$PGBIN/pg_ctl" ] && [ -x "${own[-1]}/pg_ctl" ]; then PGBIN=${own[-1]}; export LD_LIBRARY_PATH=${PGBIN%/bin}/lib; fi
+  [ -x "$PGBIN/pg_ctl" ] || ! grep -qs postgres "/proc/$(head -n1 "$STATE/pgdata/postmaster.pid" 2>/dev/null)/comm" || is_zombie ||
+    die "the server runs, and $PGBIN/pg_ctl to stop it is gone: end process $(head -n1 "$STATE/pgdata/postmaster.pid") first"
   stop_server
 }
 

@@ -13,8 +13,12 @@ preloaded() { psql -X -Atqc 'show shared_preload_libraries' "$dsn" | grep -qw "$
 
 # PL/Python needs the Python that it was built with, and our packages there.
 python_loads() {
-  run -c 'begin' -c 'create extension if not exists plpython3u' \
-    -c 'do language plpython3u $$import numpy, regex, pg_memoir_server.shim$$' -c 'rollback' 2>/dev/null
+  why=$(run -c 'begin' -c 'create extension if not exists plpython3u' \
+    -c 'do language plpython3u $$import numpy, regex, pg_memoir_server.shim$$' -c 'rollback' 2>&1)
+}
+has_python_functions() {
+  [ "$(psql -X -Atqc "select count(*) > 0 from pg_proc p join pg_language l on l.oid = p.prolang
+    where l.lanname = 'plpython3u' and p.pronamespace = to_regnamespace('_memoir')" "$dsn")" = t ]
 }
 
 # pg_cron is made in one database, and works from there.
@@ -23,12 +27,18 @@ cron_is_here() {
     [ "$(psql -X -Atqc 'show cron.database_name' "$dsn")" = "$(psql -X -Atqc 'select current_database()' "$dsn")" ]
 }
 
+if [ -f "$build/pg_memoir_plpython.sql" ] && has plpython3u && python_loads; then python_is_here=1
+elif has_python_functions; then   # those of the earlier release would stay
+  echo "install.sh: PL/Python can't load pg_memoir's packages, and has functions here that need them. Nothing was changed." \
+    "Install the packages, or drop extension plpython3u cascade. ${why:-}" >&2; exit 1
+fi
+
 ! has pg_stat_statements || run -c 'create extension if not exists pg_stat_statements'
 ! cron_is_here || run -c 'create extension if not exists pg_cron'
 run -1 -v "modulus=${PG_MEMOIR_MODULUS:-8}" -f "$build/pg_memoir.sql"
 run -c 'call memoir.setup()'
 level=notice run -c 'call memoir.ensure_partitions(0)'   # of this month; the job makes the next ones
-if [ -f "$build/pg_memoir_plpython.sql" ] && has plpython3u && python_loads; then
+if [ -n "${python_is_here:-}" ]; then
   run -c 'create extension if not exists plpython3u'
   run -1 -f "$build/pg_memoir_plpython.sql"
   [ -z "$socket" ] || run -f - <<SQL

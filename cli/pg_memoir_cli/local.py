@@ -11,6 +11,8 @@ import sys
 import sysconfig
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -18,6 +20,42 @@ from .app import Stop
 
 _ENDING_SECONDS = 60
 """The worker ends after the batch at hand."""
+_STARTING_SECONDS = 1.0
+"""A worker that ends within them did not start."""
+_NAMING_SECONDS = 10.0
+"""The lock of a worker may be held without the number of its process for so long."""
+
+
+@contextmanager
+def lock_state(folder: Path) -> Iterator[None]:
+    """Makes the state folder and keeps other `up` and `down` of it waiting. Processes started inside do not inherit the
+    lock. Closes the folder to other users, but not root's, in which the server's user works."""
+    is_root = os.geteuid() == 0
+    while True:
+        before = os.umask(0o022 if is_root else 0o077)
+        folder.mkdir(parents=True, exist_ok=True)
+        os.umask(before)
+        if not is_root:
+            with suppress(PermissionError):  # a folder that root made for this user
+                folder.chmod(0o700)
+        with (folder / "up.lock").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                print("[pg_memoir] another pg-memoir up or down is at work here, waiting", file=sys.stderr)
+                fcntl.flock(file, fcntl.LOCK_EX)
+            # down --delete may have removed the file meanwhile. Then the lock protects nothing.
+            if _is_at(file.fileno(), folder / "up.lock"):
+                yield
+                return
+
+
+def _is_at(file: int, path: Path) -> bool:
+    """Tells whether a path still names an open file."""
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def unpack_postgres(folder: Path) -> Path | None:
@@ -100,21 +138,24 @@ class Worker:
         self.lock, self.log = folder / "worker.lock", folder / "log" / "worker.log"
 
     def _read(self) -> int | None:
-        """The process that holds the lock, None if it is free."""
+        """Returns the process that holds the lock, 0 if it has not noted its number, None if the lock is free."""
         with self.lock.open("a+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 file.seek(0)
-                return int(file.read() or 0) or None
+                return int(file.read() or 0)
             return None
 
     def start(self, dsn: str, *options: str) -> int:
-        """Starts it, in the place of one that runs; returns its process."""
+        """Starts it, in the place of one that runs; returns its process. Call it inside lock_state."""
         self.stop()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.lock.open("a+") as file, self.log.open("ab") as log:
+            self.log.chmod(0o600)
+            begin = log.tell()
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.truncate(0)
             process = subprocess.Popen(
                 [sys.executable, "-m", "pg_memoir_cli", "worker", *options],
                 env={**os.environ, "PG_MEMOIR_DSN": dsn},
@@ -125,14 +166,24 @@ class Worker:
                 start_new_session=True,
                 pass_fds=[file.fileno()],
             )
-            file.truncate(0)
             file.write(str(process.pid))
-        return process.pid
+        try:
+            code = process.wait(_STARTING_SECONDS)
+        except subprocess.TimeoutExpired:
+            return process.pid
+        said = self.log.read_bytes()[begin:].decode("utf-8", "replace").strip().splitlines()
+        raise Stop(
+            "\n".join([f"the worker ended at once with exit code {code}", *said[-10:]]), f"its log is {self.log}"
+        )
 
     def stop(self) -> None:
-        """Ends it after the batch at hand, and at last without waiting."""
-        pid, begun = self._read(), time.monotonic()
-        while pid is not None:
-            os.kill(pid, signal.SIGTERM if time.monotonic() - begun < _ENDING_SECONDS else signal.SIGKILL)
+        """Ends it after the batch at hand, and at last without waiting. Call it inside lock_state."""
+        begun = time.monotonic()
+        while (pid := self._read()) is not None:
+            waited = time.monotonic() - begun
+            if waited > (_ENDING_SECONDS + _NAMING_SECONDS if pid else _NAMING_SECONDS):
+                raise Stop(f"{self.lock} is held by a process that does not end", f"end it: fuser -k {self.lock}")
+            with suppress(ProcessLookupError):
+                if pid:
+                    os.kill(pid, signal.SIGTERM if waited < _ENDING_SECONDS else signal.SIGKILL)
             time.sleep(0.2)
-            pid = self._read()

@@ -140,7 +140,8 @@ def edit_forms(talk: Talk, forms: Forms) -> list[Edit]:
 
 def mark_cache(talk: Talk, changed: list[Edit], shown: Shown) -> list[Edit]:
     """Returns the edits with a cache mark where the client leaves one of the API's four. A move then reads from the
-    cache up to there. The mark is as the client's own last one."""
+    cache up to there. The mark is as the client's own last one. The API wants longer ttls first, so where the client's
+    marks differ in ttl, there is none."""
     text = talk.body.text
     if talk.dialect.name != "anthropic" or not changed or text.count('"cache_control":') not in (1, 2, 3):
         return changed
@@ -148,7 +149,9 @@ def mark_cache(talk: Talk, changed: list[Edit], shown: Shown) -> list[Edit]:
     for node in talk.body.lists["messages"]:
         content = member(text, node, "content")
         if content is not None and isinstance(content.value, list):
-            found += elements(text, content.start)[0]
+            found += [block for block in elements(text, content.start)[0] if isinstance(block.value, dict)]
+    if len(_list_ttls(found)) > 1:
+        return changed
     gone = [(edit.start, edit.end) for edit in changed]
     found = [block for block in found if not is_within(block.start, block.end, gone)]
     theirs = next((block for block in reversed(found) if "cache_control" in block.value), None)
@@ -162,9 +165,19 @@ def mark_cache(talk: Talk, changed: list[Edit], shown: Shown) -> list[Edit]:
         changed = _mark_lines(found, changed, lines, mark)
         if text.count('"cache_control":') == 3:
             return changed
-    if here is None or given.start < here.end:
+    if here is None or "cache_control" in here.value or given.start < here.end:
+        return changed
+    if any(edit.start == here.end - 1 for edit in changed):  # marked because of the lines behind it
         return changed
     return [*changed, Edit(here.end - 1, here.end - 1, f',"cache_control":{mark}')]
+
+
+def _list_ttls(blocks: list[Node]) -> set[str]:
+    """Returns the ttls of the marks of blocks and of the parts of results."""
+    lists = [block.value["content"] for block in blocks if isinstance(block.value.get("content"), list)]
+    parts = [block.value for block in blocks] + [part for parts in lists for part in parts if isinstance(part, dict)]
+    marks = [part["cache_control"] for part in parts if isinstance(part.get("cache_control"), dict)]
+    return {str(mark.get("ttl", "5m")) for mark in marks}
 
 
 def _mark_lines(found: list[Node], changed: list[Edit], lines: Edit, mark: str) -> list[Edit]:
@@ -175,7 +188,7 @@ def _mark_lines(found: list[Node], changed: list[Edit], lines: Edit, mark: str) 
         marked = Edit(lines.start, lines.end, write_json({"role": "user", "content": blocks}))
         return [marked if edit is lines else edit for edit in changed]
     here = next((block for block in reversed(found) if block.end <= lines.start), None)
-    if here is None or str(here.value.get("type")).endswith("thinking"):
+    if here is None or "cache_control" in here.value or str(here.value.get("type")).endswith("thinking"):
         return changed
     return [*changed, Edit(here.end - 1, here.end - 1, f',"cache_control":{mark}')]
 

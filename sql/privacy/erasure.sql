@@ -115,6 +115,7 @@ begin
       _memoir.erase_from(v_table, v_user, 'session_id = any ($2)', array[v_id])));
   end loop;
   v_rows := _memoir.add_counts(v_rows, jsonb_build_object(
+    'admission_scores', _memoir.erase_from('admission_scores', v_user, 'in_session = any ($2)', array[v_id]),
     'receipts', _memoir.erase_from('receipts', v_user, 'result ->> ''session_id'' = any ($2::text[])', array[v_id])));
   perform _memoir.refresh_summary(v_user, s.session_id) from _memoir.sessions s where s.user_id = v_user
     and s.parent_session_id = v_id;
@@ -266,6 +267,7 @@ begin
   -- of its sessions, and all since it was there.
   for v_table, v_condition, v_ids, v_numbers in values
     ('conversation_history'::name, 'session_id = any ($2) and turn_index = any ($3)', array[p_session_id], p_turns),
+    ('admission_scores', 'in_session = any ($2) and turn_number = any ($3)', array[p_session_id], p_turns),
     ('compactions', 'compaction_id = any ($2)', v_summaries, null),
     ('memory_sources', 'item_id = any ($2) or source_id = any ($2)', v_all, null),
     ('memory_relationships', 'source_id = any ($2) or target_id = any ($2)', v_gone, null),
@@ -296,8 +298,7 @@ end $$;
 create or replace function _memoir.erase_memories(p_caller _memoir.caller, p_ids uuid[])
 returns jsonb language plpgsql as $$
 declare
-  v_user uuid := p_caller.user_id; v_now timestamptz := memoir.now(); v_rows jsonb; v_table name;
-  v_counted integer;
+  v_user uuid := p_caller.user_id; v_now timestamptz := memoir.now(); v_rows jsonb; v_table name; v_counted integer;
 begin
   with erased as (
     update _memoir.memory_store m set state = 'erased', state_at = v_now, state_reason = null, content = '',
@@ -314,8 +315,7 @@ begin
     and memory_id = any (p_ids) and not exists (select from _memoir.memory_states s where s.user_id = v_user
       and s.memory_id = memory_store.memory_id)),
     'erased', p_caller.login, null, null, v_now, null);
-  update _memoir.user_counters set memories = greatest(0, memories - v_counted)
-  where user_id = v_user;
+  update _memoir.user_counters set memories = greatest(0, memories - v_counted) where user_id = v_user;
   for v_table in select t from _memoir.user_tables() t
     where _memoir.has_column(t, 'memory_id') and t not in ('memory_store', 'memory_states', 'recall_exclusions',
       'tombstones') loop

@@ -225,6 +225,19 @@ def test_a_session_is_erased_and_its_branches_stay(db: Db, user: str) -> None:
     assert persist(db, user, "s", "New", "Start")["from_turn"] == 0
 
 
+def test_admission_scores_are_erased(db: Db, user: str) -> None:
+    """Candidates that were rejected name no memory, but their session and turn."""
+    for session in ("s", "other"):
+        made = persist(db, user, session, "Hello", "Hi", "More", "Yes")
+        for turn in (0, 1, None):
+            plant(db, "admission_scores", user_id=user_id(db, user), in_session=made["session_id"], turn_number=turn)
+    scores = "select count(*) from _memoir.admission_scores where user_id = %s"
+    assert call(db, "erase_turn", user, "s", 1)["rows"]["admission_scores"] == 1
+    assert one(db, scores, user_id(db, user)) == 5
+    assert call(db, "erase_session", user, "s")["rows"]["admission_scores"] == 2
+    assert one(db, scores, user_id(db, user)) == 3
+
+
 def test_the_reason_to_forget_is_erased_too(db: Db, user: str) -> None:
     mark = unique("reason").replace("_", "")
     persist(db, user, "s", "I keep a boat", "Noted")

@@ -29,6 +29,7 @@ from servers import (
     install,
     psql,
     roles,
+    server_folder,
     user_of,
 )
 
@@ -401,6 +402,61 @@ def test_restore_without_privileges(scratch: str, empty: str, tmp_path: Path) ->
             assert counts[0] == counts[1]
             assert restored.execute(reachable, [stranger, stranger]).fetchone() == (0,)
             assert "everybody may execute" not in restored.execute("select why from memoir.health").fetchone()[0]
+
+
+# PL/Python and the private server ---------------------------------------------------------------------------------------
+
+
+def test_upgrade_needs_the_python_packages(scratch: str) -> None:
+    """A first install goes on without them. An upgrade would leave functions of the earlier release."""
+    if not has_plpython(scratch):
+        pytest.skip("the server has no PL/Python")
+
+    def upgrade() -> subprocess.CompletedProcess[str]:
+        command = [str(ROOT / "scripts" / "install.sh"), str(ARTIFACT.parent), dsn]
+        path = os.environ | {"PATH": f"{PGBIN}:{os.environ['PATH']}", "PG_MEMOIR_MODULUS": "1"}
+        return subprocess.run(command, capture_output=True, text=True, env=path)
+
+    with fresh_server() as dsn, connect(dsn) as db:
+        db.execute("create extension plpython3u")
+        first = upgrade()
+        assert first.returncode == 0 and "does not load" in first.stderr, first.stderr
+        before = describe(db)
+        db.execute("create function _memoir.old() returns void language plpython3u as 'pass'")
+        second = upgrade()
+        assert second.returncode == 1 and "ModuleNotFoundError" in second.stderr, second.stderr
+        db.execute("drop function _memoir.old()")
+        assert not differences(before, describe(db))
+
+
+def test_clean_never_deletes_a_running_server(tmp_path: Path) -> None:
+    """Where the package that brought PostgreSQL is uninstalled, its unpacked pg_ctl stops the server."""
+    program = tmp_path / "postgres"
+    shutil.copy(shutil.which("sleep") or "", program)
+    with server_folder() as folder, subprocess.Popen([program, "60"]) as server:
+        state = folder / "state"
+        pgctl = state / "postgresql" / "99.1" / ".pg0" / "installation" / "99.1" / "bin" / "pg_ctl"
+        for path, text in (("PG_VERSION", "99"), ("postmaster.pid", str(server.pid))):
+            (state / "pgdata").mkdir(parents=True, exist_ok=True)
+            (state / "pgdata" / path).write_text(f"{text}\n")
+        environment = {**os.environ, "PG_MEMOIR_STATE": str(state)}
+
+        def clean() -> subprocess.CompletedProcess[str]:
+            command = ["bash", str(ROOT / "scripts" / "cluster.sh"), "clean"]
+            return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+        try:
+            refused = clean()
+            assert refused.returncode == 1 and f"end process {server.pid}" in refused.stderr and state.is_dir()
+            pgctl.parent.mkdir(parents=True)
+            pgctl.write_text(f"#!/bin/sh\necho $1 $LD_LIBRARY_PATH >>{folder}/asked\n")
+            pgctl.chmod(0o755)
+            done = clean()
+            assert done.returncode == 0 and not state.exists(), done.stderr
+            libraries = pgctl.parents[1] / "lib"
+            assert (folder / "asked").read_text() == f"status {libraries}\nstop {libraries}\n"
+        finally:
+            server.kill()
 
 
 # pg_cron --------------------------------------------------------------------------------------------------------------

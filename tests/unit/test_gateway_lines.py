@@ -100,6 +100,35 @@ def test_cache_mark_stands_before_the_newest_lines() -> None:
         assert at[0] == tuple(marked) and len(made[1]["content"]) == 1 + marked[0], content
 
 
+def marks_with_lines(*marked: tuple[int, dict[str, str]]) -> list[int]:
+    """The messages with a mark, where the client marks the last block of these and the first two steps become lines."""
+    said = json.loads(json.dumps(LISTS["/v1/messages"]))
+    said[0]["content"] = [text("Look.")]
+    for number, mark in marked:
+        said[number]["content"][-1]["cache_control"] = mark
+    body = body_of(json.dumps({"model": "m", "max_tokens": 9, "messages": said}).encode())
+    talk = Talk("ann", "manage", "", "main", "s", DIALECTS["/v1/messages"], body, said, [])
+    changed = edit_forms(talk, read_forms([ROW | {"argument": ["c1", "c2"]}]))
+    raw = apply_edits(body.text, mark_cache(talk, changed, Shown()))
+    made = json.loads(raw)["messages"]
+    found = [n for n, one in enumerate(made) if any("cache_control" in block for block in one["content"])]
+    assert raw.count('"cache_control"') == len(found)
+    return found
+
+
+def test_cache_mark_is_set_once_in_a_block() -> None:
+    short = {"type": "ephemeral"}
+    assert marks_with_lines((8, short)) == [0, 7]
+    assert marks_with_lines((0, short), (8, short)) == [0, 7]
+
+
+def test_cache_mark_keeps_the_order_of_ttls() -> None:
+    """A copy of the last mark would stand before a longer one."""
+    short, long = {"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}
+    assert marks_with_lines((4, long), (8, short)) == [3, 7]
+    assert marks_with_lines((4, short), (8, {"type": "ephemeral", "ttl": "5m"})) == [0, 3, 7]
+
+
 def test_an_id_of_several_calls_tells_none() -> None:
     said = LISTS["/v1/chat/completions"]
     again = json.loads(json.dumps(said[-2:]).replace("c4", "c1"))

@@ -42,13 +42,17 @@ def _settings(is_checkout: bool) -> dict[str, str]:
     return environment | {"PG_MEMOIR_STATE": str(state_folder())}
 
 
-def _cluster(*arguments: str) -> str:
-    """Runs scripts/cluster.sh, whose progress goes to standard error; returns what it prints."""
+def _require_linux() -> None:
     if sys.platform != "linux" or shutil.which("bash") is None:
         raise Stop(
             "the private server needs Linux with bash",
             "elsewhere: docs/start/installation.md, Docker (Dockerfile.postgres), or any PostgreSQL with pgvector",
         )
+
+
+def _cluster(*arguments: str) -> str:
+    """Runs scripts/cluster.sh, whose progress goes to standard error; returns what it prints."""
+    _require_linux()
     home, is_checkout = _home()
     command = ["bash", str(home / "scripts" / "cluster.sh"), *arguments]
     ended = subprocess.run(command, env=_settings(is_checkout), stdout=subprocess.PIPE, text=True, check=False)
@@ -87,12 +91,15 @@ def up() -> None:
     It prints the connection string. The other commands find the server without --dsn. Its folder is $PG_MEMOIR_STATE,
     else ~/.local/share/pg_memoir (root: /var/lib/pg_memoir).
     """
-    _cluster("up")
-    dsn = _cluster("dsn")
+    _require_linux()
+    from ..local import lock_state
+
     folder = state_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "dsn").write_text(dsn + "\n", "utf-8")
-    _start_worker(dsn)
+    with lock_state(folder):
+        _cluster("up")
+        dsn = _cluster("dsn")
+        (folder / "dsn").write_text(dsn + "\n", "utf-8")
+        _start_worker(dsn)
     print(f'[pg_memoir] it runs; its data is in {folder}. To connect:\n  export PG_MEMOIR_DSN="{dsn}"', file=sys.stderr)
     print(dsn)
 
@@ -105,14 +112,16 @@ def down(
     """Stop the private server and its worker; what it holds stays, unless --delete."""
     if delete and not yes:
         typer.confirm("Delete the private server and all memories in it?", abort=True, err=True)
-    if state_folder().is_dir():
-        from ..local import Worker
+    folder, command = state_folder(), "clean" if delete else "down"
+    if folder.is_dir():
+        from ..local import Worker, lock_state
 
-        Worker(state_folder()).stop()
-    elif not _home()[1]:
-        return  # nothing is set up
-    _cluster("clean" if delete else "down")
-    (state_folder() / "dsn").unlink(missing_ok=True)
+        with lock_state(folder):
+            Worker(folder).stop()
+            _cluster(command)
+            (folder / "dsn").unlink(missing_ok=True)
+    elif _home()[1]:  # the server of a checkout
+        _cluster(command)
 
 
 def _psql() -> tuple[str, dict[str, str]]:
@@ -124,11 +133,23 @@ def _psql() -> tuple[str, dict[str, str]]:
     return found
 
 
+def _split_password(dsn: str) -> tuple[str, dict[str, str]]:
+    """Returns a connection string without its password, and the environment that has it: `ps` shows arguments."""
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+    if "password" not in dsn and "@" not in dsn:
+        return dsn, {}
+    parts = conninfo_to_dict(dsn)
+    password = parts.pop("password", None)
+    return (dsn, {}) if password is None else (make_conninfo("", **parts), {"PGPASSWORD": str(password)})
+
+
 @app.command(rich_help_panel=_OWN, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def psql(context: typer.Context, dsn: Dsn = "") -> int:
     """Open psql on the database; what follows goes to psql: `pg-memoir psql -c "select memoir.now()"`."""
     program, environment = _psql()
-    return subprocess.run([program, connection_string(dsn), *context.args], env=environment, check=False).returncode
+    where, secret = _split_password(connection_string(dsn))
+    return subprocess.run([program, where, *context.args], env=environment | secret, check=False).returncode
 
 
 @app.command(rich_help_panel=_OWN)
@@ -142,12 +163,15 @@ def install(
 
     `pg-memoir doctor` says what the server must have, and whether the login may do it.
     """
-    where = connection_string(dsn)
+    where, secret = _split_password(connection_string(dsn))
     home, is_checkout = _home()
     build, (psql, environment) = home / (".local/build" if is_checkout else "build"), _psql()
     if is_checkout:
         subprocess.run(["bash", home / "scripts" / "build_sql.sh", build], check=True)
-    environment |= {"PG_MEMOIR_MODULUS": str(modulus), "PATH": f"{Path(psql).parent}{os.pathsep}{os.environ['PATH']}"}
+    environment |= secret | {
+        "PG_MEMOIR_MODULUS": str(modulus),
+        "PATH": f"{Path(psql).parent}{os.pathsep}{os.environ['PATH']}",
+    }
     command = ["bash", str(home / "scripts" / "install.sh"), str(build), where]
     if subprocess.run(command, env=environment, check=False).returncode:
         raise Stop("the install did not succeed; its last lines above say why", "pg-memoir doctor")
