@@ -1,6 +1,5 @@
 """Rendering of a recall: memories first, then turns by session in the order in which they were said, under one date
-header per session and day. What is not shown whole says so: … for what is left out, the
-id of a memory.
+header per session and day. What is not shown whole says so: … for what is left out, the id of a memory.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ def read_turns(turns: Sequence[Turn], judge: Judge | None = None) -> Reading:
         read = [clause for clause in clauses if languages[clause.text_no - 1] == JUDGED]
         wishes = find_wishes(read, found, said, JUDGED, judge.wishes)
         # A wish is one, whatever its clauses say besides.
-        found = [one for one in found if not any(_overlap(one, wish) for wish in wishes)] + wishes
+        found = [one for one in found if not any(one.overlaps(wish) for wish in wishes)] + wishes
     found = with_exceptions(found, clauses, languages)
     for language in sorted(set(languages)):
         more = []
@@ -225,14 +225,6 @@ def read_turns(turns: Sequence[Turn], judge: Judge | None = None) -> Reading:
         if turn.role == "tool" and extraction_rules(turn.language):
             found += extract_tool_result(turn, number)
     return Reading(found, requests)
-
-
-def _overlap(one: Extracted, other: Extracted) -> bool:
-    return (
-        one.text_no == other.text_no
-        and one.span_start < other.span_start + other.span_length
-        and other.span_start < one.span_start + one.span_length
-    )
 
 
 def without_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:

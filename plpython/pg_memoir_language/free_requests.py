@@ -158,8 +158,8 @@ def find_meant(
             messages.append(_Message(number, told, said[:LONGEST_MESSAGE]))
     # "The interview on the 19th": what names a value means what holds it.
     named = {value.key for value in read_content(asked, language).values}
-    holding_it = [m for m in messages if named and named <= {v.key for v in read_content(m.whole, language).values}]
-    messages = holding_it or messages
+    with_value = [m for m in messages if named and named <= {v.key for v in read_content(m.whole, language).values}]
+    messages = with_value or messages
     likenesses = _likenesses([asked, led], messages, likeness)
     holding = _likenesses([kept], messages, likeness) if kept else [-1.0] * len(messages)
     near = sorted(range(len(messages)), key=lambda n: -likenesses[n])[:MOST_JUDGED]
@@ -190,7 +190,8 @@ def _spans(
     message: _Message, asked: Sequence[str], kept: str, judge: Judge, likeness: Likeness, language: str
 ) -> tuple[tuple[int, int, int], ...]:
     """Return what goes of a message: of a long one the sentence that is meant with those beside it, without the parts
-    that hold something of the same kind and are meant less."""
+    that hold something of the same kind and are meant less. `asked`: what asks, the same with what leads to it, and all
+    of the request."""
     sentences = message.sentences
     if len(sentences) > MOST_SENTENCES:
         near = likeness(asked[0], [s.said for s in sentences])
@@ -251,6 +252,7 @@ def _divide_parts(sentence: str) -> list[tuple[int, str]]:
 
 
 def _kinds(said: str, language: str) -> set[str]:
+    """Return the kinds of values that a part holds, or "name"."""
     content = read_content(said, language)
     return {"name"} if content.names and not content.values else {value.kind for value in content.values}
 

@@ -44,6 +44,14 @@ class Extracted:
     event_to: date | None = None
     standing: bool = False
 
+    def overlaps(self, other: Extracted) -> bool:
+        """Return whether both were made of some of the same words."""
+        return (
+            self.text_no == other.text_no
+            and self.span_start < other.span_start + other.span_length
+            and other.span_start < self.span_start + self.span_length
+        )
+
 
 @dataclass(frozen=True)
 class Turn:

@@ -71,20 +71,20 @@ def with_exceptions(found: Sequence[Extracted], clauses: Sequence[Clause], langu
     """Return memories of which a lasting wish also says what the sentences behind it except: "Answer in French. Only
     to my sister in English". `clauses`: of persons without a name; `languages`: by text.
     """
-    behind = {(row.text_no, row.sentence_start): row for row in clauses if row.clause_no == 0 and not row.asks}
-    # A sentence that states something by itself is no exception.
     facts = [(one.text_no, one.span_start, one.span_start + one.span_length) for one in found if not _is_wish(one)]
-    for no, start, end in facts:
-        behind = {
-            place: row
-            for place, row in behind.items()
-            if not (row.text_no == no and start < row.end and row.span_start < end)
-        }
+    # A sentence that states something by itself is no exception.
+    behind = {
+        (row.text_no, row.sentence_start): row
+        for row in clauses
+        if row.clause_no == 0
+        and not row.asks
+        and not any(no == row.text_no and start < row.end and row.span_start < end for no, start, end in facts)
+    }
     starts = sorted(behind)
     kept: list[Extracted] = []
     for one in sorted(found, key=lambda one: (one.text_no, one.span_start)):
         last = kept[-1] if kept else None
-        if last and _is_wish(one) and _overlap(last, one):
+        if last and _is_wish(one) and last.overlaps(one):
             continue
         exceptions = choices(languages[one.text_no - 1], "wish_exceptions") if _is_wish(one) else None
         first = bisect_left(starts, (one.text_no, one.span_start + one.span_length)) if exceptions else len(starts)
@@ -101,10 +101,6 @@ def with_exceptions(found: Sequence[Extracted], clauses: Sequence[Clause], langu
             )
         kept.append(one)
     return kept
-
-
-def _overlap(one: Extracted, other: Extracted) -> bool:
-    return one.text_no == other.text_no and other.span_start < one.span_start + one.span_length
 
 
 def _is_wish(one: Extracted) -> bool:

@@ -82,29 +82,25 @@ def embed_batch(
 
 def read(path: str, function: str, text: str, timeout_ms: int = 1000) -> Any:
     """The answer of a function of pg_memoir_language about one text. Raises EmbedderError's subclasses."""
-    body = json.dumps([text], ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return _read_json(path, {"op": "read", "function": function}, [text], timeout_ms)
+
+
+def count_tokens(path: str, tokenizer: str, texts: Sequence[str], timeout_ms: int = 300) -> list[int]:
+    """The tokens of each text, at most protocol.MAX_TEXTS. Raises EmbedderError's subclasses."""
+    counts: list[int] = _read_json(path, {"op": "count", "tokenizer": tokenizer}, texts, timeout_ms)
+    return counts
+
+
+def _read_json(path: str, header: dict[str, Any], texts: Sequence[str], timeout_ms: int) -> Any:
+    body = json.dumps(list(texts), ensure_ascii=False).encode("utf-8", "surrogatepass")
     _check_pause(path)
     try:
-        answer = _exchange(path, {"op": "read", "function": function}, body, timeout_ms, None)[1]
+        answer = _exchange(path, header, body, timeout_ms, None)[1]
     except EmbedderTimeout:
         _note_timeout(path)
         raise
     _timeouts.pop(path, None)
     return json.loads(answer)
-
-
-def count_tokens(path: str, tokenizer: str, texts: Sequence[str], timeout_ms: int = 300) -> list[int]:
-    """The tokens of each text, at most protocol.MAX_TEXTS. Raises EmbedderError's subclasses."""
-    _check_pause(path)
-    body = json.dumps(list(texts), ensure_ascii=False).encode("utf-8", "surrogatepass")
-    try:
-        answer = _exchange(path, {"op": "count", "tokenizer": tokenizer}, body, timeout_ms, None)[1]
-    except EmbedderTimeout:
-        _note_timeout(path)
-        raise
-    _timeouts.pop(path, None)
-    counts: list[int] = json.loads(answer)
-    return counts
 
 
 def free_path(given: str | None = None) -> str | None:
