@@ -50,11 +50,6 @@ JUDGED, MEANT, LEAD = 0.5, 0.5, 0.1
 # It loses by as much as it is nearer to what may stay. Of what two of its parts hold alike, such as two codes, the part
 # that is meant less stays.
 KEPT_MARGIN, KEPT_WEIGHT, RIVAL_LEAD = 0.05, 0.7, 0.05
-# What parts of a sentence are divided by.
-_BETWEEN = (
-    r"[,;:]\s+(?:(?:and|but|plus|then|while)\s+)?|\s+[-–—]\s+"
-    r"|\s+(?:and|but|plus|while|und|aber|y|pero|et|mais|e|ma|mas|en|maar|i|ale)\s+"
-)
 # Verbs among those of requests that let something stay.
 KEEPING = frozenset("keep remember store save mention".split())
 # The chance from which on a sentence tells something.
@@ -198,7 +193,7 @@ def _spans(
         best = max(range(len(sentences)), key=lambda n: near[n])
         first = max(0, best - 1)
         sentences = sentences[first : best + 2]
-    parts = [(s, start, said) for s in sentences for start, said in _divide_parts(s.said)]
+    parts = [(s, start, said) for s in sentences for start, said in _divide_parts(s.said, language)]
     kinds = [_kinds(said, language) for _, _, said in parts]
     stays = [False] * len(parts)
     if sum(map(bool, kinds)) > 1:
@@ -233,11 +228,13 @@ def _worths(
     ]
 
 
-def _divide_parts(sentence: str) -> list[tuple[int, str]]:
+def _divide_parts(sentence: str, language: str) -> list[tuple[int, str]]:
     """Return the parts of a sentence, of two words or with a number, and where they start."""
     parts: list[tuple[int, str]] = []
     start = 0
-    for match in [*compile_pattern(_BETWEEN).finditer(sentence), None]:
+    joints = choices(language, "part_joints")
+    between = rf"[,;:]\s+(?:(?:{joints})\s+)?|\s+[-–—]\s+|\s+(?:{joints})\s+" if joints else r"[,;:]\s+|\s+[-–—]\s+"
+    for match in [*compile_pattern(between).finditer(sentence), None]:
         end = match.start() if match else len(sentence)
         part = sentence[start:end]
         if len(part.split()) > 1 or any(map(str.isdigit, part)):
@@ -268,7 +265,7 @@ def _divide(sentences: Sequence[str], language: str) -> tuple[str, str]:
             asked.append(sentence)
             continue
         stays = False
-        for _, part in _divide_parts(sentence):
+        for _, part in _divide_parts(sentence, language):
             stays = bool(search(keeps, part.lower())) or (stays and not _opens_request(part, language))
             (kept if stays else asked).append(part)
     return " ".join(asked), " ".join(kept)

@@ -1,4 +1,4 @@
-"""The written texts (texts/<writer>.jsonl) as examples to learn from. Each line is one object, of four kinds:
+"""The written texts (texts/<writer>.jsonl) as examples to learn from. Each line is one object, of five kinds:
 
 {"statement": an earlier statement of the user, "kind": "f" a fact | "p" a preference | "i" an instruction | "t" about others,
  "later": [later messages, each read beside it, behind a mark and a blank]}. The marks: `!` something else holds since, `-` it
@@ -8,6 +8,8 @@
 {"class": one of CLASSES, "texts": [sentences of that class]}.
 {"topic": a word, "said": [messages of friends]}: of two of one topic neither makes the other untrue.
 {"earlier": [earlier messages], "message": a later one, "over": [indexes of what is untrue since]}.
+{"earlier": [what one person said at different times], "later": [[mark, [indexes], a later message], …]}: `!` these hold no longer,
+ `x` asks to forget these, `.` neither.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ class Example:
     label: int
     writer: str
     weight: float = 1.0
+    is_near: bool = False  # beside what is meant: never left out
 
 
 @dataclass
@@ -54,6 +57,15 @@ class Block:
     old: str
     later: list[tuple[str, str]] = field(default_factory=list)
     message: str = ""
+
+
+@dataclass(frozen=True)
+class Person:
+    """What one person said, and later messages: the mark, which of `earlier` it is about, the text."""
+
+    writer: str
+    earlier: tuple[str, ...]
+    later: tuple[tuple[str, frozenset[int], str], ...]
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -86,6 +98,7 @@ class Material:
     sentences: list[Example]
     pairs: list[Example]
     chat: list[tuple[str, list[str]]] = field(default_factory=list)
+    people: list[Person] = field(default_factory=list)
 
     def of(self, writers: set[str]) -> Material:
         return Material(
@@ -93,15 +106,17 @@ class Material:
             [s for s in self.sentences if s.writer in writers],
             [p for p in self.pairs if p.writer in writers],
             [c for c in self.chat if c[0] in writers],
+            [p for p in self.people if p.writer in writers],
         )
 
     @property
     def writers(self) -> list[str]:
-        return sorted({x.writer for x in [*self.blocks, *self.sentences, *self.pairs]})
+        return sorted({x.writer for x in [*self.blocks, *self.sentences, *self.pairs, *self.people]})
 
     @property
     def texts(self) -> int:
         said = {b.old for b in self.blocks} | {text for b in self.blocks for _, text in b.later}
+        said |= {text for p in self.people for text in (*p.earlier, *(text for *_, text in p.later))}
         return len(said | {s.new for s in self.sentences} | {t for p in self.pairs for t in (p.old, p.new)})
 
 
@@ -116,6 +131,9 @@ def load(folder: Path = TEXTS) -> Material:
                 material.sentences += [Example("sentence", "", text, label, writer) for text in row["texts"]]
             elif "topic" in row:
                 material.chat.append((writer, row["said"]))
+            elif "later" in row and "earlier" in row:
+                later = tuple((mark, frozenset(about), text) for mark, about, text in row["later"])
+                material.people.append(Person(writer, tuple(row["earlier"]), later))
             elif "earlier" in row:
                 for number, old in enumerate(row["earlier"]):
                     over = number in row["over"]
@@ -179,7 +197,30 @@ def examples(material: Material, chance: random.Random) -> list[Example]:
         if CLASSES[sentence.label] != "x" and blocks and chance.random() < 0.5:
             rows.append(Example("pair", chance.choice(blocks).old, sentence.new, 0, sentence.writer, 0.7))
             rows.append(Example("target", chance.choice(blocks).old, sentence.new, 0, sentence.writer, 0.5))
+    for person in material.people:
+        rows += _of_person(person, chance)
     return rows
+
+
+def _of_person(person: Person, chance: random.Random) -> Iterator[Example]:
+    """Yield what a person's later messages say of each of the earlier statements."""
+    writer = person.writer
+    for mark, about, text in person.later:
+        asks = mark == "x"
+        yield Example("sentence", "", text, CLASSES.index("x") if asks else NO_REQUEST, writer)
+        for number, old in enumerate(person.earlier):
+            is_meant = number in about
+            if asks:
+                # Told apart from what lies near it: these count as much as what is meant.
+                yield Example("target", old, text, int(is_meant), writer, is_near=True)
+            elif mark == "!":
+                yield Example("pair", old, text, FIRST_OVER if is_meant else 0, writer, 1.0 if is_meant else 0.7, True)
+                if chance.random() < 0.15:
+                    yield Example("target", old, text, 0, writer, 0.5)
+            elif chance.random() < 0.6:
+                yield Example("pair", old, text, 0, writer, 0.7)
+                if chance.random() < 0.25:
+                    yield Example("target", old, text, 0, writer, 0.5)
 
 
 def calm_pairs(topics: list[tuple[str, list[str]]], count: int, chance: random.Random) -> list[Example]:

@@ -31,6 +31,7 @@ from .texts import (
     TASKS,
     Example,
     Material,
+    Person,
     calm_pairs,
     conversations,
     examples,
@@ -69,6 +70,31 @@ def examine(model: Judge, batcher: Batcher, held: list[Example], by: str) -> Non
         print(line, flush=True)
 
 
+def examine_people(model: Judge, batcher: Batcher, people: list[Person], by: str) -> None:
+    """Print how often the statement that a request means stands first among all of a person, and the same of what a
+    message makes untrue; and how many of a person's messages are told as requests."""
+    for task, mark, labels in (("target", "x", slice(1, 2)), ("pair", "!", slice(FIRST_OVER, None))):
+        first, asked = 0, [(p, about, text) for p in people for m, about, text in p.later if m == mark]
+        chances = predict(model, batcher, task, [(old, text) for p, _, text in asked for old in p.earlier])
+        chances, at, ahead = chances[:, labels].sum(1), 0, 0
+        for person, about, _ in asked:
+            mine = chances[at : at + len(person.earlier)]
+            at += len(person.earlier)
+            best = int(mine.argmax())
+            first += best in about
+            ahead += best in about and sorted([*mine, 0.0])[-2] < mine[best] - 0.3
+        if asked:
+            print(f"{by} {mark}: {len(asked)}, first {first / len(asked):.3f}, with a lead {ahead / len(asked):.3f}", flush=True)
+    texts = [(m, text) for p in people for m, _, text in p.later]
+    if texts:
+        asks = predict(model, batcher, "sentence", [("", text) for _, text in texts])[:, CLASSES.index("x")]
+        is_request = np.array([m == "x" for m, _ in texts])
+        for limit in (0.5, 0.8, 0.9):
+            told = asks >= limit
+            right = (told & is_request).sum()
+            print(f"{by} asks at {limit}: precision {right / max(1, told.sum()):.3f} recall {right / is_request.sum():.3f}")
+
+
 def chance_of_request(logits: torch.Tensor) -> torch.Tensor:
     """Return the chance of a request to forget, n; 0 where the logits are of another task."""
     if logits.shape[1] != len(CLASSES):
@@ -85,11 +111,12 @@ def teach(
     epochs: int,
     seed: int,
     size: int,
+    full: float = 0,
 ) -> None:
     chance = random.Random(seed)
     learnt = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     groups = [
-        {"params": [p for name, p in learnt if not name.startswith("heads.")], "base": RATE},
+        {"params": [p for name, p in learnt if not name.startswith("heads.")], "base": full or RATE},
         {"params": [p for name, p in learnt if name.startswith("heads.")], "base": RATE},
     ]
     optimizer = torch.optim.AdamW(groups, lr=RATE, weight_decay=0.01)
@@ -99,7 +126,7 @@ def teach(
     done, began = 0, time.time()
     steps = None
     for epoch in range(epochs):
-        rows = [e for e in examples(material, chance) if chance.random() < kept.get((e.task, e.label), 1.0)]
+        rows = [e for e in examples(material, chance) if e.is_near or chance.random() < kept.get((e.task, e.label), 1.0)]
         rows += calm_pairs(material.chat, calm_rows, chance) + calm_pairs(calm, calm_rows, chance)
         steps = steps or epochs * (len(rows) // size + 1)
         varied = []
@@ -146,6 +173,7 @@ def main() -> None:
     parser.add_argument("--calm-rows", type=int, default=3000, help="pairs an epoch of chats, and of --calm")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--rank", type=int, default=16)
+    parser.add_argument("--full", type=float, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--batch", type=int, default=BATCH)
     parser.add_argument("--device", default="cpu", help="a device of torch (cpu, cuda)")
@@ -161,13 +189,18 @@ def main() -> None:
     left = set(options.leave_out)
     print(f"{material.texts} texts by {', '.join(material.writers)}; left out: {', '.join(sorted(left)) or 'none'}")
     model, batcher = Judge(folder, options.rank).to(options.device), Batcher(folder, options.device)
+    if options.full:
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad = not name.endswith((".a", ".b"))
     calm = [stretch for folder in options.calm for stretch in conversations(folder)]
     teach(
         model, batcher, material.of(set(material.writers) - left), calm, options.calm_rows, options.epochs, options.seed,
-        options.batch,
+        options.batch, options.full,
     )  # fmt: skip
     for writer in sorted(left):
-        examine(model, batcher, examples(material.of({writer}), random.Random(2)), writer)
+        held = material.of({writer})
+        examine(model, batcher, examples(held, random.Random(2)), writer)
+        examine_people(model, batcher, held.people, writer)
     if options.write:
         save_file(model.learnt(), options.out)
         options.out.chmod(0o644)
