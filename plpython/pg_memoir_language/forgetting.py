@@ -127,10 +127,12 @@ def find_forgotten(
 
 
 def find_by_meaning(
-    text: str, earlier: Sequence[tuple[str, bool]], language: str, judge: Judge, likeness: Likeness
-) -> Targets:
-    """Return what a message that asks in free words means among earlier texts (with whether the user said them)."""
-    meant = find_meant(text, earlier, judge, likeness, language)
+    text: str, earlier: Sequence[tuple[str, bool]], language: str, judge: Judge, likeness: Likeness,
+    in_time: Sequence[bool] = (),
+) -> Targets:  # fmt: skip
+    """Return what a message that asks in free words means among earlier texts (with whether the user said them).
+    `in_time`: of each whether it was said at a time that the message names."""
+    meant = find_meant(text, earlier, judge, likeness, language, in_time)
     if not meant.spans:
         return Targets("unclear" if meant.is_unclear else "nothing")
     said = [read_content(earlier[of][0][start - 1 : start - 1 + length], language) for of, start, length in meant.spans]

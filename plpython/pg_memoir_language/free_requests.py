@@ -6,6 +6,7 @@ meaning and the judge together tell which message of the user is meant, with a c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -35,9 +36,9 @@ class Judge(Protocol):
 Asks = Callable[[Sequence[str]], Sequence[float]]
 # The likeness of a text to others, cosines.
 Likeness = Callable[[str, Sequence[str]], Sequence[float]]
-# The chance from which on a sentence with a word of forgetting is a request, and any other; and where its message says
-# what may stay.
-ASKS, ASKS_ALONE, ASKS_BESIDE_KEPT = 0.8, 0.9, 0.5
+# The chance from which on a sentence with a word of forgetting is a request, and any other; where its message says what
+# may stay; and from which on a whole message is one.
+ASKS, ASKS_ALONE, ASKS_BESIDE_KEPT, ASKS_AS_WHOLE = 0.8, 0.9, 0.5, 0.8
 # A question with which one asks for something to be done.
 ASKED_OF_YOU = r"\m(?:can|could|would|will|any (?:way|chance)) (?:you|u)\M"
 # Sentences of a text that are read.
@@ -45,11 +46,15 @@ MOST_SENTENCES_READ = 12
 # Earlier messages of the user that are compared, and the nearest of them that the judge reads.
 MOST_MESSAGES, MOST_JUDGED = 200, 12
 LONGEST_MESSAGE = 300  # characters
-# A message is meant by its likeness plus JUDGED times the judge's chance, from MEANT on, with a LEAD over all others.
-JUDGED, MEANT, LEAD = 0.5, 0.5, 0.1
-# It loses by as much as it is nearer to what may stay. Of what two of its parts hold alike, such as two codes, the part
-# that is meant less stays.
-KEPT_MARGIN, KEPT_WEIGHT, RIVAL_LEAD = 0.05, 0.7, 0.05
+# A message is meant by its likeness plus the judge's log odds, read beside all of the request, beside what asks, and
+# beside that with what leads to it; from MEANT on, with a LEAD over all others.
+ODDS, MEANT, LEAD = (0.05, 0.05, 0.1), 0.0, 0.1
+IN_TIME = 0.3  # what a message gains that was said when the request says
+LEAST_CHANCE = 1e-3  # added to both sides of the odds
+# It loses by as much as it is nearer to what may stay.
+KEPT_MARGIN, KEPT_LOSS = 0.05, 2.0
+# Of what two parts of a message hold alike, such as two codes, the part that is meant less stays.
+JUDGED, KEPT_WEIGHT, RIVAL_LEAD = 0.5, 0.7, 0.05
 # Verbs among those of requests that let something stay.
 KEEPING = frozenset("keep remember store save mention".split())
 # The chance from which on a sentence tells something.
@@ -75,19 +80,24 @@ def find_free_requests(clauses: Sequence[Clause], found: Sequence[Request], lang
         if search(cancelled, " ".join(row.said for row in group if row.clause_no == 0)):
             taken.add(number)
     whole = sorted((row for row in clauses if row.clause_no == 0), key=lambda row: row.text_no)
-    rows = [
-        row
-        for number, group in groupby(whole, key=lambda row: row.text_no)
-        for row in islice(group, MOST_SENTENCES_READ)
-        if number not in taken and _may_ask(row.said, row.plain, language)
-    ]
-    chances = asks([row.said for row in rows]) if rows else []
+    rows, wholes = [], {}
+    for number, group in groupby(whole, key=lambda row: row.text_no):
+        said = list(islice(group, MOST_SENTENCES_READ))
+        if number not in taken:
+            rows += [row for row in said if _may_ask(row.said, row.plain, language)]
+            wholes[number] = " ".join(row.said for row in said)
+    read = [number for number in {row.text_no: None for row in rows} if len(wholes[number]) <= LONGEST_MESSAGE]
+    chances = asks([*(row.said for row in rows), *(wholes[number] for number in read)]) if rows else []
     asking = [
         row
-        for row, chance in zip(rows, chances, strict=True)
+        for row, chance in zip(rows, chances, strict=False)
         if chance >= (ASKS if _has_form(row.said, language) else ASKS_ALONE)
         or (chance >= ASKS_BESIDE_KEPT and row.text_no in sparing and _divide([row.said], language)[0])
     ]
+    for number, chance in zip(read, chances[len(rows) :], strict=True):
+        if chance >= ASKS_AS_WHOLE and all(row.text_no != number for row in asking):
+            mine = [(alone, -n) for n, (row, alone) in enumerate(zip(rows, chances, strict=False)) if row.text_no == number]
+            asking.append(rows[-max(mine)[1]])
     # "How do I get rid of moths? I want them gone." asks for help.
     seeking = {row.text_no for row in clauses if search(r"^how (?:do|can|could|would|should|to)\M", row.said.lower())}
     asking = [row for row in asking if row.text_no not in seeking]
@@ -130,14 +140,18 @@ class _Message:
 
 
 def find_meant(
-    text: str, earlier: Sequence[tuple[str, bool]], judge: Judge, likeness: Likeness, language: str
-) -> Meant:
-    """Return what a message that asks to forget means of earlier texts (with whether the user said them)."""
+    text: str, earlier: Sequence[tuple[str, bool]], judge: Judge, likeness: Likeness, language: str,
+    in_time: Sequence[bool] = (),
+) -> Meant:  # fmt: skip
+    """Return what a message that asks to forget means of earlier texts (with whether the user said them). `in_time`: of
+    each whether it was said at a time that the message names."""
     sentences = [s.said for s in own_sentences(text)]
     chances = judge.asks(sentences) if sentences else []
     keeps = choices(language, "kept_things")
     least = ASKS_BESIDE_KEPT if keeps and search(keeps, text.lower()) else ASKS
     asking = [n for n, chance in enumerate(chances) if chance >= least]
+    if not asking and chances and len(text) <= LONGEST_MESSAGE and judge.asks([" ".join(sentences)])[0] >= ASKS_AS_WHOLE:
+        asking = [max(range(len(chances)), key=lambda n: chances[n])]
     if not asking:
         return Meant()
     asked, kept = _divide([sentences[n] for n in asking], language)
@@ -158,20 +172,26 @@ def find_meant(
     likenesses = _likenesses([asked, led], messages, likeness)
     holding = _likenesses([kept], messages, likeness) if kept else [-1.0] * len(messages)
     near = sorted(range(len(messages)), key=lambda n: -likenesses[n])[:MOST_JUDGED]
-    ranked = []
+    ranked, requests = [], (" ".join(sentences), asked, led)
     for n in near:
         message = messages[n]
         if max(judge.tells([s.said for s in message.sentences])) < TELLS:
             continue
-        means = max(judge.means([(one, request) for one in message.texts for request in {text, asked, led}]))
+        odds = [max(map(_log_odds, judge.means([(one, request) for one in message.texts]))) for request in requests]
         lost = max(0.0, holding[n] - likenesses[n] + KEPT_MARGIN)
-        ranked.append((likenesses[n] + JUDGED * means - lost, message))
+        judged = sum(weight * one for weight, one in zip(ODDS, odds, strict=True))
+        then = IN_TIME if in_time and in_time[message.number] else 0.0
+        ranked.append((likenesses[n] + judged + then - KEPT_LOSS * lost, message))
     ranked.sort(key=lambda row: -row[0])
     if not ranked or ranked[0][0] < MEANT:
         return Meant()
     if len(ranked) > 1 and ranked[1][0] > ranked[0][0] - LEAD:
         return Meant(is_unclear=True)
     return Meant(_spans(ranked[0][1], (asked, led, text), kept, judge, likeness, language))
+
+
+def _log_odds(chance: float) -> float:
+    return math.log((chance + LEAST_CHANCE) / (1 - chance + LEAST_CHANCE))
 
 
 def _likenesses(queries: Sequence[str], messages: Sequence[_Message], likeness: Likeness) -> list[float]:

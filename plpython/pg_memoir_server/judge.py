@@ -105,8 +105,9 @@ class Judge:
         return chances
 
     def means(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """Return the chance that a request (second) to forget means a statement (first), for each."""
-        chances: list[float] = self._run("target", pairs)[:, 1].tolist()
+        """Return the chance that a request (second) to forget means a statement (first), for each: the mean of all."""
+        of_each = [self._run("target", pairs, which)[:, 1] for which in range(len(self._sessions))]
+        chances: list[float] = np.mean(of_each, axis=0).tolist()
         return chances
 
     def _least(self, head: str, pairs: Sequence[tuple[str, str]], labels: slice, least: Sequence[float]) -> list[float]:

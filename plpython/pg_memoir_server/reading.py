@@ -15,6 +15,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from pg_memoir_kernel.times import find_ranges, is_within, to_microseconds
 from pg_memoir_language import (
     aliases,
     changes,
@@ -201,6 +202,16 @@ def _span(earlier: Json, start: int, length: int) -> Json:
     return unit | {"span_start": unit["span_start"] + start - 1, "span_length": length, "said": said}
 
 
+def _in_time(request: Json, earlier: Sequence[Json]) -> list[bool]:
+    """Return of each earlier text whether it was said at a past time that a request names: "what I told you in June"."""
+    times, _ = questions.find_times(request["text"])
+    named = asdict(times) | {"days": [n for n in times.days if n], "years": []}
+    said = [to_microseconds(datetime.fromisoformat(one["said_at"])) for one in earlier]
+    if not said:
+        return []
+    return is_within(said, find_ranges(named, min(said), max(said), datetime.fromisoformat(request["said_at"])))
+
+
 def _read_request(request: Json) -> Json:
     earlier, known = request["earlier"] or [], request["memories"] or []
     said = [(one["text"], one["role"] == "user") for one in earlier]
@@ -213,7 +224,8 @@ def _read_request(request: Json) -> Json:
             remembered, told,
         )  # fmt: skip
     if targets.outcome == "nothing" and told and encoder():
-        targets = forgetting.find_by_meaning(request["text"], said, request["language"], told, _likeness)
+        then = _in_time(request, earlier)
+        targets = forgetting.find_by_meaning(request["text"], said, request["language"], told, _likeness, then)
     return {
         "no": request["no"],
         "outcome": targets.outcome,
