@@ -36,9 +36,9 @@ class Judge(Protocol):
 Asks = Callable[[Sequence[str]], Sequence[float]]
 # The likeness of a text to others, cosines.
 Likeness = Callable[[str, Sequence[str]], Sequence[float]]
-# The chance from which on a sentence with a word of forgetting is a request, and any other; where its message says what
-# may stay; and from which on a whole message is one.
-ASKS, ASKS_ALONE, ASKS_BESIDE_KEPT, ASKS_AS_WHOLE = 0.8, 0.9, 0.5, 0.8
+# The chance from which on a sentence, or a whole message, with a word of forgetting is a request, and any other; and
+# where a message says what may stay.
+ASKS, ASKS_ALONE, ASKS_BESIDE_KEPT = 0.8, 0.9, 0.5
 # A question with which one asks for something to be done.
 ASKED_OF_YOU = r"\m(?:can|could|would|will|any (?:way|chance)) (?:you|u)\M"
 # Sentences of a text that are read.
@@ -46,15 +46,15 @@ MOST_SENTENCES_READ = 12
 # Earlier messages of the user that are compared, and the nearest of them that the judge reads.
 MOST_MESSAGES, MOST_JUDGED = 200, 12
 LONGEST_MESSAGE = 300  # characters
-# A message is meant by its likeness plus the judge's log odds, read beside all of the request, beside what asks, and
-# beside that with what leads to it; from MEANT on, with a LEAD over all others.
-ODDS, MEANT, LEAD = (0.05, 0.05, 0.1), 0.0, 0.1
+# A text is meant by its likeness plus the judge's log odds, read beside all of the request, beside what asks, and beside
+# that with what leads to it; a message from MEANT on, with a LEAD over all others.
+ODDS, MEANT, LEAD = (0.05, 0.05, 0.1), -0.2, 0.1
 IN_TIME = 0.3  # what a message gains that was said when the request says
 LEAST_CHANCE = 1e-3  # added to both sides of the odds
-# It loses by as much as it is nearer to what may stay.
+# A text loses by as much as it is nearer to what may stay.
 KEPT_MARGIN, KEPT_LOSS = 0.05, 2.0
 # Of what two parts of a message hold alike, such as two codes, the part that is meant less stays.
-JUDGED, KEPT_WEIGHT, RIVAL_LEAD = 0.5, 0.7, 0.05
+RIVAL_LEAD = 0.1
 # Verbs among those of requests that let something stay.
 KEEPING = frozenset("keep remember store save mention".split())
 # The chance from which on a sentence tells something.
@@ -85,19 +85,23 @@ def find_free_requests(clauses: Sequence[Clause], found: Sequence[Request], lang
         said = list(islice(group, MOST_SENTENCES_READ))
         if number not in taken:
             rows += [row for row in said if _may_ask(row.said, row.plain, language)]
-            wholes[number] = " ".join(row.said for row in said)
-    read = [number for number in {row.text_no: None for row in rows} if len(wholes[number]) <= LONGEST_MESSAGE]
+            # "… oh forget it, my phone is dying" gives up, whatever else it says.
+            gives_up = any(search(choices(language, "forget_idioms"), row.plain) for row in said)
+            wholes[number] = "" if gives_up else " ".join(row.said for row in said)
+    read = [number for number in {row.text_no: None for row in rows} if 0 < len(wholes[number]) <= LONGEST_MESSAGE]
     chances = asks([*(row.said for row in rows), *(wholes[number] for number in read)]) if rows else []
+    formed = [_has_form(row.said, language) for row in rows]
     asking = [
         row
-        for row, chance in zip(rows, chances, strict=False)
-        if chance >= (ASKS if _has_form(row.said, language) else ASKS_ALONE)
+        for row, chance, has_form in zip(rows, chances, formed, strict=False)
+        if chance >= (ASKS if has_form else ASKS_ALONE)
         or (chance >= ASKS_BESIDE_KEPT and row.text_no in sparing and _divide([row.said], language)[0])
     ]
+    found_in = {row.text_no for row in asking}
     for number, chance in zip(read, chances[len(rows) :], strict=True):
-        if chance >= ASKS_AS_WHOLE and all(row.text_no != number for row in asking):
-            mine = [(alone, -n) for n, (row, alone) in enumerate(zip(rows, chances, strict=False)) if row.text_no == number]
-            asking.append(rows[-max(mine)[1]])
+        mine = [n for n, row in enumerate(rows) if row.text_no == number]
+        if number not in found_in and chance >= (ASKS if any(formed[n] for n in mine) else ASKS_ALONE):
+            asking.append(rows[max(mine, key=lambda n: chances[n])])
     # "How do I get rid of moths? I want them gone." asks for help.
     seeking = {row.text_no for row in clauses if search(r"^how (?:do|can|could|would|should|to)\M", row.said.lower())}
     asking = [row for row in asking if row.text_no not in seeking]
@@ -150,7 +154,7 @@ def find_meant(
     keeps = choices(language, "kept_things")
     least = ASKS_BESIDE_KEPT if keeps and search(keeps, text.lower()) else ASKS
     asking = [n for n, chance in enumerate(chances) if chance >= least]
-    if not asking and chances and len(text) <= LONGEST_MESSAGE and judge.asks([" ".join(sentences)])[0] >= ASKS_AS_WHOLE:
+    if not asking and chances and len(text) <= LONGEST_MESSAGE and judge.asks([" ".join(sentences)])[0] >= ASKS:
         asking = [max(range(len(chances)), key=lambda n: chances[n])]
     if not asking:
         return Meant()
@@ -169,47 +173,57 @@ def find_meant(
     named = {value.key for value in read_content(asked, language).values}
     with_value = [m for m in messages if named and named <= {v.key for v in read_content(m.whole, language).values}]
     messages = with_value or messages
-    likenesses = _likenesses([asked, led], messages, likeness)
-    holding = _likenesses([kept], messages, likeness) if kept else [-1.0] * len(messages)
-    near = sorted(range(len(messages)), key=lambda n: -likenesses[n])[:MOST_JUDGED]
-    ranked, requests = [], (" ".join(sentences), asked, led)
-    for n in near:
+    request = _Asked((" ".join(sentences), asked, led), kept, judge, likeness)
+    likenesses = request.likenesses([m.texts for m in messages])
+    ranked = []
+    for n in sorted(range(len(messages)), key=lambda n: -likenesses[n])[:MOST_JUDGED]:
         message = messages[n]
-        if max(judge.tells([s.said for s in message.sentences])) < TELLS:
-            continue
-        odds = [max(map(_log_odds, judge.means([(one, request) for one in message.texts]))) for request in requests]
-        lost = max(0.0, holding[n] - likenesses[n] + KEPT_MARGIN)
-        judged = sum(weight * one for weight, one in zip(ODDS, odds, strict=True))
-        then = IN_TIME if in_time and in_time[message.number] else 0.0
-        ranked.append((likenesses[n] + judged + then - KEPT_LOSS * lost, message))
+        if max(judge.tells([s.said for s in message.sentences])) >= TELLS:
+            then = IN_TIME if in_time and in_time[message.number] else 0.0
+            ranked.append((request.score(message.texts) + then, message))
     ranked.sort(key=lambda row: -row[0])
     if not ranked or ranked[0][0] < MEANT:
         return Meant()
     if len(ranked) > 1 and ranked[1][0] > ranked[0][0] - LEAD:
         return Meant(is_unclear=True)
-    return Meant(_spans(ranked[0][1], (asked, led, text), kept, judge, likeness, language))
+    return Meant(_spans(ranked[0][1], request, language))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A request: all of it, what asks, and that with what leads to it; what may stay."""
+
+    texts: tuple[str, str, str]
+    kept: str
+    judge: Judge
+    likeness: Likeness
+
+    def likenesses(self, groups: Sequence[Sequence[str]]) -> list[float]:
+        """Return how near the nearest text of each group comes to what asks."""
+        every = [text for texts in groups for text in texts]
+        rows = [iter(self.likeness(one, every)) for one in dict.fromkeys(self.texts[1:])] if every else []
+        return [max(next(row) for row in rows for _ in texts) for texts in groups]
+
+    def score(self, texts: Sequence[str]) -> float:
+        """Return how much some texts are meant together: by the nearest of them, and the one that the judge is surest
+        of."""
+        near = self.likenesses([texts])[0]
+        odds = [max(_log_odds(c) for c in self.judge.means([(one, asked) for one in texts])) for asked in self.texts]
+        stays = max(self.likeness(self.kept, texts)) if self.kept else -1.0
+        lost = max(0.0, stays - near + KEPT_MARGIN)
+        return near + sum(weight * one for weight, one in zip(ODDS, odds, strict=True)) - KEPT_LOSS * lost
 
 
 def _log_odds(chance: float) -> float:
     return math.log((chance + LEAST_CHANCE) / (1 - chance + LEAST_CHANCE))
 
 
-def _likenesses(queries: Sequence[str], messages: Sequence[_Message], likeness: Likeness) -> list[float]:
-    """Return how near each message, or a sentence of it, comes to one of the queries."""
-    texts = [one for message in messages for one in message.texts]
-    rows = [iter(likeness(query, texts)) for query in dict.fromkeys(queries)] if texts else []
-    return [max(next(row) for row in rows for _ in message.texts) for message in messages]
-
-
-def _spans(
-    message: _Message, asked: Sequence[str], kept: str, judge: Judge, likeness: Likeness, language: str
-) -> tuple[tuple[int, int, int], ...]:
+def _spans(message: _Message, request: _Asked, language: str) -> tuple[tuple[int, int, int], ...]:
     """Return what goes of a message: of a long one the sentence that is meant with those beside it, without the parts
-    that hold something of the same kind and are meant less. `asked`: what asks, the same with what leads to it, and all
-    of the request."""
+    that hold something of the same kind and are meant less."""
     sentences = message.sentences
     if len(sentences) > MOST_SENTENCES:
-        near = likeness(asked[0], [s.said for s in sentences])
+        near = request.likenesses([[s.said] for s in sentences])
         best = max(range(len(sentences)), key=lambda n: near[n])
         first = max(0, best - 1)
         sentences = sentences[first : best + 2]
@@ -217,7 +231,7 @@ def _spans(
     kinds = [_kinds(said, language) for _, _, said in parts]
     stays = [False] * len(parts)
     if sum(map(bool, kinds)) > 1:
-        worths = _worths([said for *_, said in parts], [s.said for s, _, _ in parts], asked, kept, judge, likeness)
+        worths = [request.score([said]) for *_, said in parts]
         best = max((n for n, kind in enumerate(kinds) if kind), key=lambda n: worths[n])
         stays = [bool(k & kinds[best]) and w < worths[best] - RIVAL_LEAD for k, w in zip(kinds, worths, strict=True)]
     # Sentences of which all goes, and parts of the others.
@@ -229,23 +243,6 @@ def _spans(
         if s.start in parted and not stay
     ]
     return tuple((message.number, *span) for span in sorted(spans))
-
-
-def _worths(
-    parts: Sequence[str], sentences: Sequence[str], asked: Sequence[str], kept: str, judge: Judge, likeness: Likeness
-) -> list[float]:
-    """Return how much each part of a message is meant: by its likeness and the judge, less its likeness to what may
-    stay."""
-    nears = [likeness(one, parts) for one in asked[:2]]
-    means = [judge.means([(part, one) for part in parts]) for one in asked]
-    led = [judge.means([(sentence, one) for sentence in sentences]) for one in asked]
-    stays = likeness(kept, parts) if kept else [0.0] * len(parts)
-    return [
-        max(near[n] for near in nears)
-        + JUDGED * (max(chance[n] for chance in means) + max(chance[n] for chance in led))
-        - KEPT_WEIGHT * stays[n]
-        for n in range(len(parts))
-    ]
 
 
 def _divide_parts(sentence: str, language: str) -> list[tuple[int, str]]:

@@ -90,9 +90,8 @@ class Judge:
         return chances
 
     def wishes(self, texts: Sequence[str]) -> list[float]:
-        """Return the chance that a sentence is a lasting instruction to the assistant."""
-        chances: list[float] = self.sentences(texts)[:, WISH].tolist()
-        return chances
+        """Return the chance that a sentence is a lasting instruction to the assistant: the mean of all."""
+        return self._mean("sentence", [("", text) for text in texts], WISH)
 
     def asks(self, texts: Sequence[str]) -> list[float]:
         """Return the chance that a sentence asks to forget something."""
@@ -106,9 +105,7 @@ class Judge:
 
     def means(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Return the chance that a request (second) to forget means a statement (first), for each: the mean of all."""
-        of_each = [self._run("target", pairs, which)[:, 1] for which in range(len(self._sessions))]
-        chances: list[float] = np.mean(of_each, axis=0).tolist()
-        return chances
+        return self._mean("target", pairs, 1)
 
     def _least(self, head: str, pairs: Sequence[tuple[str, str]], labels: slice, least: Sequence[float]) -> list[float]:
         """Return the least chance that any of the judges gives to some labels; below `least` the others are not
@@ -120,6 +117,12 @@ class Judge:
             chances[asked] = np.minimum(chances[asked], again)
         least_chances: list[float] = chances.tolist()
         return least_chances
+
+    def _mean(self, head: str, pairs: Sequence[tuple[str, str]], label: int) -> list[float]:
+        """Return the mean chance that the judges give to a label."""
+        of_each = [self._run(head, pairs, which)[:, label] for which in range(len(self._sessions))]
+        chances: list[float] = np.mean(of_each, axis=0).tolist()
+        return chances
 
     def _run(self, head: str, pairs: Sequence[tuple[str, str]], which: int = 0) -> np.ndarray:
         width = {"sentence": len(SENTENCES), "pair": len(RELATIONS), "target": 2}[head]

@@ -16,7 +16,7 @@ class Agreeing:
         self.asking, self.telling = asking, telling
 
     def wishes(self, texts: Sequence[str]) -> list[float]:
-        return [0.9] * len(texts)
+        return [0.85] * len(texts)
 
     def asks(self, texts: Sequence[str]) -> list[float]:
         return [0.85 if self.asking in text else 0.0 for text in texts]
@@ -120,7 +120,7 @@ def test_what_a_free_request_means() -> None:
     ask = "Please erase that from your memory."
     gate, boat = "The gate opens with 7390.", "My boat is called Wren."
     assert meant(ask, {gate: 0.5, boat: 0.2}) == [gate]
-    assert meant(ask, {gate: 0.2, boat: 0.1}) == [], "too far"
+    assert meant(ask, {gate: -0.25, boat: -0.4}) == [], "too far"
     assert meant(ask, {gate: 0.5, boat: 0.48}) is None, "both are as near"
     assert meant("Where is the boat?", {gate: 0.5, boat: 0.2}) == [], "asks for nothing of the kind"
     assert meant(f"{ask} The boat you can keep.", {gate: 0.4, boat: 0.5}, kept="boat") == [gate]
