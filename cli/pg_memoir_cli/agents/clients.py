@@ -16,6 +16,7 @@ Event = str
 SESSION_START, PROMPT, STOP = "session-start", "prompt", "stop"
 EVENTS: dict[Event, int] = {SESSION_START: 10, PROMPT: 10, STOP: 30}
 """What a hook is called for, and the seconds that an agent waits for it."""
+FOLDERS = ("XDG_STATE_HOME", "XDG_DATA_HOME", "PG_MEMOIR_STATE")
 SERVER = "pg_memoir"
 """The name of the MCP server."""
 
@@ -31,7 +32,8 @@ class Place:
     has_server: bool = True
 
     def hook(self, event: Event, agent: str) -> list[str]:
-        return [self.command, "agents", "hook", event, "--agent", agent, *self.options]
+        shared = ["--project"] if self.root else []
+        return [self.command, "agents", "hook", event, "--agent", agent, *shared, *self.options]
 
     def server(self, *more: str) -> list[str]:
         return [self.command, "agents", "mcp", *self.options, *more]
@@ -60,7 +62,9 @@ def _codex(place: Place) -> list[ConfigFile]:
     own = place.root / ".codex" if place.root else _folder("CODEX_HOME", ".codex")
     events = {"SessionStart": SESSION_START, "UserPromptSubmit": PROMPT, "Stop": STOP}
     command, *arguments = place.server()
-    server = {"command": command, "args": arguments}
+    # Codex gives its servers few variables: these say where the records of installs and the private server are.
+    folders = {name: os.environ[name] for name in FOLDERS if os.environ.get(name)}
+    server = {"command": command, "args": arguments} | ({"env": folders} if folders else {})
     hooks = _hooks_of_claude(own / "hooks.json", place, "codex", events)
     return [hooks, *_servers(own / "config.toml", place, "mcp_servers", server)]
 
@@ -69,8 +73,9 @@ def _opencode(place: Place) -> list[ConfigFile]:
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "opencode"
     own = place.root / ".opencode" if place.root else config
     source = (Path(__file__).parent / "opencode.js").read_text("utf-8")
-    options = [place.command, "agents", "hook", "--agent", "opencode", *place.options]
-    plugin = ConfigFile(own / "plugins" / "pg_memoir.js", content=source.replace("COMMAND", json.dumps(options), 1))
+    command, *options = place.hook("EVENT", "opencode")
+    content = source.replace("COMMAND", json.dumps([command, *options]), 1)
+    plugin = ConfigFile(own / "plugins" / "pg_memoir.js", content=content)
     names = [(place.root or config) / name for name in ("opencode.jsonc", "opencode.json")]
     servers = next((name for name in names if name.exists()), names[1])
     server = {"type": "local", "command": place.server(), "enabled": True}

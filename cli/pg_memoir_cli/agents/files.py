@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 import tomllib
-from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,12 +66,12 @@ def is_present(file: ConfigFile) -> bool:
 def add(file: ConfigFile) -> Change:
     """Writes the additions. Raises FileError where the file can't be read, or has a server of that name already."""
     text = _read(file.path)
-    change = Change(str(file.path), text is None, folders=_list_missing_folders(file.path))
+    change = Change(str(file.path), text is None, folders=list_missing_folders(file.path))
     if file.content:
         if text is not None and not is_ours(text):
             raise FileError(f"{file.path} exists, and pg-memoir did not write it. Move it away.")
         change.is_new = True
-        _write(file.path, file.content)
+        write_file(file.path, file.content)
         return change
     text = ("" if file.is_toml else file.base) if text is None or not text.strip() else text
     for keys, value in file.additions:
@@ -87,33 +87,32 @@ def add(file: ConfigFile) -> Change:
         made = [*map(tuple, change.made)]
         if _without(_load(file, text), file, made) != _without(data, file, made):
             raise FileError(f"{file.path}: {'.'.join(keys)} can't be added without a change to the rest")
-    _write(file.path, text)
+    write_file(file.path, text)
     return change
 
 
 def take_back(file: ConfigFile, change: Change | None) -> bool:
     """Removes the additions; without a record of them, whatever looks like ours. A file that is left as it was made is
-    deleted, with the folders made for it. Returns whether there was anything."""
+    deleted. Returns whether there was anything."""
     text = _read(file.path)
-    known = change or Change(str(file.path), made=[list(keys[:n]) for keys, _ in file.additions for n in (1, 2)])
+    made = [list(keys[:length]) for keys, _ in file.additions for length in range(1, len(keys))]
+    known = change or Change(str(file.path), is_new=True, made=made)
     if text is None or file.content:
         is_there = text is not None and is_ours(text)
         if is_there:
             file.path.unlink()
-            _remove_folders(known.folders)
         return is_there
     data = _load(file, text)
-    wanted = _without(data, file, [*map(tuple, known.made)])
-    if wanted == data:
+    if _without(data, file, []) == data:
         return False
+    wanted = _without(data, file, [*map(tuple, known.made)])
     left = _cut_pieces(text, known.pieces)
     if left is None or _try_load(file, left) != wanted:
         left = _cut_toml(text, file, known) if file.is_toml else _cut_json(text, file, known)
     if known.is_new and (not left.strip() if file.is_toml else wanted == json.loads(file.base)):
         file.path.unlink()
-        _remove_folders(known.folders)
     else:
-        _write(file.path, left)
+        write_file(file.path, left)
     return True
 
 
@@ -166,7 +165,11 @@ def _append_table(text: str, keys: Keys, value: dict[str, Any]) -> tuple[str, st
     import tomlkit
 
     line = "\r\n" if "\r\n" in text else "\n"
-    body = tomlkit.dumps(value).replace("\n", line)
+    table = tomlkit.table()
+    for key, one in value.items():
+        inner = tomlkit.inline_table()
+        table.add(key, inner.update(one) or inner if isinstance(one, dict) else one)
+    body = tomlkit.dumps(table).replace("\n", line)
     before = line if text and not text.endswith("\n") else ""
     piece = f"{before}{line if text else ''}[{'.'.join(keys)}]{line}{body}"
     return text + piece, piece
@@ -229,7 +232,7 @@ def _read(path: Path) -> str | None:
         raise FileError(f"{path} is not UTF-8") from None
 
 
-def _write(path: Path, text: str) -> None:
+def write_file(path: Path, text: str) -> None:
     """Replaces a file in one step. A link stays a link, and the file keeps its mode."""
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -245,17 +248,14 @@ def _write(path: Path, text: str) -> None:
         raise
 
 
-write_file: Callable[[Path, str], None] = _write
 
-
-def _list_missing_folders(path: Path) -> list[str]:
+def list_missing_folders(path: Path) -> list[str]:
+    """The folders to make before a file can be written, innermost first."""
     return [str(folder) for folder in path.parents if not folder.exists()]
 
 
-def _remove_folders(folders: list[str]) -> None:
-    """Removes folders, innermost first, that are empty."""
-    for folder in folders:
-        try:
+def remove_folders(folders: list[str]) -> None:
+    """Removes those of the folders that are empty, innermost first."""
+    for folder in sorted(folders, key=len, reverse=True):
+        with suppress(OSError):
             Path(folder).rmdir()
-        except OSError:
-            return

@@ -39,13 +39,14 @@ class Silence(Exception):
 def main(arguments: list[str]) -> int:
     """Runs a hook: reads its event on standard input, and answers on standard output."""
     begun = time.perf_counter()
-    options = argparse.Namespace(event="", agent="", user="")
+    options = argparse.Namespace(event="", agent="", user="", project=False)
     answer, note = "", ""
     try:
         parser = argparse.ArgumentParser(prog="pg-memoir agents hook", exit_on_error=False)
         parser.add_argument("event", choices=tuple(LIMITS))
         parser.add_argument("--agent", required=True)
         parser.add_argument("--user", default="")
+        parser.add_argument("--project", action="store_true")
         parser.parse_args(arguments, options)
         _end_at_limit(options, begun)
         answer, note = _run(options)
@@ -86,10 +87,13 @@ def _run(options: argparse.Namespace) -> tuple[str, str]:
     session = str(payload.get("session_id") or payload.get("conversation_id") or "")
     if not session:
         raise Silence("no session")
+    records = _read_records()
+    if options.project and any((one["agent"], one["root"]) == (options.agent, "") for one in records["installs"]):
+        raise Silence("installed for the machine too, whose hooks do it")
     from .repository import memory_user, person_name
 
     person = person_name(options.user)
-    hook = _Hook(options, payload, person, memory_user(person, folders[0]), f"{options.agent} {session}"[:180])
+    hook = _Hook(options, payload, str(records.get("dsn") or ""), person, memory_user(person, folders[0]), f"{options.agent} {session}"[:180])
     if options.event == "stop":
         return "", hook.store()
     text = hook.start() if options.event == "session-start" else hook.recall()
@@ -112,11 +116,11 @@ class _Hook:
     """One event of a session."""
 
     def __init__(
-        self, options: argparse.Namespace, payload: dict[str, Any], person: str, user: str, session: str
+        self, options: argparse.Namespace, payload: dict[str, Any], dsn: str, person: str, user: str, session: str
     ) -> None:
         from pg_memoir import Memoir
 
-        dsn = _find_dsn()
+        dsn = dsn or os.environ.get("PG_MEMOIR_DSN") or read_private_dsn()
         if not dsn:
             raise Silence("failed: no database. Run pg-memoir up, or set PG_MEMOIR_DSN")
         limit = f"-c statement_timeout={_STATEMENT_MS[options.event]}"
@@ -143,12 +147,12 @@ class _Hook:
             lines = lines[: len(lines) * 3 // 4]
         if not lines:
             return ""
+        from pg_memoir.call import Call
         from pg_memoir.recalls import READ
 
         given = {"user": self.user, "name": "neutralised", "given": json.dumps(["\n".join(lines)])}
-        with self.memoir._pool.connection() as connection:
-            row: Any = connection.execute(READ.encode(), given).fetchone()
-        return f"{_FENCE}{row['result']['text']}\n</memoir-recall>"
+        text = self.memoir.run(Call("recall_arrays", READ, given, lambda rows: str(rows[0]["result"]["text"])))
+        return f"{_FENCE}{text}\n</memoir-recall>"
 
     def recall(self) -> str:
         """What fits the prompt; nothing where nothing fits, and nothing twice in a session."""
@@ -177,17 +181,17 @@ class _Hook:
         return store_told(self.memoir, self.agent, self.user, self.session, self.payload)
 
 
-def _find_dsn() -> str:
-    """The database of `--dsn` at the install, else $PG_MEMOIR_DSN, else the server of `pg-memoir up`."""
+def _read_records() -> dict[str, Any]:
+    """What `pg-memoir agents install` noted on this machine: the installs, and the database that was named there."""
     with suppress(OSError, ValueError):
         told = json.loads((agents_folder() / "installs.json").read_text("utf-8"))
-        if told.get("dsn"):
-            return str(told["dsn"])
-    return os.environ.get("PG_MEMOIR_DSN") or read_private_dsn()
+        if isinstance(told, dict) and isinstance(told.get("installs"), list):
+            return told
+    return {"installs": []}
 
 
 def _log(options: argparse.Namespace, begun: float, note: str) -> None:
-    """Adds a line to the log: no word of a conversation, and of an error only what the database or the system says."""
+    """Adds a line to the log, which only its owner reads: what an event took, and why it gave nothing."""
     line = {
         "at": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "agent": options.agent,

@@ -11,8 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from ..places import agents_folder
+from . import codex_trust
 from .clients import AGENTS, Place
-from .files import Change, FileError, add, is_present, take_back, write_file
+from .files import (
+    Change,
+    FileError,
+    add,
+    is_present,
+    list_missing_folders,
+    remove_folders,
+    take_back,
+    write_file,
+)
 
 
 @dataclass
@@ -41,6 +51,7 @@ class Records:
         except (OSError, ValueError):
             told = {}
         self.dsn = str(told.get("dsn") or "")
+        self.folders = told.get("folders") or list_missing_folders(self.path)
         self.installs = [_read_install(one) for one in told.get("installs", [])]
 
     def find(self, agent: str, root: str) -> Install | None:
@@ -50,8 +61,9 @@ class Records:
         """Writes the file; after the last uninstall the folder is deleted."""
         if not self.installs:
             shutil.rmtree(self.path.parent, ignore_errors=True)
+            remove_folders(self.folders[1:])
             return
-        told = {"dsn": self.dsn, "installs": [asdict(one) for one in self.installs]}
+        told = {"dsn": self.dsn, "folders": self.folders, "installs": [asdict(one) for one in self.installs]}
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_file(self.path, json.dumps(told, indent=2) + "\n")
 
@@ -73,16 +85,19 @@ def install(agent: str, root: Path | None, *, user: str = "", dsn: str = "") -> 
     """Installs an agent's hooks, or installs them anew; returns its files. Raises FileError, after which the files are
     as before."""
     records = Records()
-    uninstall(agent, root, records)
+    uninstall(agent, root, records, keep_trust=True)
     has_server = find_spec("pg_memoir_gateway") is not None
     made = Install(agent, str(root or ""), find_command(root is not None), ["--user", user] if user else [], has_server)
     files = AGENTS[agent](made.place)
     try:
         for file in files:
             made.changes.append(add(file))
+            if root and made.changes[-1].is_new:  # others read it too
+                file.path.chmod(0o644)
     except (FileError, OSError):
         for file, change in zip(files, made.changes):
             take_back(file, change)
+        remove_folders([folder for change in made.changes for folder in change.folders])
         records.save()
         raise
     records.installs.append(made)
@@ -91,18 +106,22 @@ def install(agent: str, root: Path | None, *, user: str = "", dsn: str = "") -> 
     return [file.path for file in files]
 
 
-def uninstall(agent: str, root: Path | None, records: Records | None = None) -> list[Path]:
+def uninstall(
+    agent: str, root: Path | None, records: Records | None = None, *, keep_trust: bool = False
+) -> list[Path]:
     """Takes an install back; returns the files that had something. Raises FileError."""
     known = records or Records()
     record = known.find(agent, str(root or ""))
-    found = []
+    files = AGENTS[agent](record.place if record else Place(root, find_command(root is not None)))
+    changes: list[Change | None] = [None] * len(files)
     if record:
-        for file, change in zip(AGENTS[agent](record.place), record.changes):
-            if take_back(replace(file, path=Path(change.path)), change):
-                found.append(Path(change.path))
-    else:
-        files = AGENTS[agent](Place(root, find_command(root is not None)))
-        found = [file.path for file in files if take_back(file, None)]
+        changes = [*record.changes]
+        files = [replace(file, path=Path(change.path)) for file, change in zip(files, record.changes)]
+    trusted = codex_trust.list_keys(files[0].path) if agent == "codex" else []
+    found = [file.path for file, change in zip(files, changes) if take_back(file, change)]
+    remove_folders([folder for change in changes if change for folder in change.folders])
+    if trusted and not keep_trust:
+        codex_trust.forget(files[0].path.with_name("config.toml"), trusted)
     if record:
         known.installs.remove(record)
     if records is None:

@@ -8,7 +8,7 @@ function run(event, payload) {
   return new Promise((resolve) => {
     try {
       const options = { stdio: ["pipe", event === "stop" ? "ignore" : "pipe", "ignore"], detached: true }
-      const child = spawn(command[0], [...command.slice(1, 3), event, ...command.slice(3)], options)
+      const child = spawn(command[0], command.slice(1).map((word) => (word === "EVENT" ? event : word)), options)
       let answer = ""
       const timer = setTimeout(() => resolve(""), 10_000)
       const end = (text) => (clearTimeout(timer), resolve(text))
