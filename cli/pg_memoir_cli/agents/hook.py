@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import sys
 import threading
 import time
-from contextlib import suppress
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, cast
 
 from ..places import agents_folder, read_private_dsn
 
@@ -41,6 +43,7 @@ def main(arguments: list[str]) -> int:
     begun = time.perf_counter()
     options = argparse.Namespace(event="", agent="", user="", project=False)
     answer, note = "", ""
+    logging.disable()  # what libraries warn of is no message to the person
     try:
         parser = argparse.ArgumentParser(prog="pg-memoir agents hook", exit_on_error=False)
         parser.add_argument("event", choices=tuple(LIMITS))
@@ -112,6 +115,19 @@ def _format(agent: str, payload: dict[str, Any], text: str) -> str:
     return json.dumps({"hookSpecificOutput": {"hookEventName": name, "additionalContext": text}})
 
 
+class _Single:
+    """One connection in the place of a pool, which would try again and again where the server is down."""
+
+    def __init__(self, dsn: str, options: dict[str, Any]) -> None:
+        import psycopg
+
+        self._connection = psycopg.connect(dsn, **options)
+
+    @contextmanager
+    def connection(self) -> Iterator[Any]:
+        yield self._connection
+
+
 class _Hook:
     """One event of a session."""
 
@@ -119,15 +135,14 @@ class _Hook:
         self, options: argparse.Namespace, payload: dict[str, Any], dsn: str, person: str, user: str, session: str
     ) -> None:
         from pg_memoir import Memoir
+        from pg_memoir.client import CONNECT
 
         dsn = dsn or os.environ.get("PG_MEMOIR_DSN") or read_private_dsn()
         if not dsn:
             raise Silence("failed: no database. Run pg-memoir up, or set PG_MEMOIR_DSN")
         limit = f"-c statement_timeout={_STATEMENT_MS[options.event]}"
         self.agent, self.payload, self.person, self.user, self.session = options.agent, payload, person, user, session
-        self.memoir = Memoir(
-            dsn, min_size=0, max_size=1, timeout=LIMITS[options.event], connect_timeout=3, options=limit
-        )
+        self.memoir = Memoir(cast(Any, _Single(dsn, CONNECT | {"connect_timeout": 3, "options": limit})))
 
     def start(self) -> str:
         """What is known about the person, and what matters in this repository. A session that is resumed has it."""

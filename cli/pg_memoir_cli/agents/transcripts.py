@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,8 @@ def _read_opencode(payload: dict[str, Any]) -> Told:
         own = [p for p in parts if p.get("type") == "text" and not p.get("synthetic") and not p.get("ignored")]
         text = "\n\n".join(str(part["text"]) for part in own if str(part.get("text") or "").strip())
         message: Message = {"role": info.get("role"), "content": text or None}
+        if isinstance(at := (info.get("time") or {}).get("created"), (int, float)):
+            message["created_at"] = datetime.fromtimestamp(at / 1000, UTC).isoformat()
         name, results = str(info.get("id")), []
         for part in parts if info.get("role") == "assistant" else []:
             state = part.get("state") or {}
