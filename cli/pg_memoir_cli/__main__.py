@@ -3,15 +3,16 @@
 import sys
 
 
-def main() -> int:
-    """Runs the command line. A hook of an agent takes a short way, without what other commands import."""
-    if sys.argv[1:3] == ["agents", "hook"]:
+def main(arguments: list[str] | None = None) -> int:
+    """Runs a command; returns the exit code. A hook of an agent takes a short way, which imports little."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if given[:2] == ["agents", "hook"]:
         from .agents.hook import main as run_hook
 
-        return run_hook(sys.argv[3:])
+        return run_hook(given[2:])
     from .app import main as run
 
-    return run()
+    return run(given)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The real Claude Code and Codex with the hooks of pg-memoir: what is told to one is given to both, in that repository."""
+"""The real Claude Code and Codex with the hooks of pg-memoir: both get a fact that one was told in a repository."""
 
 import json
 import os

@@ -18,6 +18,7 @@ import pytest
 from calls import Db, call
 from pg_memoir import Memoir
 from pg_memoir_cli.agents.clients import AGENTS
+from pg_memoir_cli.app import main
 
 CASES = Path(__file__).resolve().parents[1] / "cases" / "agents"
 FACT = "Our deploys go out on Tuesdays, and the staging host is called heron-7."
@@ -33,6 +34,7 @@ def hook(memoir_dsn: str, tmp_path: Path) -> Hook:
     def run(agent: str, event: str, payload: Any, **environment: str) -> str:
         own = {"PG_MEMOIR_DSN": memoir_dsn, "XDG_STATE_HOME": str(tmp_path / "state"), "PG_MEMOIR_USER": "ann"}
         command = [sys.executable, "-m", "pg_memoir_cli", "agents", "hook", event, "--agent", agent]
+        (tmp_path / "state/pg_memoir/agents").mkdir(parents=True, exist_ok=True)
         given = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
         done = subprocess.run(command, input=given, env=os.environ | own | environment, capture_output=True, timeout=60)
         assert (done.returncode, done.stderr) == (0, b"")
@@ -70,8 +72,10 @@ def recorded(agent: str, folder: Path, transcript: Path, lines: int | None = Non
 def given(answer: str) -> str:
     """The text for the model in an answer of a hook, "" if there is none."""
     told = json.loads(answer or "{}")
-    return told.get("additional_context") or told.get("context") or (
-        told.get("hookSpecificOutput", {}).get("additionalContext", "")
+    return (
+        told.get("additional_context")
+        or told.get("context")
+        or (told.get("hookSpecificOutput", {}).get("additionalContext", ""))
     )
 
 
@@ -212,3 +216,49 @@ def test_hooks_of_a_repository_leave_it_to_those_of_the_machine(hook: Hook, tmp_
     own = {"XDG_STATE_HOME": str(tmp_path / "state")}
     subprocess.run(command, input=b'{"session_id": "s"}', env=os.environ | own, check=True)
     assert notes(tmp_path) == ["installed for the machine too, whose hooks do it"]
+
+
+def test_commands_install_tell_and_uninstall(
+    memoir_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
+    monkeypatch.chdir(tmp_path)
+
+    def pg_memoir(*arguments: str) -> tuple[int, str]:
+        code = main(["agents", *arguments])
+        told = capsys.readouterr()
+        return code, told.out + told.err
+
+    assert pg_memoir("install", "emacs", "--dsn", memoir_dsn)[0] == 2
+    code, told = pg_memoir("install", "codex", "--project", "--dsn", memoir_dsn)
+    assert code == 2 and "in no repository" in told
+    code, told = pg_memoir("install", "codex", "cursor", "--user", "ann", "--dsn", memoir_dsn)
+    assert code == 0 and f"user 'ann:{tmp_path}'" in told and "/hooks" in told
+    assert "codex" in pg_memoir("status")[1]
+    (tmp_path / "codex" / "hooks.json").unlink()
+    assert pg_memoir("status")[0] == 3
+    assert pg_memoir("uninstall", "codex", "cursor")[0] == 0
+    assert pg_memoir("uninstall", "codex") == (3, "codex: nothing was installed\n")
+
+
+def test_mcp_serves_the_memory_of_the_repository(memoir_dsn: str, tmp_path: Path) -> None:
+    folder = repository(tmp_path / "app", "https://h/acme/served")
+    with Memoir(memoir_dsn) as memoir:
+        memoir.remember("ann:h/acme/served", FACT)
+    begin = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    ask = {"name": "memory_recall", "arguments": {"query": QUESTION}}
+    lines: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": begin},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": ask},
+    ]
+    command = [sys.executable, "-m", "pg_memoir_cli", "agents", "mcp", "--user", "ann", "--dsn", memoir_dsn]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder) as server:
+        assert server.stdin and server.stdout
+        server.stdin.write("".join(json.dumps({"jsonrpc": "2.0"} | line) + "\n" for line in lines))
+        server.stdin.flush()
+        answers = [server.stdout.readline() for _ in range(2)]
+        server.stdin.close()
+    assert FACT in answers[1]

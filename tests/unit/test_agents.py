@@ -39,7 +39,7 @@ JSON = {
     "tabs and returns": '{\r\n\t"theme": "dark"\r\n}\r\n',
     "comments": '// mine\n{\n  // of all\n  "theme": "dark", // at night\n  /* the end */\n}\n',
     "hooks of others": '{"hooks": {"Stop": [{"command": "say done"}], "stop": [ {"command": "say done"} ]}}',
-    "servers of others": '{\n  "mcpServers": {"a": {"command": "a"}},\n  "mcp": {\n    "a": {"command": ["ä\\u00e9"]}\n  }\n}\n',
+    "servers of others": '{\n  "mcpServers": {"a": {"command": "a"}},\n  "mcp": {"a": {"b": ["ä\\u00e9"]}}\n}\n',
 }
 TOML = {
     "empty": "",
@@ -61,9 +61,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
-    return {
-        str(path.relative_to(folder)): None if path.is_dir() else path.read_bytes() for path in folder.rglob("*")
-    }
+    return {str(path.relative_to(folder)): None if path.is_dir() else path.read_bytes() for path in folder.rglob("*")}
 
 
 def read(path: Path) -> Any:

@@ -1,1 +1,1 @@
-"""Memory for coding agents by their hooks: what `pg-memoir agents` installs, and what the hooks do."""
+"""Memory for coding agents by their hooks: `pg-memoir agents` and the hooks that it installs."""

@@ -15,7 +15,7 @@ from .files import ConfigFile
 Event = str
 SESSION_START, PROMPT, STOP = "session-start", "prompt", "stop"
 EVENTS: dict[Event, int] = {SESSION_START: 10, PROMPT: 10, STOP: 30}
-"""What a hook is called for, and the seconds that an agent waits for it."""
+"""The events of a session, and the seconds that an agent waits for a hook."""
 FOLDERS = ("XDG_STATE_HOME", "XDG_DATA_HOME", "PG_MEMOIR_STATE")
 SERVER = "pg_memoir"
 """The name of the MCP server."""

@@ -33,7 +33,7 @@ def forget(config: Path, keys: list[str]) -> None:
     except (OSError, ValueError):
         return
     for key in filter(before.get, keys):
-        text = re.sub(rf'\n?\[hooks\.state\.{re.escape(_quote(key))}\][^\n]*\n(?:[^\[\n][^\n]*(?:\n|\Z))*', "", text)
+        text = re.sub(rf"\n?\[hooks\.state\.{re.escape(_quote(key))}\][^\n]*\n(?:[^\[\n][^\n]*(?:\n|\Z))*", "", text)
     if before and not set(before) - set(keys):
         text = re.sub(r"\n?\[hooks\.state\][^\n]*(?:\n|\Z)(?=\s*(?:\[|\Z))", "", text)
     try:

@@ -1,4 +1,4 @@
-"""What is added to the files of an agent, and how it is taken back. Every byte that somebody else wrote stays."""
+"""Adds to the files of an agent, and takes that back. Every byte that somebody else wrote stays."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class ConfigFile:
 
 @dataclass
 class Change:
-    """What was done to a file, kept to take it back. `pieces`: texts that were put in, in that order. `made`: objects
-    and lists that were missing. `folders`: those that were made for the file."""
+    """A change that was made to a file, kept to take it back. `pieces`: texts that were put in, in that order. `made`:
+    objects and lists that were missing. `folders`: those that were made for the file."""
 
     path: str
     is_new: bool = False
@@ -198,7 +198,7 @@ def _list_missing(data: Any, keys: Keys) -> list[Keys]:
 
 
 def _list_values(data: Any, keys: Keys) -> list[Any]:
-    """What stands where an addition goes."""
+    """Returns the values at the place of an addition."""
     found = _find(data, keys[:-1] if keys[-1] == "-" else keys)
     return found if isinstance(found, list) and keys[-1] == "-" else [] if found is None else [found]
 
@@ -246,7 +246,6 @@ def write_file(path: Path, text: str) -> None:
     except BaseException:
         os.unlink(name)
         raise
-
 
 
 def list_missing_folders(path: Path) -> list[str]:

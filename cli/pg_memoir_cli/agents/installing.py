@@ -42,7 +42,7 @@ class Install:
 
 
 class Records:
-    """What was installed on this machine, and with which database: one file that only its owner reads."""
+    """The installs on this machine, and the database they use: one file that only its owner reads."""
 
     def __init__(self) -> None:
         self.path = agents_folder() / "installs.json"
@@ -106,9 +106,7 @@ def install(agent: str, root: Path | None, *, user: str = "", dsn: str = "") -> 
     return [file.path for file in files]
 
 
-def uninstall(
-    agent: str, root: Path | None, records: Records | None = None, *, keep_trust: bool = False
-) -> list[Path]:
+def uninstall(agent: str, root: Path | None, records: Records | None = None, *, keep_trust: bool = False) -> list[Path]:
     """Takes an install back; returns the files that had something. Raises FileError."""
     known = records or Records()
     record = known.find(agent, str(root or ""))

@@ -1,4 +1,4 @@
-"""What `pg-memoir agents status` tells of an install: its files, and how its hooks fare, from their log."""
+"""Describes an install for `pg-memoir agents status`: its files, and how its hooks fare, from their log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LINES = 2_000
 
 @dataclass(frozen=True)
 class Condition:
-    """`state`: ok, broken (files lack something), failing (the newest event of a kind failed), unused (no event yet)."""
+    """`state`: ok, broken (files lack something), failing (the newest event of a kind failed), unused (no event)."""
 
     agent: str
     place: str

@@ -93,4 +93,3 @@ def _divide(agent: str, message: Message) -> Iterator[tuple[str | None, Message]
         if piece.whose != "context":
             is_typed = piece.whose in ("person", "question")
             yield (None if is_typed else "tool"), message | {"content": piece.text.strip("\n")}
-

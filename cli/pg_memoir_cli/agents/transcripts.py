@@ -1,5 +1,5 @@
-"""What was said in a session of an agent, from the transcript that the agent keeps: messages, each with an id that
-stays the same when the session goes on."""
+"""Reads the transcript that an agent keeps of a session: messages, each with an id that stays the same when the session
+goes on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_told(agent: str, payload: dict[str, Any]) -> Told:
 
 
 def read_added(payload: dict[str, Any]) -> str:
-    """What hooks added to a session so far, which need not be said again. Lines without our marks are not looked at."""
+    """Returns the texts that hooks added to a session so far. Lines without our marks are not parsed."""
     if isinstance(payload.get("said"), str):
         return str(payload["said"])
     found = []

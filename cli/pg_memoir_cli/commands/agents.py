@@ -10,7 +10,7 @@ import typer
 
 from ..agents.clients import AFTER_INSTALL, AGENTS
 from ..agents.files import FileError
-from ..agents.installing import Records, find_command
+from ..agents.installing import Records
 from ..agents.installing import install as install_agent
 from ..agents.installing import uninstall as uninstall_agent
 from ..agents.repository import find_repository, memory_user, person_name
@@ -68,7 +68,7 @@ def install(names: Names, project: InProject = False, user: Person = "", dsn: Ds
         print(f"{name}: {', '.join(map(str, files))}")
         if name in AFTER_INSTALL:
             print(f"  {AFTER_INSTALL[name]}")
-    print(f"The memory of this folder: user {memory_user(person_name(user), Path.cwd())!r}. Hooks run {find_command(project)}.")
+    print(f"The memory of this folder is that of user {memory_user(person_name(user), Path.cwd())!r}.")
     return OK
 
 
