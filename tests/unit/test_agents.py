@@ -32,6 +32,7 @@ EVENTS = {
 }
 JSON = {
     "empty": "{}",
+    "blank": "\n",
     "spaces": "{ \n}\n",
     "one line": '{"theme":"dark"}',
     "no newline": '{\n  "theme": "dark"\n}',

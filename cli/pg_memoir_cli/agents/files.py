@@ -39,13 +39,15 @@ class ConfigFile:
 @dataclass
 class Change:
     """A change that was made to a file, kept to take it back. `pieces`: texts that were put in, in that order. `made`:
-    objects and lists that were missing. `folders`: those that were made for the file."""
+    objects and lists that were missing. `folders`: those that were made for the file. `blank`: what the file held if
+    that was white space alone."""
 
     path: str
     is_new: bool = False
     pieces: list[str] = field(default_factory=list)
     made: list[list[str]] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
+    blank: str | None = None
 
 
 def is_ours(value: Any) -> bool:
@@ -73,7 +75,9 @@ def add(file: ConfigFile) -> Change:
         change.is_new = True
         write_file(file.path, file.content)
         return change
-    text = ("" if file.is_toml else file.base) if text is None or not text.strip() else text
+    if text is None or (not text.strip() and not file.is_toml):
+        change.blank = text
+        text = "" if file.is_toml else file.base
     for keys, value in file.additions:
         data = _load(file, text)
         if any(not is_ours(there) for there in _list_values(data, keys)) and keys[-1] != "-":
@@ -109,10 +113,11 @@ def take_back(file: ConfigFile, change: Change | None) -> bool:
     left = _cut_pieces(text, known.pieces)
     if left is None or _try_load(file, left) != wanted:
         left = _cut_toml(text, file, known) if file.is_toml else _cut_json(text, file, known)
-    if known.is_new and (not left.strip() if file.is_toml else wanted == json.loads(file.base)):
+    is_as_made = not left.strip() if file.is_toml else wanted == json.loads(file.base)
+    if known.is_new and is_as_made:
         file.path.unlink()
     else:
-        write_file(file.path, left)
+        write_file(file.path, left if known.blank is None or not is_as_made else known.blank)
     return True
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..places import agents_folder
+from .clients import AFTER_INSTALL
 from .installing import Install, list_missing
 
 _LINES = 2_000
@@ -34,6 +35,8 @@ def describe(install: Install, lines: list[dict[str, Any]]) -> Condition:
     missing = list_missing(install)
     state = "broken" if missing else "failing" if failed else "ok" if own else "unused"
     note = f"{', '.join(map(str, missing))} lacks the hooks: install again" if missing else ""
+    if state == "unused" and install.agent == "codex":
+        note = AFTER_INSTALL["codex"]
     if failed and not missing:
         note = f"{failed[-1]['event']}: {failed[-1]['note'].removeprefix('failed: ')}"
     times = sorted(line["ms"] for line in own[-100:])
