@@ -19,6 +19,7 @@ from calls import Db, call
 from pg_memoir import Memoir
 from pg_memoir_cli.agents.clients import AGENTS
 from pg_memoir_cli.app import main
+from servers import complete, database
 
 CASES = Path(__file__).resolve().parents[1] / "cases" / "agents"
 FACT = "Our deploys go out on Tuesdays, and the staging host is called heron-7."
@@ -150,6 +151,20 @@ def test_memory_is_shared_by_agents_of_a_repository(hook: Hook, tmp_path: Path) 
     again = ask | {"cwd": str(here), "transcript_path": str(tmp_path / "second")}
     assert hook("codex", "prompt", again) == ""
     assert hook("opencode", "prompt", ask | {"cwd": str(here), "said": given(answer)}) == ""
+
+
+def test_hooks_without_plpython_in_the_server(hook: Hook, server_dsn: str, tmp_path: Path) -> None:
+    folder = repository(tmp_path / "app")
+    events = recorded("claude-code", folder, tmp_path / "log")
+    with database(server_dsn) as dsn:
+        complete(dsn)
+        hook("claude-code", "stop", events["Stop"], PG_MEMOIR_DSN=dsn)
+        with Memoir(dsn) as memoir:
+            memoir.remember(f"ann:{folder}", "Module m1 parses dates.")
+        asked = events["UserPromptSubmit"] | {"prompt": QUESTION, "session_id": "new", "transcript_path": None}
+        assert FACT in given(hook("claude-code", "prompt", asked, PG_MEMOIR_DSN=dsn))
+        assert "Module m1" in given(hook("claude-code", "session-start", events["SessionStart"], PG_MEMOIR_DSN=dsn))
+    assert [note[:4] for note in notes(tmp_path)] == ["stor", "gave", "gave"]
 
 
 def test_session_start_gives_profile_and_newest(hook: Hook, db: Db, tmp_path: Path) -> None:
