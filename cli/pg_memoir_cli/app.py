@@ -8,11 +8,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pg_memoir import Memoir, MemoirError, __version__
+
+from .places import read_private_dsn
 
 OK, FAILED, USAGE, ATTENTION = 0, 1, 2, 3
 """Exit codes: done · an error, said on standard error · called wrongly · done, but somebody has to look: conversations
@@ -77,29 +78,13 @@ class Stop(Exception):
         self.hint, self.code = hint, code
 
 
-def state_folder() -> Path:
-    """Where `pg-memoir up` keeps its server: $PG_MEMOIR_STATE, or the user's folder for data."""
-    own = os.environ.get("PG_MEMOIR_STATE")
-    if own:
-        return Path(own)
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
-        return Path("/var/lib/pg_memoir/default")
-    earlier = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "pg_memoir" / "default"
-    if (earlier / "pgdata").is_dir():  # made by a release that kept it there
-        return earlier
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "pg_memoir"
-
-
 def connection_string(given: str) -> str:
     """What was given, or the private server's."""
     if given:
         return given
-    try:
-        return (state_folder() / "dsn").read_text("utf-8").strip()
-    except OSError:
-        raise Stop(
-            "which database?", "give --dsn, set PG_MEMOIR_DSN, or run pg-memoir up for a private server", USAGE
-        ) from None
+    if private := read_private_dsn():
+        return private
+    raise Stop("which database?", "give --dsn, set PG_MEMOIR_DSN, or run pg-memoir up for a private server", USAGE)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 
 from pg_memoir.types import Message
 
-_NO_RESULT = "[no result was recorded]"
+NO_RESULT = "[no result was recorded]"
 # Marks of what neither the person nor the assistant said.
 _NOTES = ("isSidechain", "isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
 
@@ -30,9 +30,14 @@ def is_note(record: Any) -> bool:
 
 def messages(entries: Iterable[dict[str, Any]]) -> list[Message]:
     """The messages of a transcript, each call followed by its result."""
+    return [message for _, message in read_messages(entries)]
+
+
+def read_messages(entries: Iterable[dict[str, Any]]) -> list[tuple[str, Message]]:
+    """The messages of a transcript, each with an id that stays the same when the transcript goes on."""
     entries = list(entries)
     left = _find_abandoned(entries)
-    said: list[Message] = []
+    said: list[tuple[str, Message]] = []
     answers: dict[str, Message] = {}
     results: dict[str, str] = {}
     for entry in entries:
@@ -46,7 +51,7 @@ def messages(entries: Iterable[dict[str, Any]]) -> list[Message]:
             key = str(message.get("id") or entry.get("uuid") or len(said))
             if key not in answers:
                 answers[key] = {"role": "assistant", "content": None, "created_at": entry.get("timestamp")}
-                said.append(answers[key])
+                said.append((str(entry.get("uuid") or f"answer {key}"), answers[key]))
             _add_answer(answers[key], blocks)
         elif entry["type"] == "user":
             for block in blocks:
@@ -54,16 +59,16 @@ def messages(entries: Iterable[dict[str, Any]]) -> list[Message]:
                     results[str(block.get("tool_use_id"))] = _text(block.get("content"))
             text = _text([block for block in blocks if block.get("type") in ("text", "image")])
             if text.strip():
-                said.append({"role": "user", "content": text, "created_at": entry.get("timestamp")})
-    out: list[Message] = []
-    for message in said:
+                message = {"role": "user", "content": text, "created_at": entry.get("timestamp")}
+                said.append((str(entry.get("uuid") or f"user {len(said)}"), message))
+    out: list[tuple[str, Message]] = []
+    for name, message in said:
         if message["role"] == "assistant" and not message["content"] and not message.get("tool_calls"):
             continue  # thinking alone
-        out.append({name: value for name, value in message.items() if value is not None or name == "content"})
-        out += [
-            {"role": "tool", "tool_call_id": call["id"], "content": results.get(call["id"], _NO_RESULT)}
-            for call in message.get("tool_calls", [])
-        ]
+        out.append((name, {key: value for key, value in message.items() if value is not None or key == "content"}))
+        for call in message.get("tool_calls", []):
+            result = {"role": "tool", "tool_call_id": call["id"], "content": results.get(call["id"], NO_RESULT)}
+            out.append((f"{name} {call['id']}", result))
     return out
 
 

@@ -26,10 +26,11 @@ def main(options: argparse.Namespace) -> int:
     if not options.dsn:
         print("pg-memoir mcp: give --dsn, or set PG_MEMOIR_DSN", file=sys.stderr)
         return 2
-    return asyncio.run(_serve(options.dsn, Who(options.user, options.session)))
+    return asyncio.run(serve(options.dsn, Who(options.user, options.session)))
 
 
-async def _serve(dsn: str, who: Who) -> int:
+async def serve(dsn: str, who: Who) -> int:
+    """Serves the memory of a user until the client is gone; returns the exit code."""
     async with AsyncMemoir(dsn, max_size=4) as memoir:
         try:
             await memoir.memory_stats(who.user)  # what the login may not do is said before the client waits for it

@@ -22,7 +22,7 @@ from stubs import fake_vector
 
 Run = Callable[..., tuple[int, str, str]]
 OTHERS = "up down psql install import export namespaces users list search explain graph tail status"
-COMMANDS = f"{OTHERS} forget erase settings sync worker embedding-model doctor"
+COMMANDS = f"{OTHERS} forget erase settings sync worker embedding-model doctor agents"
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,9 @@ from typing import Annotated
 
 import typer
 
-from ..app import Dsn, Stop, app, connection_string, read_extensions, state_folder
+from ..app import Dsn, Stop, app, connection_string, read_extensions
 from ..embedder import has_package
+from ..places import state_folder
 
 _OWN = "A server of your own"
 

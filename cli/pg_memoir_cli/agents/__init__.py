@@ -1,0 +1,1 @@
+"""Memory for coding agents by their hooks: `pg-memoir agents` and the hooks that it installs."""

@@ -1,0 +1,139 @@
+"""The real Claude Code and Codex with the hooks of pg-memoir: both get a fact that one was told in a repository."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from answers import text
+from confined import confined, unshare
+from node import MODULES
+from pg_memoir import Memoir
+from upstream import Upstream, upstream
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.extended]
+FACT = "Our deploys go out on Tuesdays, and the staging host is called heron-7."
+OTHER = "The canary host of this service is called magpie-3."
+PROGRAMS = {
+    "claude-code": "@anthropic-ai/claude-code-*/claude",
+    "codex": "@openai/codex-*/vendor/*/bin/codex",
+}
+Tell = Callable[[str, Path, str], str]
+
+
+def find_program(agent: str) -> str:
+    found = sorted(MODULES.glob(PROGRAMS[agent]))
+    if not found:
+        pytest.skip(f"{agent} is not installed: scripts/setup.sh --acceptance installs it")
+    if unshare() is None:
+        pytest.skip("a program can't be run in a network namespace of its own here")
+    return str(found[0])
+
+
+@pytest.fixture
+def model() -> Iterator[Upstream]:
+    with upstream(lambda body: [text("Understood.")]) as running:
+        yield running
+
+
+@pytest.fixture
+def environment(memoir_dsn: str, model: Upstream, tmp_path: Path) -> dict[str, str]:
+    home = tmp_path / "home"
+    (home / ".codex").mkdir(parents=True)
+    (home / ".codex/config.toml").write_text(
+        'model = "gpt-5.1" # mine\nmodel_provider = "stub"\ncheck_for_update_on_startup = false\n'
+        f'[model_providers.stub]\nname = "stub"\nbase_url = "{model.url}/v1"\n'
+        'env_key = "OPENAI_API_KEY"\nwire_api = "responses"\n[analytics]\nenabled = false\n'
+    )
+    (home / ".claude").mkdir()
+    (home / ".claude/settings.json").write_text('{"theme": "dark"}')
+    quiet = "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC DISABLE_TELEMETRY DISABLE_ERROR_REPORTING DISABLE_AUTOUPDATER"
+    return dict.fromkeys(quiet.split(), "1") | {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "CODEX_HOME": str(home / ".codex"),
+        "XDG_STATE_HOME": str(home / "state"),
+        "PG_MEMOIR_DSN": memoir_dsn,
+        "ANTHROPIC_BASE_URL": model.url,
+        "ANTHROPIC_API_KEY": "sk-ant-none",
+        "OPENAI_API_KEY": "sk-none",
+        "IS_SANDBOX": "1",
+        "CI": "1",
+    }
+
+
+def run(command: list[str], environment: dict[str, str], folder: Path) -> None:
+    done = subprocess.run(
+        command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+@pytest.fixture
+def tell(model: Upstream, environment: dict[str, str], tmp_path: Path) -> Iterator[Tell]:
+    """Tells an agent something in a new session in a folder; returns the requests to the model that it led to."""
+    programs = {agent: find_program(agent) for agent in PROGRAMS}
+    arguments = {
+        "claude-code": ["--dangerously-skip-permissions", "--model", "claude-sonnet-4-5", "-p"],
+        "codex": "exec --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox "
+        "--dangerously-bypass-hook-trust".split(),
+    }
+    with ExitStack() as stack:
+        door = stack.enter_context(confined(int(model.url.rpartition(":")[2]), tmp_path))
+
+        def telling(agent: str, folder: Path, prompt: str) -> str:
+            before = len(model.asked)
+            run([*door, programs[agent], *arguments[agent], prompt], environment, folder)
+            return "\n".join(json.dumps(asked.body) for asked in model.asked[before:] if asked.raw)
+
+        yield telling
+
+
+def test_agents_share_the_memory_of_a_repository(
+    tell: Tell, environment: dict[str, str], memoir_dsn: str, tmp_path: Path
+) -> None:
+    def folder(name: str, remote: str) -> Path:
+        made = tmp_path / name
+        made.mkdir()
+        for command in (["init", "-q"], ["remote", "add", "origin", remote]):
+            subprocess.run(["git", *command], cwd=made, check=True)
+        return made
+
+    here = folder("here", "https://git.example/acme/app.git")
+    clone = folder("clone", "git@git.example:acme/app.git")
+    elsewhere = folder("elsewhere", "https://git.example/acme/other.git")
+    home = Path(environment["HOME"])
+    settings = {path: path.read_bytes() for path in (home / ".claude/settings.json", home / ".codex/config.toml")}
+    agents = [sys.executable, "-m", "pg_memoir_cli", "agents"]
+    run([*agents, "install", *PROGRAMS, "--user", "ann"], environment, here)
+
+    assert FACT in tell("claude-code", here, FACT)
+    asked = tell("claude-code", here, "Which host is staging?")
+    assert "<memoir-recall>" in asked and FACT in asked and "mcp__pg_memoir__memory_recall" in asked
+    asked = tell("codex", clone, "What is the staging host called?")
+    assert "<memoir-recall>" in asked and FACT in asked
+    tell("codex", clone, OTHER)
+    asked = tell("claude-code", here, "What is the canary host called?")
+    assert OTHER in asked and "What is the canary host called?" in asked
+    for agent in PROGRAMS:
+        asked = tell(agent, elsewhere, "Which host is staging, and which is the canary?")
+        assert "heron-7" not in asked and "magpie-3" not in asked
+
+    with Memoir(memoir_dsn) as memoir:
+        told: list[Any] = []
+        for session in memoir.list_sessions("ann:git.example/acme/app"):
+            told += [turn["content"] for turn in memoir.history("ann:git.example/acme/app", session.session)]
+    assert told.count(FACT) == told.count(OTHER) == 1 and len(told) == 10
+
+    run([*agents, "status"], environment, here)
+    run([*agents, "uninstall", *PROGRAMS], environment, here)
+    for path, before in settings.items():
+        own = path.read_bytes()
+        assert own == before or own.startswith(before) and b"memoir" not in own  # Codex may trust a folder
+    assert b"memoir agents" not in (home / ".claude.json").read_bytes() and not (home / "state").exists()
+    assert "<memoir-recall>" not in tell("claude-code", here, "And which host is staging?")
