@@ -64,7 +64,7 @@ class Memories:
         """Stores one memory, unless it is a duplicate, outranked, or forgotten (see `outcome`).
 
         `session`: where it was said; without one it is global. `slot`, `slot_value`: an attribute that has one value at
-        a time ('home city", "Oslo'): a new value supersedes the old. `source_turns`: turn indexes of `session` it comes
+        a time ("home city", "Oslo"): a new value supersedes the old. `source_turns`: turn indexes of `session` it comes
         from. `confidence` in [0, 1]. `sensitivity`: what looks like a key, a card or an account is secret whatever it
         says. `embeddable`: False keeps it from embedding models. `key`: idempotency key. Raises UnknownSessionError,
         InvalidArgumentError, InvalidTextError, TextTooLargeError, TombstoneError, DimensionMismatchError,

@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .access import find_owner, read_keys
+from .access import has_listed_key
 from .config import Config, is_loopback
 from .gateway import Gateway, log
 from .talk import is_conversation_path
@@ -74,7 +74,7 @@ def error_response(status: int, kind: str, message: str) -> JSONResponse:
 def find_refusal(config: Config, scope: Scope, headers: Headers) -> Refusal | None:
     """Returns why a request is turned away, None if it may pass."""
     # A page can't know a listed key, so a request that has one may come under any name: through a reverse proxy, say.
-    has_key = any(find_owner(config, key) for key in read_keys(headers))
+    has_key = has_listed_key(config, headers)
     server = (scope.get("server") or ("",))[0]
     for host in headers.getlist("host"):
         name = _strip_port(host)
