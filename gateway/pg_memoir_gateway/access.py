@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from .config import Config, Mode, Service, User
 
-
 T = TypeVar("T", User, Service)
 
 

@@ -153,8 +153,8 @@ def check_config(config: Config) -> Config:
         raise ConfigError(f"host is {config.host}, which others can reach: list users, or name a user_header")
     user_keys = {user.key_sha256: user.name for user in config.users}
     for service in config.services:
-        if name := user_keys.get(service.key_sha256):
-            raise ConfigError(f"services: {service.name} has the key of the user {name}. Give it one of its own")
+        if owner := user_keys.get(service.key_sha256):
+            raise ConfigError(f"services: {service.name} has the key of the user {owner}. Give it one of its own")
     return config
 
 

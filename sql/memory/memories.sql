@@ -101,7 +101,7 @@ begin
   v_memory.importance := p_importance;
   v_memory.embeddable := p_embeddable;
   v_memory.confidence := p_confidence;
-  v_memory.valid_from := p_valid_from; v_memory.valid_to := p_valid_to;
+  v_memory.valid_from := coalesce(p_valid_from, p_created_at); v_memory.valid_to := p_valid_to;
   v_memory.slot := p_slot; v_memory.slot_value := p_slot_value;
   v_memory.source_tool := p_source_tool; v_memory.source_key := p_source_key;
   v_memory.tags := coalesce(p_tags, '{}');
@@ -131,7 +131,6 @@ begin
   -- Without a session the caller speaks for the person unless bound or stated otherwise; within one it is the agent.
   v_memory.actor := _memoir.actor(v_caller, p_actor,
     case when p_session is null then 'person' else 'agent' end::_memoir.actor);
-  v_memory.valid_from := coalesce(p_valid_from, p_created_at);
   v_memory.metadata := v_memory.metadata || jsonb_strip_nulls(jsonb_build_object('said_at', p_created_at));
   v_result := _memoir.enter(v_memory, v_session, v_sources, null, null, p_created_at, v_config, p_valid_from);
   if p_embedding is not null then

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from urllib.parse import parse_qsl, unquote
 
 from pydantic import ValidationError
@@ -18,15 +18,15 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import BaseRoute, Mount, Route, Router
+from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import Receive, Scope, Send
 
 from ..access import find_service, find_user
 from ..gateway import Gateway
 from ..spans import MOST_BYTES
-from .document import NDJSON, PREFIX, make_document
+from .document import NDJSON, make_document
 from .operations import OPERATIONS, Operation
-from .problems import Refused, explain, find_mistakes
+from .problems import PREFIX, Refused, explain, find_mistakes
 
 __all__ = ["make_document", "routes"]
 
@@ -43,11 +43,11 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
     async def document(request: Request) -> Response:
         return JSONResponse(make_document())
 
-    return [Route("/openapi.json", document, methods=["GET"]), Mount(PREFIX, Rest(gateway))]
+    return [Route("/openapi.json", document, methods=["GET"]), Rest(gateway)]
 
 
-class Rest:
-    """ASGI application below PREFIX."""
+class Rest(BaseRoute):
+    """All paths below PREFIX, as they were sent: a name may hold an encoded slash or a line break."""
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
@@ -55,18 +55,24 @@ class Rest:
         by_path: dict[str, dict[str, Operation]] = defaultdict(dict)
         for operation in OPERATIONS:
             by_path[operation.path][operation.verb] = operation
-        found = [Route(path, self._endpoint(verbs), methods=[*verbs]) for path, verbs in by_path.items()]
+        found = [Route(PREFIX + path, self._endpoint(verbs), methods=[*verbs]) for path, verbs in by_path.items()]
         self._router = Router(found, redirect_slashes=False, default=_not_found)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # As it was sent: a name may hold an encoded slash.
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        is_ours = scope["type"] == "http" and scope["raw_path"].startswith(PREFIX.encode() + b"/")
+        return Match.FULL if is_ours else Match.NONE, {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         inner = {**scope, "path": scope["raw_path"].decode("ascii", "replace")}
         try:
             await self._router(inner, receive, send)
         except HTTPException as error:
+            if error.status_code == 405:
+                allowed = (error.headers or {}).get("Allow", "")
+                error.detail = f"The method {scope['method']} is not allowed here, only {allowed}."
             await explain(error)(scope, receive, send)
 
-    def _endpoint(self, verbs: dict[str, Operation]) -> object:
+    def _endpoint(self, verbs: dict[str, Operation]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             operation = verbs["GET" if request.method == "HEAD" else request.method]
             self.gateway.counts.add("rest_requests", operation=operation.name)

@@ -11,10 +11,9 @@ from pg_memoir import __version__
 from pydantic import TypeAdapter, create_model
 
 from .operations import OPERATIONS, Operation
-from .problems import MEDIA_TYPE, Problem
+from .problems import MEDIA_TYPE, PREFIX, Problem
 from .shapes import Schema
 
-PREFIX = "/memoir/v1"
 NDJSON = "application/x-ndjson"
 ABOUT = (
     "Memory for AI agents that lives in PostgreSQL. A user's key reaches that user alone, a service's key every user "
@@ -28,6 +27,14 @@ KEY = {
     "description": "The same key and body return the first result.",
     "schema": {"type": "string", "pattern": "^[!-~]{1,200}$"},
 }
+
+LINKS = {
+    "open_session": ("session", "$request.path.session"),
+    "remember": ("memory", "$response.body#/memory_id"),
+    "context": ("compile", "$response.body#/compile_id"),
+    "list_changes": ("change", "$response.body#/items/0/change_id"),
+}
+"""Operations whose answer has the parameter of a path, and where."""
 
 
 @functools.cache
@@ -110,4 +117,13 @@ def _success(operation: Operation, schemas: dict[tuple[str, str], Any]) -> dict[
         return {"200": {"description": "Lines of JSON", "content": {NDJSON: {"schema": {"type": "string"}}}}}
     if (schema := schemas.get((operation.name, "answer"))) is None:
         return {"204": {"description": HTTPStatus(204).phrase}}
-    return {"200": {"description": "The answer", "content": {"application/json": {"schema": schema}}}}
+    success = {"description": "The answer", "content": {"application/json": {"schema": schema}}}
+    return {"200": success | ({"links": _find_links(operation)} if operation.name in LINKS else {})}
+
+
+def _find_links(operation: Operation) -> dict[str, Any]:
+    """Returns the operations that go on with an answer."""
+    parameter, value = LINKS[operation.name]
+    given = {"user": "$request.path.user", parameter: value}
+    found = [other for other in OPERATIONS if f"{{{parameter}}}" in other.path and other is not operation]
+    return {other.name: {"operationId": other.name, "parameters": given} for other in found}

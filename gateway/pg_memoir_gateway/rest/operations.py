@@ -47,9 +47,9 @@ async def read_user(memoir: AsyncMemoir, user: str) -> dict[str, Any]:
 
 
 async def read_memory(memoir: AsyncMemoir, user: str, memory: UUID) -> dict[str, Any]:
-    """A memory, turn or summary whole, with `id` and `kind`. Raises UnknownMemoryError."""
+    """A memory, turn or summary whole, with `id` and `kind`. Raises UnknownMemoryError, also for a forgotten memory."""
     found = await memoir.memory_get(user, [memory])
-    if not found:
+    if not found or found[0].get("state") == "forgotten":
         raise UnknownMemoryError(f"unknown memory {memory}")
     return found[0]
 
@@ -104,7 +104,7 @@ class Operation:
 
     def __post_init__(self) -> None:
         client = isinstance(self.call, Method)
-        signature = self.call.definition if client else inspect.signature(self.call)  # type: ignore[union-attr, arg-type]
+        signature = self.call.definition if client else inspect.signature(self.call)  # type: ignore[union-attr]
         self.name = self.call.__name__
         about = " ".join((self.call.__doc__ or "").split())
         self.has_key = "key" in signature.parameters
@@ -211,7 +211,7 @@ OPERATIONS = (
     Operation("GET", SESSION, AllCalls.session_info),
     Operation("DELETE", SESSION, AllCalls.erase_session),
     Operation("POST", SESSION + "/close", AllCalls.close_session),
-    Operation("PUT", SESSION + "/branches/{new_session}", AllCalls.branch_session, "session_id"),
+    Operation("POST", SESSION + "/branches", AllCalls.branch_session, "session_id"),
     Operation("GET", SESSION + "/turns", list_turns),
     Operation("POST", SESSION + "/turns", AllCalls.persist_turn),
     Operation("DELETE", SESSION + "/turns/{turn}", AllCalls.erase_turn),

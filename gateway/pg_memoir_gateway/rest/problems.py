@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from ..gateway import log
 
+PREFIX = "/memoir/v1"
 MEDIA_TYPE = "application/problem+json"
 STATUSES: dict[type[MemoirError], int] = {
     errors.NotAuthorizedError: 403,

@@ -7,15 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 from uuid import UUID
 
-from pg_memoir.arguments import Sql, identifier, messages, moment
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, create_model
+from pg_memoir.arguments import Sql, content, identifier, messages, moment
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 STRICT = ConfigDict(extra="forbid", strict=True)
 Name = Annotated[str, Field(pattern=r"^[^\x00]*$")]
-Whole = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
-Limit = Annotated[int, Field(ge=1, le=500)]
+
+
+def _drop_fraction(value: Any) -> Any:
+    """12.0 is an integer to JSON Schema, and to JavaScript."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31), BeforeValidator(_drop_fraction)]
+Real = Annotated[float, Field(ge=-3.4e38, le=3.4e38)]
+Limit = Annotated[int, Field(ge=1, le=500), BeforeValidator(_drop_fraction)]
 Field_ = tuple[Any, Any]
 """A type and a default, as pydantic's create_model takes them."""
 
@@ -50,13 +58,13 @@ def shape_of(annotation: Any) -> Any:
         check = next((part.check for part in parts if isinstance(part, Sql)), None)
         if check in CHECKED:
             return CHECKED[check]
-        # A text has no names in it: the client replaces what PostgreSQL can't store.
-        return parts[0] if parts[0] is str or check is None else shape_of(parts[0])
+        # Any text will do where the client replaces what PostgreSQL can't store.
+        return str if check is content else shape_of(parts[0])
     if origin is Sequence:
         return list[shape_of(parts[0])]  # type: ignore[misc]
     if origin is Mapping:
         return dict[str, Any]
-    return {str: Name, int: Whole}.get(annotation, annotation)
+    return {str: Name, int: Whole, float: Real}.get(annotation, annotation)
 
 
 def without_null(shape: Any) -> Any:
