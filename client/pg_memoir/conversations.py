@@ -120,8 +120,8 @@ class Conversations:
 
     @value
     def branch_session(self, user: str, session: str, new_session: str, *, at_turn: int | None = None) -> UUID:
-        """Opens `new_session` with the turns of `session` up to and including `at_turn` (all, if None) shared by
-        reference."""
+        """Opens `new_session` with the first `at_turn` turns of `session` (all, if None) shared by reference. Raises
+        UnknownSessionError, InvalidArgumentError."""
 
     @value
     def session_info(self, user: str, session: str) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class Rest(BaseRoute):
             await self._router(inner, receive, send)
         except HTTPException as error:
             if error.status_code == 405:
-                allowed = (error.headers or {}).get("Allow", "")
+                allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
                 error.detail = f"The method {scope['method']} is not allowed here, only {allowed}."
             await explain(error)(scope, receive, send)
 

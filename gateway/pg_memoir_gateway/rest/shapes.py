@@ -105,11 +105,12 @@ def answer_shape(answer: Any) -> Any:
 
 
 class Schema(GenerateJsonSchema):
-    """Schemas without what says nothing: titles made of names, and the default null."""
+    """Schemas without titles made of names, and without defaults: generators of clients would ask for such members."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
         made = super().default_schema(schema)
-        return {name: value for name, value in made.items() if (name, value) != ("default", None)}
+        made.pop("default", None)
+        return made
