@@ -258,7 +258,7 @@ def test_rest_typescript_client(rest: str, tmp_path: Path) -> None:
         "--noEmit --strict --target es2022 --module nodenext --lib es2022,dom --allowImportingTsExtensions".split()
     )
     for command in (
-        ("openapi-typescript", f"{rest}/openapi.json", "-o", str(tmp_path / "memoir.d.ts")),
+        ("openapi-typescript", f"{rest}/openapi.json", "-o", str(tmp_path / "schema.d.ts")),
         ("tsc", *options, str(copy)),
         ("node", str(copy), rest, KEYS["ann"], "ann"),
     ):

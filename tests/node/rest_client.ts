@@ -1,6 +1,6 @@
 // A program over the client that is made of /openapi.json, as an application would write it: rest_client.ts URL KEY USER.
 import createClient from "openapi-fetch";
-import type { components, paths } from "./memoir.d.ts";
+import type { components, paths } from "./schema.d.ts";
 
 declare const process: { argv: string[] };
 const [url, key, user] = process.argv.slice(2);

@@ -7,7 +7,7 @@ header Idempotency-Key. A list that goes on behind a given row has `cursor` and 
 import inspect
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, get_args, get_origin
 from uuid import UUID
@@ -71,7 +71,7 @@ async def list_turns(
     return Page(found, str(behind) if behind < turns else None)
 
 
-async def export_user(memoir: AsyncMemoir, user: str) -> AsyncIterator[str]:
+async def export_user(memoir: AsyncMemoir, user: str) -> AsyncGenerator[str, None]:
     """All that is kept of a user, one JSON object a line. The gateway's login must be an admin's, or a service's with
     clearance secret. Raises UnknownUserError, NotAuthorizedError."""
     async for line in memoir.export_lines(user):
@@ -136,7 +136,7 @@ class Operation:
         self.about = about
         hints = self.call.__signature__.return_annotation if client else signature.return_annotation  # type: ignore[union-attr]
         self.item = get_args(hints)[0] if get_origin(hints) is list else dict[str, Any] if hints is Page else None
-        self.is_stream = get_origin(hints) is AsyncIterator
+        self.is_stream = get_origin(hints) is AsyncGenerator
         self.is_paged = bool(self.cursor) or hints is Page
         self.answer = None if hints is None or hints is type(None) else answer_shape(hints)
 

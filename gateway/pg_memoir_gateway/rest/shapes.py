@@ -24,7 +24,7 @@ def _drop_fraction(value: Any) -> Any:
 Whole = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31), BeforeValidator(_drop_fraction)]
 Real = Annotated[float, Field(ge=-3.4e38, le=3.4e38)]
 Limit = Annotated[int, Field(ge=1, le=500), BeforeValidator(_drop_fraction)]
-Field_ = tuple[Any, Any]
+Member = tuple[Any, Any]
 """A type and a default, as pydantic's create_model takes them."""
 
 
@@ -90,7 +90,7 @@ def is_flat(shape: Any) -> bool:
     return inner is not Any and get_origin(inner) not in (dict, list)
 
 
-def object_shape(name: str, members: Mapping[str, Field_]) -> type[BaseModel]:
+def object_shape(name: str, members: Mapping[str, Member]) -> type[BaseModel]:
     """Returns the model of an object that has these members and no others."""
     return create_model(name, __config__=STRICT, **members)  # type: ignore[call-overload, no-any-return]
 
