@@ -47,9 +47,9 @@ async def read_user(memoir: AsyncMemoir, user: str) -> dict[str, Any]:
 
 
 async def read_memory(memoir: AsyncMemoir, user: str, memory: UUID) -> dict[str, Any]:
-    """A memory, turn or summary whole, with `id` and `kind`. Raises UnknownMemoryError, also for a forgotten memory."""
+    """A memory, turn or summary whole, with `id` and `kind`. Raises UnknownMemoryError."""
     found = await memoir.memory_get(user, [memory])
-    if not found or found[0].get("state") == "forgotten":
+    if not found:
         raise UnknownMemoryError(f"unknown memory {memory}")
     return found[0]
 
@@ -224,10 +224,10 @@ OPERATIONS = (
     Operation("GET", USER + "/memories", AllCalls.list_memories),
     Operation("POST", USER + "/memories", AllCalls.remember),
     Operation("GET", MEMORY, read_memory),
-    Operation("DELETE", MEMORY, AllCalls.forget),
     Operation("GET", MEMORY + "/history", AllCalls.memory_history),
     Operation("GET", MEMORY + "/relations", AllCalls.memory_graph),
     Operation("POST", MEMORY + "/corrections", AllCalls.correct),
+    Operation("POST", MEMORY + "/forget", AllCalls.forget),
     Operation("POST", MEMORY + "/retract", AllCalls.retract),
     Operation("POST", MEMORY + "/validate", AllCalls.validate),
     Operation("GET", "/jobs", AllCalls.list_jobs),
