@@ -178,7 +178,7 @@ begin
   where m.user_id = v_user and m.content_hash = v_memory.content_hash and m.project = v_memory.project
     and m.state = 'active' and (m.local_to is not distinct from v_memory.local_to or v_memory.local_to is null
       or m.local_to is null and v_memory.session_id is null)
-    and (m.valid_to is null or m.valid_to > v_now or v_memory.actor <> 'person')
+    and (m.valid_to is null or m.valid_to > v_now or m.valid_to = v_memory.valid_to or v_memory.actor <> 'person')
   order by m.local_to nulls first, m.valid_to desc nulls first, m.recorded_at, m.memory_id limit 1;
   if v_old.expires_at <= v_now then  -- gone already, only not swept yet
     perform _memoir.set_state(v_user, array[v_old.memory_id], 'expired', v_by, 'expired', null, v_now);

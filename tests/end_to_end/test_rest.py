@@ -1,4 +1,4 @@
-"""REST over a running gateway: answers, problems, keys, idempotency, pages; schemathesis; a generated TypeScript client."""
+"""REST over a running gateway: answers, problems, keys, repetition, pages; schemathesis; a TypeScript client."""
 
 import hashlib
 import json
@@ -104,6 +104,7 @@ def test_rest_problems(rest: str) -> None:
         (f"GET {memories}?states=lost", None, {}, 400, 'states.0: .*not "lost"', "states"),
         (f"GET {memories}?colour=red", None, {}, 400, r'colour: Extra.*not \["red"\]', "colour"),
         (f"GET {memories}?cursor=x", None, {}, 400, 'cursor: .*not "x"', "cursor"),
+        (f"GET {memories}?user=bob", None, {}, 400, r'user: .*not \["ann", "bob"\]', "user"),
         (f"GET {memories}/7", None, {}, 400, 'memory: .*not "7"', "memory"),
         (f"GET {memories}?q=%ff", None, {}, 400, "query string", ""),
         ("GET /users/%ff", None, {}, 400, "no UTF-8", ""),

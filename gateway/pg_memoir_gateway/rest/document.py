@@ -16,10 +16,10 @@ from .shapes import Schema
 
 NDJSON = "application/x-ndjson"
 ABOUT = (
-    "Memory for AI agents that lives in PostgreSQL. A user's key reaches that user alone, a service's key every user "
-    "whom the path names. Errors are problems (RFC 9457): 400 where a request is not as this document says, 422 where "
-    "it is and can't be done. A POST with `Idempotency-Key` answers a repetition with its first result. Repeating a PUT "
-    "or DELETE changes nothing more."
+    "Memory for AI agents that lives in PostgreSQL. A user's key reaches that user alone, a service's key every user whom "
+    "the path names. Errors are problems (RFC 9457): 400 where a request is not as this document says, 422 where it is "
+    "and can't be done. A POST with `Idempotency-Key` answers a repetition with its first result. Repeating a PUT or "
+    "DELETE changes nothing more."
 )
 KEY = {
     "name": "Idempotency-Key",
@@ -80,14 +80,14 @@ def make_document() -> dict[str, Any]:
 
 def _answer(operation: Operation) -> Any:
     """Returns the type of the object that answers, None for no object."""
-    name = "".join(part.title() for part in operation.name.split("_"))
     if operation.item is not None:
-        of = name if operation.item == dict[str, Any] else operation.item.__name__
-        more: Any = {"next": (str | None, ...)} if operation.is_paged else {}
-        return create_model(f"{of}{'Page' if more else 'List'}", items=(list[operation.item], ...), **more)  # type: ignore[name-defined]
+        of = operation.title if operation.item == dict[str, Any] else operation.item.__name__
+        members: Any = {"items": (list[operation.item], ...)}  # type: ignore[name-defined]
+        members |= {"next": (str | None, ...)} if operation.is_paged else {}
+        return create_model(f"{of}{'Page' if operation.is_paged else 'List'}", **members)
     if operation.member:
-        members: Any = {operation.member: (operation.answer, ...)}
-        return create_model(f"{name}Answer", **members)
+        members = {operation.member: (operation.answer, ...)}
+        return create_model(f"{operation.title}Answer", **members)
     return None if operation.is_stream else operation.answer
 
 

@@ -6,7 +6,6 @@ header Idempotency-Key. A list that goes on behind a given row has `cursor` and 
 
 import inspect
 import json
-import re
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, get_args, get_origin
@@ -103,42 +102,39 @@ class Operation:
     parameters: list[Parameter] = field(init=False)
 
     def __post_init__(self) -> None:
-        client = isinstance(self.call, Method)
-        signature = self.call.definition if client else inspect.signature(self.call)  # type: ignore[union-attr]
-        self.name = self.call.__name__
-        about = " ".join((self.call.__doc__ or "").split())
-        self.has_key = "key" in signature.parameters
-        in_path = re.findall(r"{(\w+)}", self.path)
+        arguments, self.answer = _read_signature(self.call)
+        self.name, self.about = self.call.__name__, " ".join((self.call.__doc__ or "").split())
+        self.has_key, self.cursor = False, ""
         self.parameters, members = [], {}
-        self.cursor = ""
-        for name, given in list(signature.parameters.items())[1:]:
-            shape = shape_of(given.annotation) if client else given.annotation
-            is_outside = name in in_path or self.verb in ("GET", "DELETE")
-            shape = without_null(shape) if is_outside else shape
-            is_required = given.default is inspect.Parameter.empty
-            if name in in_path:
-                self.parameters.append(Parameter(name, "path", name, shape, True))
+        in_query = self.verb in ("GET", "DELETE")
+        for given in arguments:
+            name, is_required = given.name, given.default is inspect.Parameter.empty
+            shape = Limit | None if name == "limit" else given.annotation
+            if f"{{{name}}}" in self.path:
+                self.parameters.append(Parameter(name, "path", name, without_null(shape), True))
+            elif name == "key":
+                self.has_key = True
             elif name in CURSORS:
-                self.cursor, about = name, about.replace(f"`{name}`", "`cursor`")
-                self.parameters.append(Parameter("cursor", "query", name, shape, False))
-            elif self.verb in ("GET", "DELETE"):
-                if is_flat(shape):
-                    shape = Limit if name == "limit" else shape
-                    self.parameters.append(Parameter(name, "query", name, shape, is_required))
-            elif name != "key":
+                self.cursor, self.about = name, self.about.replace(f"`{name}`", "`cursor`")
+                self.parameters.append(Parameter("cursor", "query", name, without_null(shape), False))
+            elif not in_query:
                 members[name] = (shape, ... if is_required else given.default)
-        of_body = "".join(part.title() for part in self.name.split("_")) + "Body"
-        self.body = object_shape(of_body, members) if self.verb in ("POST", "PUT") else None
-        self.takes_body = bool(members)
-        self.needs_body = any(default is ... for _, default in members.values())
+            elif is_flat(without_null(shape)):
+                self.parameters.append(Parameter(name, "query", name, without_null(shape), is_required))
+        self.body = None if in_query else object_shape(f"{self.title}Body", members)
+        self.takes_body, self.needs_body = bool(members), any(default is ... for _, default in members.values())
         outside = {p.name: (p.shape, ... if p.is_required else None) for p in self.parameters}
         self.outside = object_shape("Parameters", outside)
-        self.about = about
-        hints = self.call.__signature__.return_annotation if client else signature.return_annotation  # type: ignore[union-attr]
-        self.item = get_args(hints)[0] if get_origin(hints) is list else dict[str, Any] if hints is Page else None
-        self.is_stream = get_origin(hints) is AsyncGenerator
-        self.is_paged = bool(self.cursor) or hints is Page
-        self.answer = None if hints is None or hints is type(None) else answer_shape(hints)
+        self.is_stream = get_origin(self.answer) is AsyncGenerator
+        self.is_paged = bool(self.cursor) or self.answer is Page
+        self.item = (
+            dict[str, Any] if self.answer is Page else get_args(self.answer)[0] if is_list(self.answer) else None
+        )
+
+    @property
+    def title(self) -> str:
+        """The name as a type has it."""
+        return "".join(part.title() for part in self.name.split("_"))
 
     @property
     def for_services(self) -> bool:
@@ -180,6 +176,16 @@ class Operation:
         found = await memoir.run(self.call.build(**arguments | {"limit": limit + 1}))
         shown = found[:limit]
         return Page(shown, str(getattr(shown[-1], CURSORS[self.cursor])) if len(found) > limit else None)
+
+
+def _read_signature(call: Method[..., Any] | Callable[..., Any]) -> tuple[list[inspect.Parameter], Any]:
+    """Returns the arguments behind the first, with their shapes, and the type of the answer, None for no answer."""
+    if isinstance(call, Method):
+        given = [p.replace(annotation=shape_of(p.annotation)) for p in call.definition.parameters.values()]
+        answer = call.__signature__.return_annotation
+        return given[1:], None if answer is type(None) else answer_shape(answer)
+    signature = inspect.signature(call)
+    return list(signature.parameters.values())[1:], signature.return_annotation
 
 
 def _read_literal(text: str) -> Any:

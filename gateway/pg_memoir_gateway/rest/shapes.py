@@ -99,9 +99,9 @@ def answer_shape(answer: Any) -> Any:
     """Returns the type of an answer. A TypedDict of Python 3.11 is none to pydantic."""
     if not is_typeddict(answer):
         return answer
-    members = {name: (hint, None) for name, hint in get_type_hints(answer).items()}
-    open_ = ConfigDict(extra="allow")
-    return create_model(answer.__name__, __config__=open_, __doc__=answer.__doc__, **members)  # type: ignore[call-overload]
+    members: Any = {name: (hint, None) for name, hint in get_type_hints(answer).items()}
+    members |= {"__config__": ConfigDict(extra="allow"), "__doc__": answer.__doc__}
+    return create_model(answer.__name__, **members)
 
 
 class Schema(GenerateJsonSchema):
