@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from urllib.parse import parse_qsl, unquote
 
 from pydantic import ValidationError
@@ -95,7 +95,7 @@ class Rest(BaseRoute):
             arguments["key"] = _read_key(key)
         if operation.is_stream:
             return Lines(self, operation.call(self.gateway.memoir, **arguments))
-        async with self.calls:
+        async with self.slot():
             answer = await self.gateway.within(CALL_SECONDS, operation.run(self.gateway.memoir, arguments))
         if operation.answer is None:
             return Response(status_code=204, headers=HEADERS)
@@ -115,6 +115,16 @@ class Rest(BaseRoute):
         if user != whose[0]:
             raise Refused(403, f"The request is of user {whose[0]!r}, the path names {user!r}.")
 
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Holds one of the calls that REST may have in the database. Raises TimeoutError where none comes free."""
+        async with asyncio.timeout(CALL_SECONDS):
+            await self.calls.acquire()
+        try:
+            yield
+        finally:
+            self.calls.release()
+
     def explain(self, error: Exception) -> Response:
         """Returns the problem of an error, and counts it."""
         response = explain(error)
@@ -130,12 +140,16 @@ class Lines(Response):
         self.rest, self.lines = rest, lines
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self.rest.calls, aclosing(self.lines):
+        answer: Response
+        async with AsyncExitStack() as stack:
             try:
+                await stack.enter_async_context(self.rest.slot())
+                await stack.enter_async_context(aclosing(self.lines))
                 first = await self.rest.gateway.within(CALL_SECONDS, anext(self.lines))
+                answer = StreamingResponse(self._all(first), 200, HEADERS, NDJSON)
             except Exception as error:
-                return await self.rest.explain(error)(scope, receive, send)
-            await StreamingResponse(self._all(first), 200, HEADERS, NDJSON)(scope, receive, send)
+                answer = self.rest.explain(error)
+            await answer(scope, receive, send)
 
     async def _all(self, first: str) -> AsyncIterator[str]:
         yield first
