@@ -9,6 +9,7 @@ from uuid import UUID
 from .arguments import Entries, Id, Items, List, Messages, Object, Text, Vector, When
 from .call import Rows, calls, like, rows, value, values
 from .types import (
+    Actor,
     AnthropicRequest,
     CapturedCall,
     CapturedPart,
@@ -20,7 +21,9 @@ from .types import (
     Message,
     Persisted,
     SessionRow,
+    SessionStatus,
     Speaker,
+    Task,
 )
 
 
@@ -44,7 +47,7 @@ class Conversations:
         model: str | None = None,
         system_prompt: Text | None = None,
         project: str | None = None,
-        task: str | None = None,
+        task: Task | None = None,
         parent: str | None = None,
         settings: Object | None = None,
         metadata: Object | None = None,
@@ -71,7 +74,7 @@ class Conversations:
         *,
         usage: Object | None = None,
         key: str | None = None,
-        actor: str | None = None,
+        actor: Actor | None = None,
         metadata: Object | None = None,
     ) -> Persisted:
         """Appends one whole exchange, or any run of messages as the OpenAI chat API has them, all or nothing.
@@ -94,7 +97,7 @@ class Conversations:
         user: str,
         *,
         project: str | None = None,
-        status: str | None = None,
+        status: SessionStatus | None = None,
         after_session: str | None = None,
         limit: int | None = None,
     ) -> list[SessionRow]:
@@ -117,8 +120,8 @@ class Conversations:
 
     @value
     def branch_session(self, user: str, session: str, new_session: str, *, at_turn: int | None = None) -> UUID:
-        """Opens `new_session` with the turns of `session` up to and including `at_turn` (all, if None) shared by
-        reference."""
+        """Opens `new_session` with the first `at_turn` turns of `session` (all, if None) shared by reference. Raises
+        UnknownSessionError, InvalidArgumentError."""
 
     @value
     def session_info(self, user: str, session: str) -> dict[str, Any]:
@@ -133,7 +136,7 @@ class Conversations:
         *,
         budget: int | None = None,
         memory_budget: int | None = None,
-        task: str | None = None,
+        task: Task | None = None,
         tools: List | None = None,
         query_embedding: Vector | None = None,
         query_parts: List | None = None,
@@ -169,7 +172,7 @@ class Conversations:
         *,
         budget: int | None = None,
         memory_budget: int | None = None,
-        task: str | None = None,
+        task: Task | None = None,
         tools: List | None = None,
         query_embedding: Vector | None = None,
         query_parts: List | None = None,

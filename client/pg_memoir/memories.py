@@ -8,11 +8,13 @@ from typing import Any, Literal
 from .arguments import Id, Object, Text, Vector, When
 from .call import rows, value, values
 from .types import (
+    Actor,
     Alias,
     Change,
     Corrected,
     Edge,
     Hit,
+    Importance,
     IndexHit,
     Judgement,
     Lifted,
@@ -22,6 +24,8 @@ from .types import (
     Relation,
     Remembered,
     Retracted,
+    Sensitivity,
+    State,
     TimelineLine,
     Tombstone,
     Validated,
@@ -40,9 +44,9 @@ class Memories:
         session: str | None = None,
         type: str | None = None,
         category: Text | None = None,
-        importance: str | None = None,
+        importance: Importance | None = None,
         project: str | None = None,
-        actor: str | None = None,
+        actor: Actor | None = None,
         provenance: str | None = None,
         confidence: float | None = None,
         valid_from: When | None = None,
@@ -51,7 +55,7 @@ class Memories:
         slot: Text | None = None,
         slot_value: Text | None = None,
         aliases: Sequence[Text] | None = None,
-        sensitivity: str | None = None,
+        sensitivity: Sensitivity | None = None,
         source_turns: Sequence[int] | None = None,
         source_tool: Text | None = None,
         source_key: Text | None = None,
@@ -64,7 +68,7 @@ class Memories:
         """Stores one memory, unless it is a duplicate, outranked, or forgotten (see `outcome`).
 
         `session`: where it was said; without one it is global. `slot`, `slot_value`: an attribute that has one value at
-        a time ('home city", "Oslo'): a new value supersedes the old. `source_turns`: turn indexes of `session` it comes
+        a time ("home city", "Oslo"): a new value supersedes the old. `source_turns`: turn indexes of `session` it comes
         from. `confidence` in [0, 1]. `sensitivity`: what looks like a key, a card or an account is secret whatever it
         says. `embeddable`: False keeps it from embedding models. `key`: idempotency key. Raises UnknownSessionError,
         InvalidArgumentError, InvalidTextError, TextTooLargeError, TombstoneError, DimensionMismatchError,
@@ -152,7 +156,7 @@ class Memories:
         self,
         user: str,
         *,
-        states: Sequence[str] | None = None,
+        states: Sequence[State] | None = None,
         types: Sequence[str] | None = None,
         tags: Sequence[Text] | None = None,
         category: Text | None = None,
@@ -209,7 +213,7 @@ class Memories:
         slot_value: Text | None = None,
         session: str | None = None,
         source_turns: Sequence[int] | None = None,
-        actor: str | None = None,
+        actor: Actor | None = None,
         embedding: Vector | None = None,
         key: str | None = None,
     ) -> Corrected:
@@ -232,7 +236,7 @@ class Memories:
         valid_to: When | None = None,
         session: str | None = None,
         source_turns: Sequence[int] | None = None,
-        actor: str | None = None,
+        actor: Actor | None = None,
     ) -> Retracted:
         """Takes a memory back without a replacement. `valid_to`: it was true until then. `session`, `source_turns`,
         `actor`: whose word, as in remember. Raises UnknownMemoryError, UnknownSessionError, NotAuthorizedError where

@@ -7,6 +7,7 @@ from typing import Any
 
 from .arguments import Lines, Name, Object, Text
 from .call import calls, value, values
+from .types import Sensitivity
 
 
 class Privacy:
@@ -14,7 +15,7 @@ class Privacy:
 
     @value
     def mark_turn(
-        self, user: str, session: str, turn: int, *, sensitivity: str | None = None, reason: Text | None = None
+        self, user: str, session: str, turn: int, *, sensitivity: Sensitivity | None = None, reason: Text | None = None
     ) -> dict[str, Any]:
         """Says how secret a stored turn is from now on: 'normal', 'private' or 'secret' (default). Made stricter, so do
         the memories that came of it; lowering takes a person with the clearance to see it. Raises UnknownSessionError,

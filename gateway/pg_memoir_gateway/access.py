@@ -5,15 +5,32 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
-from .config import Config, Mode, User
+from .config import Config, Mode, Service, User
+
+T = TypeVar("T", User, Service)
 
 
 def find_owner(config: Config, key: str) -> User | None:
     """The user who is listed with this key."""
+    return _find_listed(config.users, key)
+
+
+def find_service(config: Config, headers: Mapping[str, str]) -> Service | None:
+    """The service whose key a request carries."""
+    return next((found for key in read_keys(headers) if (found := _find_listed(config.services, key))), None)
+
+
+def has_listed_key(config: Config, headers: Mapping[str, str]) -> bool:
+    """Does a request carry the key of a user or a service?"""
+    return any(find_owner(config, key) for key in read_keys(headers)) or find_service(config, headers) is not None
+
+
+def _find_listed(listed: Sequence[T], key: str) -> T | None:
     found = hashlib.sha256(key.encode()).hexdigest()
-    return next((user for user in config.users if key and hmac.compare_digest(user.key_sha256, found)), None)
+    return next((one for one in listed if key and hmac.compare_digest(one.key_sha256, found)), None)
 
 
 def read_keys(headers: Mapping[str, str]) -> list[str]:
@@ -30,4 +47,4 @@ def find_user(config: Config, headers: Mapping[str, str]) -> tuple[str, Mode] | 
             return found.name, found.mode or config.mode
     if config.user_header and (name := headers.get(config.user_header.lower())):
         return name, config.mode
-    return None if config.users or config.user_header else (config.user, config.mode)
+    return None if config.has_keys or config.user_header else (config.user, config.mode)

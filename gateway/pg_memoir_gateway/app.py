@@ -16,13 +16,13 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import Receive, Scope, Send
 
-from . import health, inspector, mcp_http
+from . import health, inspector, mcp_http, rest
 from .config import Config
 from .gateway import Gateway
 from .guard import Guard
 from .proxy import Proxy
 
-PARTS: tuple[ModuleType, ...] = (health, mcp_http, inspector)
+PARTS: tuple[ModuleType, ...] = (health, mcp_http, rest, inspector)
 
 
 class Refused:

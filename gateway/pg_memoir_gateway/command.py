@@ -18,6 +18,7 @@ from pg_memoir import AsyncMemoir
 from .app import create_app
 from .config import MODES, Config, ConfigError, load
 from .protocol import BoundedProtocol
+from .rest import make_document
 
 # So soon a thread that reads something large lets the event loop go on. Python's own 5 ms add up over a request.
 SWITCH_SECONDS = 0.001
@@ -31,11 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, help="port to listen on (default: 8787)")
     parser.add_argument("--mode", choices=MODES, help="what may be done to requests (default: manage)")
     parser.add_argument("--user", help="whose requests they are, where no users are listed (default: local)")
+    parser.add_argument("--openapi", action="store_true", help="print the OpenAPI document of the REST API, and end")
     parser.add_argument("--check", action="store_true", help="print the settings, try what they name, and end")
 
 
 def main(options: argparse.Namespace) -> int:
     """Runs it; returns the exit code."""
+    if options.openapi:
+        print(json.dumps(make_document(), indent=2))
+        return 0
     given = {name: getattr(options, name) or None for name in ("dsn", "host", "mode", "user")}
     try:
         config = load(os.environ, options.config, given | {"port": options.port})

@@ -52,8 +52,16 @@ class User:
 
 
 @dataclass(frozen=True)
+class Service:
+    """An application whose key, of this hash, reaches every user over REST."""
+
+    name: str
+    key_sha256: str
+
+
+@dataclass(frozen=True)
 class Config:
-    """All settings. `user`: whose requests they are where no users are listed and no header says so. `allowed_hosts`:
+    """All settings. `user`: whose requests they are where no keys are listed and no header says so. `allowed_hosts`:
     names under which the gateway may be reached, and origins of web pages that may call it. `journal`: the folder for
     exchanges that are not stored yet, "off" for none."""
 
@@ -79,7 +87,13 @@ class Config:
     connect_seconds: float = 30.0
     hang_seconds: float = 900.0
     users: tuple[User, ...] = field(default=())
+    services: tuple[Service, ...] = field(default=())
     clients: Mapping[str, UserRole] = field(default_factory=dict)
+
+    @property
+    def has_keys(self) -> bool:
+        """Is anybody listed with a key? Then a request without one has no user."""
+        return bool(self.users or self.services)
 
     @property
     def is_local(self) -> bool:
@@ -92,6 +106,7 @@ class Config:
         values["dsn"] = re.sub(r"(password=)\S+|(://[^:/@\s]*:)[^@\s]+(?=@)", r"\1\2***", self.dsn)
         values["inspect_token"] = "***" if self.inspect_token else ""
         values["users"] = [{"name": u.name, "mode": u.mode or self.mode} for u in self.users]
+        values["services"] = [service.name for service in self.services]
         return values
 
 
@@ -110,9 +125,10 @@ def load(
     if unknown := sorted(set(values) - set(known)):
         raise ConfigError(f"unknown setting {unknown[0]}; there are {', '.join(known)}")
     users = tuple(_read_user(entry) for entry in values.pop("users", []))
+    services = tuple(Service(**_read_keyed("services", entry, {"name"})) for entry in values.pop("services", []))
     clients = _read_clients(values.pop("clients", {}))
     plain = {name: _convert(name, value, getattr(Config, name)) for name, value in values.items()}
-    return check_config(replace(Config(), users=users, clients=clients, **plain))
+    return check_config(replace(Config(), users=users, services=services, clients=clients, **plain))
 
 
 def check_config(config: Config) -> Config:
@@ -133,19 +149,30 @@ def check_config(config: Config) -> Config:
             raise ConfigError(f"allowed_hosts has {host!r}, {told}")
     if not config.dsn:
         raise ConfigError("dsn is empty: set PG_MEMOIR_DSN, or dsn in the file")
-    if not config.is_local and not config.users and not config.user_header:
+    if not config.is_local and not config.has_keys and not config.user_header:
         raise ConfigError(f"host is {config.host}, which others can reach: list users, or name a user_header")
+    user_keys = {user.key_sha256: user.name for user in config.users}
+    for service in config.services:
+        if owner := user_keys.get(service.key_sha256):
+            raise ConfigError(f"services: {service.name} has the key of the user {owner}. Give it one of its own")
     return config
 
 
 def _read_user(entry: Any) -> User:
-    if not isinstance(entry, dict) or not entry.get("name") or set(entry) - {"name", "key_sha256", "mode"}:
-        raise ConfigError(f"users has {entry!r}, not a table of name, key_sha256 and mode")
+    found = _read_keyed("users", entry, {"name", "mode"})
+    if found.get("mode") not in (None, *MODES):
+        raise ConfigError(f"users: mode of {found['name']} is {found['mode']!r}, not one of {', '.join(MODES)}")
+    return User(**found)
+
+
+def _read_keyed(setting: str, entry: Any, names: set[str]) -> dict[str, Any]:
+    """Returns an entry of a list of keys, if it is a table of these names and the hash of a key."""
+    if not isinstance(entry, dict) or not entry.get("name") or set(entry) - names - {"key_sha256"}:
+        told = ", ".join(sorted(names, reverse=True))
+        raise ConfigError(f"{setting} has {entry!r}, not a table of {told} and key_sha256")
     if not re.fullmatch(r"[0-9a-f]{64}", str(entry.get("key_sha256"))):
-        raise ConfigError(f"users: key_sha256 of {entry['name']} is not 64 hexadecimal digits")
-    if entry.get("mode") not in (None, *MODES):
-        raise ConfigError(f"users: mode of {entry['name']} is {entry['mode']!r}, not one of {', '.join(MODES)}")
-    return User(**entry)
+        raise ConfigError(f"{setting}: key_sha256 of {entry['name']} is not 64 hexadecimal digits")
+    return entry
 
 
 def _read_clients(table: Any) -> dict[str, UserRole]:

@@ -16,9 +16,10 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .access import find_owner, read_keys
+from .access import has_listed_key
 from .config import Config, is_loopback
 from .gateway import Gateway, log
+from .rest.problems import PREFIX, problem_response
 from .talk import is_conversation_path
 
 # Content types that a page can send anywhere without asking (https://fetch.spec.whatwg.org/#cors-safelisted-request-
@@ -55,7 +56,7 @@ class Guard:
             self.gateway.counts.add("requests_refused", reason=refusal.reason)
             if self.gateway.counts.of("requests_refused", reason=refusal.reason) <= WARNED:
                 log.warning("refused a request to %s: %s", scope["path"], refusal.message)
-            answer = error_response(refusal.status, "forbidden", refusal.message)
+            answer = _answer_refusal(scope["path"], refusal)
         elif scope["method"] == "OPTIONS":
             answer = Response(status_code=204)
         elif headers.get("upgrade", "").lower() == "websocket":
@@ -71,10 +72,16 @@ def error_response(status: int, kind: str, message: str) -> JSONResponse:
     return JSONResponse({"type": "error", "error": {"type": kind, "message": message}}, status)
 
 
+def _answer_refusal(path: str, refusal: Refusal) -> Response:
+    if path.startswith(PREFIX + "/"):
+        return problem_response(refusal.status, refusal.message)
+    return error_response(refusal.status, "forbidden", refusal.message)
+
+
 def find_refusal(config: Config, scope: Scope, headers: Headers) -> Refusal | None:
     """Returns why a request is turned away, None if it may pass."""
     # A page can't know a listed key, so a request that has one may come under any name: through a reverse proxy, say.
-    has_key = any(find_owner(config, key) for key in read_keys(headers))
+    has_key = has_listed_key(config, headers)
     server = (scope.get("server") or ("",))[0]
     for host in headers.getlist("host"):
         name = _strip_port(host)
@@ -134,7 +141,7 @@ def _may_hold(path: str, kind: str, from_page: bool) -> bool:
     uploads to the providers are no JSON."""
     if path.startswith("/inspect"):
         return True
-    if path == "/mcp" or is_conversation_path(path):
+    if path == "/mcp" or path.startswith(PREFIX + "/") or is_conversation_path(path):
         return kind == "application/json" or kind.endswith("+json") or not kind and not from_page
     return kind not in FORMS or kind == "multipart/form-data" and not from_page
 

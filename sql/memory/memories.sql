@@ -101,7 +101,7 @@ begin
   v_memory.importance := p_importance;
   v_memory.embeddable := p_embeddable;
   v_memory.confidence := p_confidence;
-  v_memory.valid_from := p_valid_from; v_memory.valid_to := p_valid_to;
+  v_memory.valid_from := coalesce(p_valid_from, p_created_at); v_memory.valid_to := p_valid_to;
   v_memory.slot := p_slot; v_memory.slot_value := p_slot_value;
   v_memory.source_tool := p_source_tool; v_memory.source_key := p_source_key;
   v_memory.tags := coalesce(p_tags, '{}');
@@ -131,7 +131,6 @@ begin
   -- Without a session the caller speaks for the person unless bound or stated otherwise; within one it is the agent.
   v_memory.actor := _memoir.actor(v_caller, p_actor,
     case when p_session is null then 'person' else 'agent' end::_memoir.actor);
-  v_memory.valid_from := coalesce(p_valid_from, p_created_at);
   v_memory.metadata := v_memory.metadata || jsonb_strip_nulls(jsonb_build_object('said_at', p_created_at));
   v_result := _memoir.enter(v_memory, v_session, v_sources, null, null, p_created_at, v_config, p_valid_from);
   if p_embedding is not null then
@@ -179,7 +178,7 @@ begin
   where m.user_id = v_user and m.content_hash = v_memory.content_hash and m.project = v_memory.project
     and m.state = 'active' and (m.local_to is not distinct from v_memory.local_to or v_memory.local_to is null
       or m.local_to is null and v_memory.session_id is null)
-    and (m.valid_to is null or m.valid_to > v_now or v_memory.actor <> 'person')
+    and (m.valid_to is null or m.valid_to > v_now or m.valid_to = v_memory.valid_to or v_memory.actor <> 'person')
   order by m.local_to nulls first, m.valid_to desc nulls first, m.recorded_at, m.memory_id limit 1;
   if v_old.expires_at <= v_now then  -- gone already, only not swept yet
     perform _memoir.set_state(v_user, array[v_old.memory_id], 'expired', v_by, 'expired', null, v_now);

@@ -382,7 +382,7 @@ REFUSED: dict[str, list[Any]] = {
         ("provenance", ["hearsay"], 'unknown provenance "hearsay"'),
         ("sensitivity", ["public"], 'sensitivity must be normal, private or secret, not "public"'),
         ("confidence", ["-0.1", "1.1", "nan"], "confidence must be from 0 to 1, not"),
-        ("valid_to", ["2024-02-01"], "is not after valid_from", {"valid_from": "2024-02-01"}),
+        *[("valid_to", ["2024-02-01"], "is not after", {name: "2024-02-01"}) for name in ("valid_from", "created_at")],
         ("slot_value", ["Bonn"], 'slot_value "Bonn" needs a slot'),
         ("slot", ["", " \u200b", "x" * 3000], "slot must be a text of 1 to"),
         *[(name, [""], f"{name} must be a text of 1 to") for name in ("category", "source_tool", "source_key", "key")],

@@ -70,6 +70,11 @@ def test_expired_is_said_anew(db: Db, user: str, clock: Callable[[str], None]) -
     assert memory_row(db, old) == ("expired",) and recalled(db, user, "Fridays") == ["Deploys on Fridays."]
 
 
+def test_ended_is_said_anew_for_another_time(db: Db, user: str) -> None:
+    ended = [remember(db, user, "I live in Ulm.", actor="person", valid_to=f"{year}-05-01Z") for year in (2020, 2020, 2021)]
+    assert [done["outcome"] for done in ended] == ["stored", "duplicate", "stored"]
+
+
 def test_secret_said_again_becomes_secret(db: Db, user: str) -> None:
     memory = remembered(db, user, "The gate code is 4711.", embedding=[1, 0, 0, 0])
     assert recalled(db, user, "gate code") == ["The gate code is 4711."]

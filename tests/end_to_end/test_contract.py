@@ -7,12 +7,28 @@ import asyncio
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 import pg_memoir
+import psycopg
 import pytest
+from calls import one
 from pg_memoir import errors, testing
-from pg_memoir.types import Considered, Hit, IndexHit, Memory, MemoryState, SessionRow, Speaker, TimelineLine, Tombstone
+from pg_memoir.types import (
+    Considered,
+    Hit,
+    IndexHit,
+    Memory,
+    MemoryState,
+    Sensitivity,
+    SessionRow,
+    SessionStatus,
+    Speaker,
+    State,
+    Task,
+    TimelineLine,
+    Tombstone,
+)
 
 Client = pg_memoir.Memoir
 USER, ANSWER = {"role": "user", "content": "I keep a green Brompton."}, {"role": "assistant", "content": "Nice."}
@@ -253,3 +269,9 @@ def test_memory_tools_answer_the_model(database: Client, user: str) -> None:
     assert "Sails on Sundays" in session.call_memory_tool("memory_search", {"query": "sails"})
     for name, arguments in (("nothing", {}), ("memory_search", {}), ("no\0ne", {})):
         assert session.call_memory_tool(name, arguments).startswith("Error")
+
+
+def test_types_name_every_choice(db: psycopg.Connection) -> None:
+    named = {"item_state": State, "session_status": SessionStatus, "task_type": Task, "sensitivity": Sensitivity}
+    for enum, literal in named.items():
+        assert one(db, f"select enum_range(null::_memoir.{enum})::text[]") == list(get_args(literal)), enum

@@ -1,4 +1,4 @@
-"""The examples of the written pages, run as they stand: python and sql fences, and the plain fence with their output right after."""
+"""The examples of the written pages, run as they stand: python, sql and sh fences, and the plain fence with their output right after."""
 
 import contextlib
 import io
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-FENCED = re.compile(r"^```(python|sql)\n(.*?)^```\n(?:\n?^```\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^```(python|sql|sh)\n(.*?)^```\n(?:\n?^```\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 # What differs from run to run: ids, dates and times, and the width that they give a column.
 OWN = [
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "ID"),
@@ -42,8 +42,9 @@ def settled(text: str) -> str:
 def outputs(page: str, dsn: str, scope: dict[str, Any]) -> Iterator[tuple[Example, str]]:
     """Runs a page from top to bottom, its python in one scope; each example with what it printed."""
     for example in examples(page):
-        if example.kind == "sql":
-            command = ["psql", "-X", "-v", "ON_ERROR_STOP=1", "-f", "-", dsn]
+        if example.kind != "python":
+            psql = ["psql", "-X", "-v", "ON_ERROR_STOP=1", "-f", "-", dsn]
+            command = psql if example.kind == "sql" else ["bash", "-euo", "pipefail"]
             done = subprocess.run(command, input=example.code, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
             yield example, done.stdout

@@ -32,6 +32,11 @@ def test_impossible_settings_are_refused() -> None:
         ({"dsn": ""}, "dsn is empty"),
         ({"colour": "red"}, "unknown setting colour"),
         ({"users": [{"name": "a", "key_sha256": "x"}]}, "users: key_sha256 of a is not 64 hexadecimal digits"),
+        ({"services": [{"name": "s", "mode": "recall"}]}, "services has .* not a table of name and key_sha256"),
+        (
+            {"users": [{"name": "a", "key_sha256": "0" * 64}], "services": [{"name": "s", "key_sha256": "0" * 64}]},
+            "services: s has the key of the user a",
+        ),
         ({"clients": "cline"}, "clients is 'cline', not a table of parts of a User-Agent or X-Title"),
         ({"clients": {"cline": "robot"}}, "clients: 'cline' is 'robot', not one of person, mixed, material"),
         ({"clients": {" ": "person"}}, "clients: ' ' is empty, which every client has in its name"),

@@ -87,7 +87,8 @@ def test_guard_allowed_hosts() -> None:
 def test_guard_listed_key_under_any_host() -> None:
     known = {"host": "memory.example.com", "authorization": "Bearer sk-alice"}
     cases = [({}, ""), ({"authorization": "Bearer other"}, "host"), (PAGE, "origin")]
-    assert all(refusal("POST /mcp", known | more, users=[LISTED]) == reason for more, reason in cases)
+    for listed in ("users", "services"):
+        assert all(refusal("POST /mcp", known | more, **{listed: [LISTED]}) == reason for more, reason in cases)
 
 
 def test_allowed_hosts_are_checked() -> None:

@@ -7,10 +7,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from pg_memoir import Memoir
+from pg_memoir.types import State
 from rich.text import Text
 from rich.tree import Tree
 
@@ -91,7 +92,7 @@ def list_(
     """
     with connected(dsn) as memoir:
         if what is Listed.memories:
-            states = [] if state == ["all"] else state
+            states = cast("list[State] | None", [] if state == ["all"] else state)  # the database checks them
             found = memoir.list_memories(
                 user, states=states, types=type, tags=tag, session=session, project=project, limit=limit
             )

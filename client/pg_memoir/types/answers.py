@@ -24,6 +24,22 @@ Relation = Literal[
 """What one memory may be to another."""
 
 
+Actor = Literal["person", "agent", "tool"]
+"""Whose word it is."""
+
+Importance = Literal["critical", "important", "normal", "minor"]
+
+Sensitivity = Literal["normal", "private", "secret"]
+
+State = Literal["active", "superseded", "invalidated", "expired", "forgotten", "erased"]
+"""States of a memory."""
+
+SessionStatus = Literal["active", "closed", "expired"]
+
+Task = Literal["continuation", "knowledge", "new_session", "tool_heavy"]
+"""What a turn asks of its memory; it decides the weights of the ranking."""
+
+
 class Usage(TypedDict, total=False):
     """What a model call cost. Tokens as the provider counted them; latency in milliseconds. Prompt tokens include
     those read from the prompt cache and written there, for five minutes or for an hour."""
@@ -125,7 +141,7 @@ class Context(TypedDict, total=False):
     arms: dict[str, Any]
     warnings: list[Any]
     weak: bool
-    statistics_version: int
+    statistics_version: str
     task: str
     format: str
     temperature: float  # only where open_session was given it

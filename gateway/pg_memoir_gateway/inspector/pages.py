@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl
 from uuid import UUID
 
@@ -14,6 +14,7 @@ import psycopg
 import psycopg_pool
 from pg_memoir import MemoirError
 from pg_memoir.errors import NotAuthorizedError, UnknownMemoryError, UnknownSessionError
+from pg_memoir.types import State
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -203,7 +204,7 @@ async def show_memories(look: Look) -> Response:
     if words:
         hits = await look.memoir.memory_index(look.user, words, limit=50)
     else:
-        states, after = [] if state == "all" else [state], look.get("after")
+        states, after = cast("list[State]", [] if state == "all" else [state]), look.get("after")
         found = await look.memoir.list_memories(look.user, states=states, after_memory=after, limit=PAGE)
     given = {"words": words, "hits": hits, "memories": found, "state": state, "more": len(found) == PAGE}
     return look.show("memories.html", "Memories", **given)

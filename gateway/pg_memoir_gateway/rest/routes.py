@@ -1,0 +1,198 @@
+"""Answers requests below /memoir/v1: whose they are, what they ask, what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from urllib.parse import parse_qsl, unquote
+
+from pydantic import ValidationError
+from pydantic_core import to_json
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Match, Route, Router
+from starlette.types import Receive, Scope, Send
+
+from ..access import find_service, find_user
+from ..gateway import Gateway, in_thread
+from ..spans import MOST_BYTES
+from .document import NDJSON, make_document
+from .operations import OPERATIONS, Operation
+from .problems import PREFIX, Refused, explain, find_mistakes
+
+BODY_SECONDS = 60.0  # a request whose body takes longer is given up
+CALL_SECONDS = 30.0  # so long a call of the database may take
+CALLS = 6  # of the eight connections of a process so many may serve REST. The rest is left to agents.
+KEY = re.compile(r"[!-~]{1,200}")
+HEADERS = {"cache-control": "no-store"}
+
+
+def routes(gateway: Gateway) -> list[BaseRoute]:
+    """Returns /openapi.json, and the operations below /memoir/v1."""
+
+    async def document(request: Request) -> Response:
+        return JSONResponse(make_document())
+
+    return [Route("/openapi.json", document, methods=["GET"]), Rest(gateway)]
+
+
+class Rest(BaseRoute):
+    """All paths below PREFIX, as they were sent: a name may hold an encoded slash or a line break."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+        self.calls = asyncio.Semaphore(CALLS)
+        by_path: dict[str, dict[str, Operation]] = defaultdict(dict)
+        for operation in OPERATIONS:
+            by_path[operation.path][operation.verb] = operation
+        found = [Route(PREFIX + path, self._endpoint(verbs), methods=[*verbs]) for path, verbs in by_path.items()]
+        self._router = Router(found, redirect_slashes=False, default=_not_found)
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        is_ours = scope["type"] == "http" and scope["raw_path"].startswith(PREFIX.encode() + b"/")
+        return Match.FULL if is_ours else Match.NONE, {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        inner = {**scope, "path": scope["raw_path"].decode("ascii", "replace")}
+        try:
+            await self._router(inner, receive, send)
+        except HTTPException as error:
+            if error.status_code == 405:
+                allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
+                error.detail = f"The method {scope['method']} is not allowed here, only {allowed}."
+            await explain(error)(scope, receive, send)
+
+    def _endpoint(self, verbs: dict[str, Operation]) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            operation = verbs["GET" if request.method == "HEAD" else request.method]
+            self.gateway.counts.add("rest_requests", operation=operation.name)
+            try:
+                return await self._answer(operation, request)
+            except ClientDisconnect:
+                return Response(status_code=400)
+            except Exception as error:
+                return self.explain(error)
+
+        return endpoint
+
+    async def _answer(self, operation: Operation, request: Request) -> Response:
+        path = _read_path(request)
+        self._authorise(operation, request, path.get("user"))
+        try:
+            in_body = False
+            arguments = operation.read_outside(path, _read_query(request))
+            in_body = True
+            if operation.body:
+                body = await _read_body(request)
+                arguments |= await in_thread(len(body), lambda: operation.read_body(body))
+        except ValidationError as error:
+            raise find_mistakes(error, in_body) from None
+        if operation.has_key and (key := request.headers.get("idempotency-key")) is not None:
+            arguments["key"] = _read_key(key)
+        if operation.is_stream:
+            return Lines(self, operation.call(self.gateway.memoir, **arguments))
+        async with self.slot():
+            answer = await self.gateway.within(CALL_SECONDS, operation.run(self.gateway.memoir, arguments))
+        if operation.answer is None:
+            return Response(status_code=204, headers=HEADERS)
+        return Response(to_json(answer), 200, HEADERS, "application/json")
+
+    def _authorise(self, operation: Operation, request: Request, user: str | None) -> None:
+        """Raises Refused unless the key is a service's, or that of the user whom the path names."""
+        config = self.gateway.config
+        if find_service(config, request.headers):
+            return
+        whose = find_user(config, request.headers)
+        if whose is None:
+            told = "No listed key came with the request. Send it as a bearer token or as x-api-key."
+            raise Refused(401, told, {"WWW-Authenticate": 'Bearer realm="pg_memoir"'})
+        if operation.for_services:
+            raise Refused(403, f"{operation.path} is about all users. Use a service's key.")
+        if user != whose[0]:
+            raise Refused(403, f"The request is of user {whose[0]!r}, the path names {user!r}.")
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Holds one of the calls that REST may have in the database. Raises TimeoutError where none comes free."""
+        async with asyncio.timeout(CALL_SECONDS):
+            await self.calls.acquire()
+        try:
+            yield
+        finally:
+            self.calls.release()
+
+    def explain(self, error: Exception) -> Response:
+        """Returns the problem of an error, and counts it."""
+        response = explain(error)
+        self.gateway.counts.add("rest_problems", status=str(response.status_code))
+        return response
+
+
+class Lines(Response):
+    """An answer of lines as they come. An error before the first is a problem, one behind it cuts the answer."""
+
+    def __init__(self, rest: Rest, lines: AsyncGenerator[str, None]) -> None:
+        super().__init__()
+        self.rest, self.lines = rest, lines
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer: Response
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self.rest.slot())
+                await stack.enter_async_context(aclosing(self.lines))
+                first = await self.rest.gateway.within(CALL_SECONDS, anext(self.lines))
+                answer = StreamingResponse(self._all(first), 200, HEADERS, NDJSON)
+            except Exception as error:
+                answer = self.rest.explain(error)
+            await answer(scope, receive, send)
+
+    async def _all(self, first: str) -> AsyncIterator[str]:
+        yield first
+        async for line in self.lines:
+            yield line
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    raise HTTPException(404, f"{scope['path']} is no path of the API. /openapi.json lists all.")
+
+
+def _read_path(request: Request) -> dict[str, str]:
+    try:
+        return {name: unquote(text, errors="strict") for name, text in request.path_params.items()}
+    except UnicodeDecodeError:
+        raise Refused(400, f"The path {request.url.path!r} is no UTF-8.") from None
+
+
+def _read_query(request: Request) -> list[tuple[str, str]]:
+    try:
+        query = request.scope["query_string"].decode("ascii")
+        return parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=1000)
+    except ValueError:
+        raise Refused(400, f"The query string {request.scope['query_string'][:80]!r} can't be read.") from None
+
+
+def _read_key(key: str) -> str:
+    """Returns an idempotency key; quotes around it, as of a structured field, do not count."""
+    if len(key) > 2 and key[0] == key[-1] == '"':
+        key = key[1:-1]
+    if not KEY.fullmatch(key):
+        raise Refused(400, f"Idempotency-Key is {key[:80]!r}, not 1 to 200 printable ASCII characters without spaces.")
+    return key
+
+
+async def _read_body(request: Request) -> bytes:
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MOST_BYTES:
+                    raise Refused(413, f"The body has over {MOST_BYTES} bytes.")
+    except TimeoutError:
+        raise Refused(408, f"The body did not come within {BODY_SECONDS:.0f} s.") from None
+    return bytes(body)
