@@ -216,7 +216,8 @@ def _read_request(request: Json) -> Json:
     earlier, known = request["earlier"] or [], request["memories"] or []
     said = [(one["text"], one["role"] == "user") for one in earlier]
     remembered = [forgetting.Remembered(one["content"], one["slot"], one["slot_value"]) for one in known]
-    told = judge(request["language"])
+    # The judge of other languages knows no requests.
+    told = judge(extraction.JUDGED) if request["language"] == extraction.JUDGED else None
     targets = forgetting.Targets("nothing")
     if not request.get("is_free"):
         targets = forgetting.find_forgotten(
