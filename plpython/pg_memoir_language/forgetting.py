@@ -33,7 +33,7 @@ from .values import Content, read_content, stem, stems_of
 
 LONGEST_TEXT, MOST_SENTENCES = 4000, 20
 # The chance from which on the judge says that a statement is meant, and the lead that one must have over the next.
-MEANT, LEAD = 0.6, 0.25
+MEANT, MEANT_WITHOUT_WORDS, LEAD = 0.6, 0.85, 0.25
 # Stems that tell a change or a kind of value, and no matter.
 KINDS_OF_VALUE = frozenset("much mani number code date day time".split())
 # Kinds of values that are looked for elsewhere when what said them is forgotten.
@@ -166,7 +166,7 @@ def find_targets(
     # Where one clause names two of them, nobody can tell.
     several = any(_holds_several(unit, names, topics, language) for unit in meant)
     if judge and not is_clear and not is_all and not several:
-        chosen = _by_judge(matched or units, said, judge)
+        chosen = _by_judge(matched or units, said, judge, MEANT if matched else MEANT_WITHOUT_WORDS)
         if chosen:
             meant, is_clear = chosen, True
     told = [n for n, memory in enumerate(memories) if topics and topics <= _all_stems(memory.content, language)]
@@ -330,17 +330,18 @@ def _by_day(meant: Sequence[Unit], units: Sequence[Unit]) -> list[Unit]:
     return found
 
 
-def _by_judge(units: Sequence[Unit], said: str, judge: TargetJudge) -> list[Unit] | None:
-    """Return the one thing that the judge says is meant, None where it is sure of none or of several."""
+def _by_judge(units: Sequence[Unit], said: str, judge: TargetJudge, least: float) -> list[Unit] | None:
+    """Return the one thing that the judge says is meant, None where it is sure of none or of several. `least`: the
+    chance from which on it is."""
     stating = [unit for unit in units if not unit.is_question][:40]
     chances = judge.means([(unit.said, said) for unit in stating])
     ranked = sorted(zip(chances, stating, strict=True), key=lambda row: -row[0])
-    if not ranked or ranked[0][0] < MEANT:
+    if not ranked or ranked[0][0] < least:
         return None
     best = ranked[0][1]
     chosen = [best]
     for chance, unit in ranked[1:]:
-        if chance < MEANT - LEAD:
+        if chance < least - LEAD:
             break
         # The same sentence, or the same words again.
         if (unit.of == best.of and abs(unit.start - best.start) < 200) or unit.content.stems == best.content.stems:

@@ -7,8 +7,8 @@ meaning and the judge together tell which message of the user is meant, with a c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import Protocol
 
@@ -45,10 +45,11 @@ ASKED_OF_YOU = r"\m(?:can|could|would|will|any (?:way|chance)) (?:you|u)\M"
 MOST_SENTENCES_READ = 12
 # Earlier messages of the user that are compared, and the nearest of them that the judge reads.
 MOST_MESSAGES, MOST_JUDGED = 200, 12
+MOST_READ = 5  # texts of a message that the judge reads, the nearest
 LONGEST_MESSAGE = 300  # characters
 # A text is meant by its likeness plus the judge's log odds, read beside all of the request, beside what asks, and beside
 # that with what leads to it; a message from MEANT on, with a LEAD over all others.
-ODDS, MEANT, LEAD = (0.05, 0.05, 0.1), -0.2, 0.1
+ODDS, MEANT, LEAD = (0.05, 0.05, 0.1), 0.12, 0.1
 IN_TIME = 0.3  # what a message gains that was said when the request says
 LEAST_CHANCE = 1e-3  # added to both sides of the odds
 # A text loses by as much as it is nearer to what may stay.
@@ -174,10 +175,9 @@ def find_meant(
     with_value = [m for m in messages if named and named <= {v.key for v in read_content(m.whole, language).values}]
     messages = with_value or messages
     request = _Asked((" ".join(sentences), asked, led), kept, judge, likeness)
-    likenesses = request.likenesses([m.texts for m in messages])
+    request.read(text for message in messages for text in message.texts)
     ranked = []
-    for n in sorted(range(len(messages)), key=lambda n: -likenesses[n])[:MOST_JUDGED]:
-        message = messages[n]
+    for message in sorted(messages, key=lambda message: -request.near(message.texts))[:MOST_JUDGED]:
         if max(judge.tells([s.said for s in message.sentences])) >= TELLS:
             then = IN_TIME if in_time and in_time[message.number] else 0.0
             ranked.append((request.score(message.texts) + then, message))
@@ -198,19 +198,28 @@ class _Asked:
     judge: Judge
     likeness: Likeness
 
-    def likenesses(self, groups: Sequence[Sequence[str]]) -> list[float]:
-        """Return how near the nearest text of each group comes to what asks."""
-        every = [text for texts in groups for text in texts]
-        rows = [iter(self.likeness(one, every)) for one in dict.fromkeys(self.texts[1:])] if every else []
-        return [max(next(row) for row in rows for _ in texts) for texts in groups]
+    known: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def read(self, texts: Iterable[str]) -> None:
+        """Learn how near texts come to what asks, and to what may stay, all at once: an encoder reads them together."""
+        new = list(dict.fromkeys(text for text in texts if text not in self.known))
+        if new:
+            near = [self.likeness(one, new) for one in dict.fromkeys(self.texts[1:])]
+            stays = self.likeness(self.kept, new) if self.kept else [-1.0] * len(new)
+            self.known.update(zip(new, zip(map(max, *near, near[0]), stays, strict=True), strict=True))
+
+    def near(self, texts: Sequence[str]) -> float:
+        """Return how near the nearest of some texts comes to what asks."""
+        self.read(texts)
+        return max(self.known[text][0] for text in texts)
 
     def score(self, texts: Sequence[str]) -> float:
         """Return how much some texts are meant together: by the nearest of them, and the one that the judge is surest
-        of."""
-        near = self.likenesses([texts])[0]
-        odds = [max(_log_odds(c) for c in self.judge.means([(one, asked) for one in texts])) for asked in self.texts]
-        stays = max(self.likeness(self.kept, texts)) if self.kept else -1.0
-        lost = max(0.0, stays - near + KEPT_MARGIN)
+        of, among the nearest."""
+        near = self.near(texts)
+        judged = sorted(dict.fromkeys(texts), key=lambda text: -self.known[text][0])[:MOST_READ]
+        odds = [max(_log_odds(c) for c in self.judge.means([(one, asked) for one in judged])) for asked in self.texts]
+        lost = max(0.0, max(self.known[text][1] for text in texts) - near + KEPT_MARGIN)
         return near + sum(weight * one for weight, one in zip(ODDS, odds, strict=True)) - KEPT_LOSS * lost
 
 
@@ -223,14 +232,14 @@ def _spans(message: _Message, request: _Asked, language: str) -> tuple[tuple[int
     that hold something of the same kind and are meant less."""
     sentences = message.sentences
     if len(sentences) > MOST_SENTENCES:
-        near = request.likenesses([[s.said] for s in sentences])
-        best = max(range(len(sentences)), key=lambda n: near[n])
+        best = max(range(len(sentences)), key=lambda n: request.near([sentences[n].said]))
         first = max(0, best - 1)
         sentences = sentences[first : best + 2]
     parts = [(s, start, said) for s in sentences for start, said in _divide_parts(s.said, language)]
     kinds = [_kinds(said, language) for _, _, said in parts]
     stays = [False] * len(parts)
     if sum(map(bool, kinds)) > 1:
+        request.read(said for *_, said in parts)
         worths = [request.score([said]) for *_, said in parts]
         best = max((n for n, kind in enumerate(kinds) if kind), key=lambda n: worths[n])
         stays = [bool(k & kinds[best]) and w < worths[best] - RIVAL_LEAD for k, w in zip(kinds, worths, strict=True)]

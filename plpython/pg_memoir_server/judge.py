@@ -35,7 +35,7 @@ STATING = tuple(SENTENCES.index(name) for name in ("fact", "preference", "instru
 WISH, FORGET = SENTENCES.index("instruction"), SENTENCES.index("forget")
 TELLING = tuple(SENTENCES.index(name) for name in ("fact", "preference", "instruction", "others"))
 LONGEST = 128
-MOST_KNOWN = 500  # readings that are remembered: one sentence is read for several questions
+MOST_KNOWN = 2000  # readings that are remembered: one sentence is read for several questions
 CLS, SEP = 101, 102
 # Below this chance of the first no form is enough, so the others are not asked.
 LEAST = min(LIMITS.beside.values())

@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from pg_memoir_kernel.times import find_ranges, is_within, to_microseconds
+from pg_memoir_kernel.times import find_ranges, is_within, read_time, to_microseconds
 from pg_memoir_language import (
     aliases,
     changes,
@@ -75,10 +75,18 @@ def encoder() -> Any:
     return _encoders[0]
 
 
-def _likeness(text: str, others: Sequence[str]) -> list[float]:
-    vectors = encoder().embed([text, *others])
-    cosines: list[float] = (vectors[1:] @ vectors[0]).tolist()
-    return cosines
+class _Likeness:
+    """The likeness of a text to others, of which each is embedded once."""
+
+    def __init__(self) -> None:
+        self._vectors: dict[str, Any] = {}
+
+    def __call__(self, text: str, others: Sequence[str]) -> list[float]:
+        new = [one for one in dict.fromkeys([text, *others]) if one not in self._vectors]
+        if new:
+            self._vectors.update(zip(new, encoder().embed(new), strict=True))
+        mine = self._vectors[text]
+        return [float(self._vectors[other] @ mine) for other in others]
 
 
 def read_turns(given: str) -> Json:
@@ -206,10 +214,10 @@ def _in_time(request: Json, earlier: Sequence[Json]) -> list[bool]:
     """Return of each earlier text whether it was said at a past time that a request names: "what I told you in June"."""
     times, _ = questions.find_times(request["text"])
     named = asdict(times) | {"days": [n for n in times.days if n], "years": []}
-    said = [to_microseconds(datetime.fromisoformat(one["said_at"])) for one in earlier]
-    if not said:
+    if not earlier or not request.get("said_at") or not any(named.values()):
         return []
-    return is_within(said, find_ranges(named, min(said), max(said), datetime.fromisoformat(request["said_at"])))
+    said = [to_microseconds(read_time(one["said_at"])) for one in earlier]
+    return is_within(said, find_ranges(named, min(said), max(said), read_time(request["said_at"])))
 
 
 def _read_request(request: Json) -> Json:
@@ -226,7 +234,7 @@ def _read_request(request: Json) -> Json:
         )  # fmt: skip
     if targets.outcome == "nothing" and told and encoder():
         then = _in_time(request, earlier)
-        targets = forgetting.find_by_meaning(request["text"], said, request["language"], told, _likeness, then)
+        targets = forgetting.find_by_meaning(request["text"], said, request["language"], told, _Likeness(), then)
     return {
         "no": request["no"],
         "outcome": targets.outcome,

@@ -48,12 +48,8 @@ def main() -> None:
         for (block, text, _), is_over in zip(pairs, truth, strict=True):
             whole = block.message or block.old
             start = whole.index(block.old) + 1
-            changes = find_changes(
-                Message(text, SAID, "english"), [Earlier(whole, "english", SAID, None, True)], judge
-            )
-            grades = {
-                c.grade for c in changes if c.start < start + len(block.old) and start < c.start + c.length
-            }
+            changes = find_changes(Message(text, SAID, "english"), [Earlier(whole, "english", SAID, None, True)], judge)
+            grades = {c.grade for c in changes if c.start < start + len(block.old) and start < c.start + c.length}
             grade = "certain" if "certain" in grades else "likely" if grades else "none"
             found[grade, bool(is_over)] += 1
             if options.list and grade == "certain" and not is_over:

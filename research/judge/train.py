@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import random
 import sys
 import time
@@ -85,7 +84,10 @@ def examine_people(model: Judge, batcher: Batcher, people: list[Person], by: str
             first += best in about
             ahead += best in about and sorted([*mine, 0.0])[-2] < mine[best] - 0.3
         if asked:
-            print(f"{by} {mark}: {len(asked)}, first {first / len(asked):.3f}, with a lead {ahead / len(asked):.3f}", flush=True)
+            print(
+                f"{by} {mark}: {len(asked)}, first {first / len(asked):.3f}, with a lead {ahead / len(asked):.3f}",
+                flush=True,
+            )
     texts = [(m, text) for p in people for m, _, text in p.later]
     if texts:
         asks = predict(model, batcher, "sentence", [("", text) for _, text in texts])[:, CLASSES.index("x")]
@@ -93,7 +95,9 @@ def examine_people(model: Judge, batcher: Batcher, people: list[Person], by: str
         for limit in (0.5, 0.8, 0.9):
             told = asks >= limit
             right = (told & is_request).sum()
-            print(f"{by} asks at {limit}: precision {right / max(1, told.sum()):.3f} recall {right / is_request.sum():.3f}")
+            print(
+                f"{by} asks at {limit}: precision {right / max(1, told.sum()):.3f} recall {right / is_request.sum():.3f}"
+            )
 
 
 def chance_of_request(logits: torch.Tensor) -> torch.Tensor:
@@ -112,12 +116,12 @@ def teach(
     epochs: int,
     seed: int,
     size: int,
-    full: float = 0,
+    seconds: float = 0,
 ) -> None:
     chance = random.Random(seed)
     learnt = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     groups = [
-        {"params": [p for name, p in learnt if not name.startswith("heads.")], "base": full or RATE},
+        {"params": [p for name, p in learnt if not name.startswith("heads.")], "base": RATE},
         {"params": [p for name, p in learnt if name.startswith("heads.")], "base": RATE},
     ]
     optimizer = torch.optim.AdamW(groups, lr=RATE, weight_decay=0.01)
@@ -125,10 +129,11 @@ def teach(
     questions = [s.new for s in material.sentences if CLASSES[s.label] == "q"]
     kept = {("pair", 0): 0.6, ("target", 0): 0.4}
     done, began = 0, time.time()
-    seconds = float(os.environ.get("JUDGE_SECONDS", 0))
     steps = None
     for epoch in range(epochs):
-        rows = [e for e in examples(material, chance) if e.is_near or chance.random() < kept.get((e.task, e.label), 1.0)]
+        rows = [
+            e for e in examples(material, chance) if e.is_near or chance.random() < kept.get((e.task, e.label), 1.0)
+        ]
         rows += calm_pairs(material.chat, calm_rows, chance) + calm_pairs(calm, calm_rows, chance)
         steps = steps or epochs * (len(rows) // size + 1)
         varied = []
@@ -178,9 +183,9 @@ def main() -> None:
     parser.add_argument("--calm-rows", type=int, default=3000, help="pairs an epoch of chats, and of --calm")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--rank", type=int, default=16)
-    parser.add_argument("--full", type=float, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--batch", type=int, default=BATCH)
+    parser.add_argument("--seconds", type=float, default=0, help="end by then, the rate falls with time (0: no limit)")
     parser.add_argument("--device", default="cpu", help="a device of torch (cpu, cuda)")
     parser.add_argument("--write", action="store_true", help="write what was learnt")
     parser.add_argument("--out", type=Path, default=TARGET)
@@ -194,13 +199,10 @@ def main() -> None:
     left = set(options.leave_out)
     print(f"{material.texts} texts by {', '.join(material.writers)}; left out: {', '.join(sorted(left)) or 'none'}")
     model, batcher = Judge(folder, options.rank).to(options.device), Batcher(folder, options.device)
-    if options.full:
-        for name, parameter in model.named_parameters():
-            parameter.requires_grad = not name.endswith((".a", ".b"))
     calm = [stretch for folder in options.calm for stretch in conversations(folder)]
     teach(
         model, batcher, material.of(set(material.writers) - left), calm, options.calm_rows, options.epochs, options.seed,
-        options.batch, options.full,
+        options.batch, options.seconds,
     )  # fmt: skip
     for writer in sorted(left):
         held = material.of({writer})

@@ -93,7 +93,9 @@ def main() -> None:
     material, left = load(), set(options.leave_out)
     learnt = examples(material.of(set(material.writers) - left), chance)
     held = [e for writer in sorted(left) for e in examples(material.of({writer}), random.Random(2)) if e.task == "pair"]
-    learnt = [e for e in learnt if e.label != NO_REQUEST and (e.task, e.label) != ("pair", 0) or chance.random() < KEPT_CALM]
+    learnt = [
+        e for e in learnt if e.label != NO_REQUEST and (e.task, e.label) != ("pair", 0) or chance.random() < KEPT_CALM
+    ]
     texts = sorted({text for e in (*learnt, *held) for text in (e.old, e.new) if e.task != "target"})
     print(f"{len(texts)} texts", flush=True)
     vectors = dict(zip(texts, encoder().encode(texts), strict=True))

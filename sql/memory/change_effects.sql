@@ -288,8 +288,8 @@ begin
   v_turn.content := p_query;
   v_read := _memoir.py_read('read_context', jsonb_build_object('turns', '[]'::jsonb, 'requests', jsonb_build_array(
     _memoir.asking_context(v_turn, jsonb_build_object('text_no', 1, 'names', p_query, 'said', 'forget my ' || p_query,
-      'text', 'Please forget ' || p_query, 'is_all', p_query ~* ('\m(?:' || _memoir.pattern_all_about() || ')\M'),
-      'language', _memoir.spoken_language(p_query)), v_config, v_caller.projects, v_caller.clearance)))::text,
+      'is_all', p_query ~* ('\m(?:' || _memoir.pattern_all_about() || ')\M'), 'language',
+      _memoir.spoken_language(p_query)), v_config, v_caller.projects, v_caller.clearance)))::text,
     v_config ->> 'embedder_socket');
   return _memoir.forget_meant(v_turn, null, v_read -> 'requests' -> 0, p_preview, v_caller.login);
 end $$;

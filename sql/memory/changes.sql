@@ -109,9 +109,8 @@ begin
       and i.item_no = l.item_no and i.sensitivity <= p_clearance and (p_projects is null
         or i.project = any (p_projects)));
   end if;
-  return p_request || jsonb_build_object('no', p_request -> 'text_no', 'text', coalesce(p_request ->> 'text',
-      p_turn.content), 'said_at', least(p_turn.created_at, memoir.now()),
-    'earlier', _memoir.texts_as_read(p_turn, v_locators, v_near.messages, 100, true),
+  return p_request || jsonb_build_object('no', p_request -> 'text_no', 'text', p_turn.content,
+    'said_at', p_turn.created_at, 'earlier', _memoir.texts_as_read(p_turn, v_locators, v_near.messages, 100, true),
     'memories', (select jsonb_agg(jsonb_build_object('id', m.memory_id, 'content', left(m.content, 2000), 'slot',
         m.slot, 'slot_value', m.slot_value))
       from (select x.* from _memoir.memory_store x where x.user_id = v_user and x.state = 'active'

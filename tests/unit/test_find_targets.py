@@ -1,14 +1,17 @@
 """Requests to forget, by the package alone: what they name and what they mean among earlier texts and memories.
 cases/forgetting.jsonl has what was said, the request, and what must go; without that nothing may."""
 
+import json
 from collections.abc import Sequence
 
+import pytest
 from cases import extract, read_cases
 from pg_memoir_language.forgetting import Remembered, Targets, find_forgotten
 from pg_memoir_language.languages import spoken_language
 from pg_memoir_language.requests import find_requests
 from pg_memoir_language.text import read_clauses
 from pg_memoir_server.reading import judge as shipped_judge
+from pg_memoir_server.reading import read_context
 
 
 class Meaning:
@@ -107,3 +110,28 @@ def test_all_of_a_person_goes() -> None:
     said = ("my ex Dominik still has my drill", "I play handball", "Dominik snores")
     targets, spans = meant("Can you forget everything I told you about Dominik?", *said)
     assert (targets.outcome, set(spans)) == ("clear", {said[0], said[2]})
+
+
+@pytest.mark.parametrize(
+    ("language", "names", "text", "said", "forgotten"),
+    [
+        ("english", "", "What I told you in June, don't hold on to it please, any of it.",
+         {"2026-06-10": "I am seeing a therapist in Ghent.", "2026-03-02": "I am seeing a physio in Bruges."},
+         ["I am seeing a therapist in Ghent."]),
+        ("english", "tattoo", "my tattoo", {"2026-06-10": "I drive a blue Volvo."}, []),
+        ("german", "mein tattoo", "Vergiss mein Tattoo.", {"2026-06-10": "Ich fahre einen blauen Volvo."}, []),
+    ],
+)  # fmt: skip
+def test_what_the_shipped_judges_take_a_request_for(
+    language: str, names: str, text: str, said: dict[str, str], forgotten: list[str]
+) -> None:
+    earlier = [
+        {"text": one, "role": "user", "said_at": f"{day}T09:00:00+00:00", "unit": {"span_start": 1}}
+        for day, one in said.items()
+    ]
+    request = {
+        "no": 1, "names": names, "said": f"forget {names}", "is_all": False, "language": language, "text": text,
+        "said_at": "2026-08-01T09:00:00+00:00", "earlier": earlier, "memories": [], "is_free": not names,
+    }  # fmt: skip
+    (read,) = read_context(json.dumps({"turns": [], "requests": [request]}))["requests"]
+    assert [unit["said"] for unit in read["units"]] == forgotten

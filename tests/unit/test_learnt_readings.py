@@ -85,6 +85,7 @@ def test_request_without_a_word_of_forgetting() -> None:
     for help_wanted in (
         "How do I get rid of moths? I want them gone, eggs and all.",
         "how do i wipe my phone before i sell it. want everything gone, pics, pins, the wallet app",
+        "Could you leave out the bit about my job in the bio?",
     ):
         assert read_turns([turn(help_wanted)], Sure()).requests == []
 
@@ -120,7 +121,7 @@ def test_what_a_free_request_means() -> None:
     ask = "Please erase that from your memory."
     gate, boat = "The gate opens with 7390.", "My boat is called Wren."
     assert meant(ask, {gate: 0.5, boat: 0.2}) == [gate]
-    assert meant(ask, {gate: -0.25, boat: -0.4}) == [], "too far"
+    assert meant(ask, {gate: 0.1, boat: -0.1}) == [], "too far"
     assert meant(ask, {gate: 0.5, boat: 0.48}) is None, "both are as near"
     assert meant("Where is the boat?", {gate: 0.5, boat: 0.2}) == [], "asks for nothing of the kind"
     assert meant(f"{ask} The boat you can keep.", {gate: 0.4, boat: 0.5}, kept="boat") == [gate]
