@@ -75,7 +75,7 @@ def encoder() -> Any:
     return _encoders[0]
 
 
-class _Likeness:
+class Likeness:
     """The likeness of a text to others, of which each is embedded once."""
 
     def __init__(self) -> None:
@@ -234,7 +234,7 @@ def _read_request(request: Json) -> Json:
         )  # fmt: skip
     if targets.outcome == "nothing" and told and encoder():
         then = _in_time(request, earlier)
-        targets = forgetting.find_by_meaning(request["text"], said, request["language"], told, _Likeness(), then)
+        targets = forgetting.find_by_meaning(request["text"], said, request["language"], told, Likeness(), then)
     return {
         "no": request["no"],
         "outcome": targets.outcome,

@@ -3,8 +3,9 @@
     .local/venv/bin/python -m research.judge.exam j [--list]
 
 Each block's statement is read beside each of its later messages, alone. Prints how often the judge says rightly that a statement is over,
-what is found certain and likely by both witnesses, and how often it knows what a request to forget means. --list prints what is wrongly
-certain.
+what is found certain and likely by both witnesses, and how often it knows what a request to forget means. Of persons, all that they said
+is read beside each message: what a request takes, with what it means and without it, and what messages change. --list prints what is
+wrongly certain.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-from .texts import MARKS, TEXTS, read_blocks
+from .texts import MARKS, TEXTS, Person, load, read_blocks
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "plpython"))
 SAID = datetime(2026, 5, 4, 9, tzinfo=UTC)
@@ -34,8 +36,14 @@ def main() -> None:
     from pg_memoir_server.judge import Judge
 
     judge = Judge()
+    material = load(options.texts)
     for writer in options.writer:
         blocks = list(read_blocks(options.texts / f"{writer}.jsonl"))
+        if people := material.of({writer}).people:
+            print(f"{writer}:")
+            examine_people(people, options.list)
+        if not blocks:
+            continue
         pairs = [(b, text, mark) for b in blocks for mark, text in b.later if mark in MARKS]
         over = np.array(judge.over([(b.old, text) for b, text, _ in pairs]))
         truth = np.array([mark in OVER for _, _, mark in pairs])
@@ -65,6 +73,46 @@ def main() -> None:
             print(
                 f"  targets: {len(asked)}, precision {right / max(1, told.sum()):.2f}, recall {right / meant.sum():.2f}"
             )
+
+
+def examine_people(people: Sequence[Person], is_listed: bool) -> None:
+    """Print what is found of persons: of requests the statement that goes, of messages those that are over since."""
+    from pg_memoir_language.changes import Earlier, Memo, Message, find_changes
+    from pg_memoir_language.free_requests import find_meant
+    from pg_memoir_server.reading import Likeness
+    from pg_memoir_server.reading import judge as shipped_judge
+
+    judge, likeness = shipped_judge("english"), Likeness()
+    counts: Counter[str] = Counter()
+
+    def meant(text: str, earlier: Sequence[str]) -> set[int]:
+        found = find_meant(text, [(one, True) for one in earlier], judge, likeness, "english")
+        return {number for number, _, _ in found.spans}
+
+    for person in people:
+        memo: Memo = {}
+        for mark, about, text in person.later:
+            if mark == "x" and len(about) == 1:
+                found = meant(text, person.earlier)
+                counts["requests"] += 1
+                counts["carried out"] += found == about
+                counts["another lost"] += bool(found - about)
+                without = [old for number, old in enumerate(person.earlier) if number not in about]
+                counts["lost without"] += bool(meant(text, without))
+            elif mark != "x":
+                earlier = [Earlier(old, "english", SAID, None, True) for old in person.earlier]
+                changes = find_changes(Message(text, SAID, "english"), earlier, judge, memo)
+                certain = {change.earlier for change in changes if change.grade == "certain"}
+                likely = {change.earlier for change in changes if change.grade == "likely"} - certain
+                counts["messages"] += 1
+                counts["changed"] += mark == "!"
+                counts["certain, right"] += len(certain & about)
+                counts["certain, wrong"] += len(certain - about)
+                counts["likely, right"] += len(likely & about)
+                counts["likely, wrong"] += len(likely - about)
+                for number in certain - about if is_listed else ():
+                    print(f"  wrong: {person.earlier[number]} → {text}")
+    print("  of persons: " + ", ".join(f"{count} {what}" for what, count in counts.items()))
 
 
 if __name__ == "__main__":
