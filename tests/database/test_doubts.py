@@ -9,7 +9,7 @@ from talk import talk
 pytestmark = pytest.mark.usefixtures("little_vectors")
 
 OLD = "I go swimming at the leisure centre with the over-fifties on Friday mornings"
-NEW = "With my skin the swimming was no good, it's the chair exercises for me"
+NEW = "With my skin the doctor put a stop to the swimming, it's the chair exercises for me"
 CONTENT = "User goes swimming at the leisure centre with the over-fifties on Friday mornings."
 
 
