@@ -59,7 +59,7 @@ def repository(folder: Path, remote: str = "") -> Path:
 
 def recorded(agent: str, folder: Path, transcript: Path, lines: int | None = None) -> dict[str, dict[str, Any]]:
     """The events of a session in `folder`, whose transcript is written to a file; `lines`: only its first ones."""
-    told = (CASES / f"{agent}.jsonl").read_text("utf-8").splitlines(keepends=True)
+    told = (CASES / f"{agent}.jsonl").read_text("utf-8").replace("/FOLDER", str(folder)).splitlines(keepends=True)
     transcript.write_text("".join(told[:lines]), "utf-8")
     events = json.loads((CASES / f"{agent}.json").read_text("utf-8"))
     for event in events.values():
@@ -99,6 +99,42 @@ def test_stop_stores_each_message_once(hook: Hook, memoir_dsn: str, tmp_path: Pa
     assert turns[0]["content"].strip('"') == FACT and turns[-1]["content"] == "Finished s2: 2 steps are done."
     if agent != "cursor":
         assert "module f00" in turns[2]["content"] and turns[1]["tool_calls"][0]["id"] == turns[2]["tool_call_id"]
+
+
+@pytest.mark.parametrize("agent", ["claude-code", "codex"])
+@pytest.mark.parametrize("is_first", [False, True], ids=["at a later stop", "at the first stop"])
+def test_session_keeps_its_memory(
+    hook: Hook, memoir_dsn: str, tmp_path: Path, agent: str, is_first: bool
+) -> None:
+    """The agent has gone into a folder that is another repository, and later a remote is set."""
+    app = repository(tmp_path / f"{agent}-{is_first}")
+    inner = repository(app / "lib", "https://h/others/lib.git")
+    event = recorded(agent, app, tmp_path / "log")["Stop"]
+    own = {"CLAUDE_PROJECT_DIR": str(app)} if agent == "claude-code" else {}
+    if not is_first:
+        hook(agent, "stop", event)
+        own = {}
+    hook(agent, "stop", event | {"cwd": str(inner)}, **own)
+    (app / ".git/config").write_text('[remote "origin"]\n\turl = https://h/acme/late.git\n')
+    hook(agent, "stop", event | {"cwd": str(inner)}, **own)
+    with Memoir(memoir_dsn) as memoir:
+        assert [one.turns for one in memoir.list_sessions(f"ann:{app}")] == [len(STEPS)]
+        assert not memoir.list_sessions("ann:h/others/lib") and not memoir.list_sessions("ann:h/acme/late")
+
+
+@pytest.mark.parametrize("agent", ["claude-code", "codex"])
+def test_session_goes_on_from_one_without_memory(hook: Hook, memoir_dsn: str, tmp_path: Path, agent: str) -> None:
+    """What was said with hooks switched off is never stored, also from a copy of the session."""
+    folder = repository(tmp_path / "app")
+    begun = recorded(agent, folder, tmp_path / "log", lines=11 if agent == "codex" else 12)
+    hook(agent, "stop", begun["Stop"] | {"last_assistant_message": ""}, PG_MEMOIR_AGENTS="off")
+    whole = recorded(agent, folder, tmp_path / "log")
+    for session in ({}, {"session_id": "copy"}):
+        hook(agent, "stop", whole["Stop"] | session)
+    with Memoir(memoir_dsn) as memoir:
+        (session,) = memoir.list_sessions(f"ann:{folder}")
+        told = [turn["content"] for turn in memoir.history(f"ann:{folder}", session.session)]
+    assert told[-1] == "Finished s2: 2 steps are done." and len(told) < 4 and FACT not in told
 
 
 def test_two_hooks_at_once_store_once(hook: Hook, memoir_dsn: str, tmp_path: Path) -> None:
@@ -143,7 +179,7 @@ def test_memory_is_shared_by_agents_of_a_repository(hook: Hook, tmp_path: Path) 
         answer = hook(agent, "prompt", ask | {"cwd": str(folder)})
         assert FACT in given(answer) and "<memoir-recall>" in given(answer)
     assert json.loads(answer).keys() == {"context"}
-    for missed in ({"cwd": str(other)}, {"prompt": "Please rename this variable."}, {"session_id": ""}, {"prompt": ""}):
+    for missed in ({"cwd": str(other), "session_id": "o"}, {"prompt": "Please rename this variable."}, {"session_id": ""}, {"prompt": ""}):
         assert hook("codex", "prompt", ask | {"cwd": str(here)} | missed) == ""
     # What a session was given before stands in its list.
     line = {"type": "response_item", "payload": {"type": "message", "role": "developer", "content": given(answer)}}

@@ -79,37 +79,52 @@ def _end_at_limit(options: argparse.Namespace, begun: float) -> None:
 
 def _run(options: argparse.Namespace) -> tuple[str, str]:
     """Returns the answer, and what to log."""
-    if os.environ.get("PG_MEMOIR_AGENTS") == "off":
-        raise Silence("switched off")
     payload = json.loads(sys.stdin.buffer.read().decode("utf-8", "replace") or "{}")
     if not isinstance(payload, dict):
         raise Silence("no event")
     if options.agent == "claude-code" and "cursor_version" in payload:
         raise Silence("Cursor runs Claude Code's hooks, and has its own")
-    folders = payload.get("workspace_roots") or [payload.get("cwd") or os.getcwd()]
     session = str(payload.get("session_id") or payload.get("conversation_id") or "")
     if not session:
         raise Silence("no session")
+    name = f"{options.agent} {session}"[:180]
+    from .sessions import add_note, find_folder, read_notes
+
+    if os.environ.get("PG_MEMOIR_AGENTS") == "off":
+        _leave_out(options.agent, name, payload, is_off=True)
+        raise Silence("switched off")
     records = _read_records()
     if options.project and any((one["agent"], one["root"]) == (options.agent, "") for one in records["installs"]):
         raise Silence("installed for the machine too, whose hooks do it")
     from .repository import memory_user, person_name
 
+    notes = read_notes()
+    note = notes.get(name, {})
+    if note.get("is_off"):
+        # At its start all messages are from before, also those that came after the last event.
+        _leave_out(options.agent, name, payload if options.event == "session-start" else {}, is_off=False)
+        notes = read_notes()
     person = person_name(options.user)
-    hook = _Hook(
-        options,
-        payload,
-        str(records.get("dsn") or ""),
-        person,
-        memory_user(person, folders[0]),
-        f"{options.agent} {session}"[:180],
-    )
+    # A session keeps its memory, also where it moves to another folder or the repository gets another remote.
+    user = note.get("user") or memory_user(person, find_folder(options.agent, payload))
+    if "user" not in note:
+        add_note(name, user=user)
+    left_out = {chain for one in notes.values() for chain in one.get("left_out", ())}
+    hook = _Hook(options, payload, str(records.get("dsn") or ""), person, user, name, left_out)
     if options.event == "stop":
         return "", hook.store()
     text = _join(hook.start() if options.event == "session-start" else [hook.recall()])
     if not text:
         raise Silence("nothing fits")
     return _format(options.agent, payload, text), f"gave {len(text)} characters"
+
+
+def _leave_out(agent: str, session: str, payload: dict[str, Any], *, is_off: bool) -> None:
+    """Notes that what was said so far is never stored."""
+    from .sessions import add_note
+    from .storing import list_chains
+
+    add_note(session, is_off=is_off, left_out=list_chains(agent, payload))
 
 
 def _join(parts: list[str]) -> str:
@@ -148,7 +163,14 @@ class _Hook:
     """One event of a session."""
 
     def __init__(
-        self, options: argparse.Namespace, payload: dict[str, Any], dsn: str, person: str, user: str, session: str
+        self,
+        options: argparse.Namespace,
+        payload: dict[str, Any],
+        dsn: str,
+        person: str,
+        user: str,
+        session: str,
+        left_out: set[str],
     ) -> None:
         from pg_memoir import Memoir
         from pg_memoir.client import CONNECT
@@ -158,6 +180,7 @@ class _Hook:
             raise Silence("failed: no database. Run pg-memoir up, or set PG_MEMOIR_DSN")
         limit = f"-c statement_timeout={_STATEMENT_MS[options.event]}"
         self.agent, self.payload, self.person, self.user, self.session = options.agent, payload, person, user, session
+        self.left_out = left_out
         self.memoir = Memoir(cast(Any, _Single(dsn, CONNECT | {"connect_timeout": 3, "options": limit})))
 
     def start(self) -> list[str]:
@@ -211,7 +234,7 @@ class _Hook:
         """Stores what was said since the last time; returns how much."""
         from .storing import store_told
 
-        return store_told(self.memoir, self.agent, self.user, self.session, self.payload)
+        return store_told(self.memoir, self.agent, self.user, self.session, self.payload, self.left_out)
 
 
 def _read_records() -> dict[str, Any]:
