@@ -103,9 +103,7 @@ def test_stop_stores_each_message_once(hook: Hook, memoir_dsn: str, tmp_path: Pa
 
 @pytest.mark.parametrize("agent", ["claude-code", "codex"])
 @pytest.mark.parametrize("is_first", [False, True], ids=["at a later stop", "at the first stop"])
-def test_session_keeps_its_memory(
-    hook: Hook, memoir_dsn: str, tmp_path: Path, agent: str, is_first: bool
-) -> None:
+def test_session_keeps_its_memory(hook: Hook, memoir_dsn: str, tmp_path: Path, agent: str, is_first: bool) -> None:
     """The agent has gone into a folder that is another repository, and later a remote is set."""
     app = repository(tmp_path / f"{agent}-{is_first}")
     inner = repository(app / "lib", "https://h/others/lib.git")
@@ -179,7 +177,12 @@ def test_memory_is_shared_by_agents_of_a_repository(hook: Hook, tmp_path: Path) 
         answer = hook(agent, "prompt", ask | {"cwd": str(folder)})
         assert FACT in given(answer) and "<memoir-recall>" in given(answer)
     assert json.loads(answer).keys() == {"context"}
-    for missed in ({"cwd": str(other), "session_id": "o"}, {"prompt": "Please rename this variable."}, {"session_id": ""}, {"prompt": ""}):
+    for missed in (
+        {"cwd": str(other), "session_id": "o"},
+        {"prompt": "Please rename this variable."},
+        {"session_id": ""},
+        {"prompt": ""},
+    ):
         assert hook("codex", "prompt", ask | {"cwd": str(here)} | missed) == ""
     # What a session was given before stands in its list.
     line = {"type": "response_item", "payload": {"type": "message", "role": "developer", "content": given(answer)}}

@@ -62,7 +62,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
-    return {str(path.relative_to(folder)): None if path.is_dir() else path.read_bytes() for path in folder.rglob("*")}
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
 def read(path: Path) -> Any:
@@ -143,6 +143,76 @@ def test_uninstall_after_a_file_was_written_anew(home: Path, agent: str) -> None
         installing.uninstall(agent, None)
         assert {path: read(path) for path in before} == before
         assert not (home / FILES[agent][0]).exists()
+
+
+@pytest.mark.parametrize("has_record", [True, False], ids=["record", "no record"])
+@pytest.mark.parametrize(("agent", "event"), [("claude-code", "Stop"), ("codex", "Stop"), ("cursor", "stop")])
+def test_hooks_of_others_beside_ours_stay(home: Path, agent: str, event: str, has_record: bool) -> None:
+    """In a group with ours too, and where they call pg-memoir on their own terms."""
+    path = home / FILES[agent][0]
+    installing.install(agent, None, user="ann")
+    ours = f"pg-memoir agents hook stop --agent {agent}"
+    others = [{"command": text} for text in ("say done", f"nice {ours}", f"{ours} > log", f"echo ; {ours}")]
+    told = read(path)
+    if agent == "cursor":
+        told["hooks"][event] += others
+        left: Any = {"version": 1, "hooks": {event: others}}
+    else:
+        told["hooks"][event][0]["hooks"][1:] = others
+        told["hooks"]["Own"] = [{"hooks": []}]
+        left = {"hooks": {event: [{"hooks": others}], "Own": [{"hooks": []}]}}
+    path.write_text(json.dumps(told, indent=2))
+    installing.install(agent, None)
+    ours_now = [group.get("hooks", [group]) for group in read(path)["hooks"][event]]
+    assert sum(entry not in others for group in ours_now for entry in group) == 1
+    if not has_record:
+        installing.Records().path.unlink()
+    installing.uninstall(agent, None)
+    assert read(path) == left
+
+
+def test_plugin_that_was_changed_stays(home: Path) -> None:
+    path = home / FILES["opencode"][0]
+    installing.install("opencode", None)
+    path.write_text(path.read_text() + "// mine\n")
+    for run in (installing.install, installing.uninstall):
+        with pytest.raises(FileError, match="was changed since"):
+            run("opencode", None)
+    assert path.read_text().endswith("// mine\n")
+    path.unlink()
+    installing.uninstall("opencode", None)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_link_to_no_file_stays(home: Path, agent: str) -> None:
+    for name in FILES[agent]:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).symlink_to(home / "dotfiles" / Path(name).name)
+    installing.install(agent, None)
+    assert installing.install(agent, None) and len(list((home / "dotfiles").iterdir())) == 2
+    installing.uninstall(agent, None)
+    assert not (home / "dotfiles").exists() and all((home / name).is_symlink() for name in FILES[agent])
+
+
+@pytest.mark.parametrize("run", [installing.install, installing.uninstall])
+@pytest.mark.parametrize("agent", AGENTS)
+def test_failure_leaves_the_install_as_it_is(home: Path, agent: str, run: Any) -> None:
+    installing.install(agent, None, user="ann")
+    for damage in (b"{", b"[", b"\xff"):
+        (home / FILES[agent][1]).write_bytes(damage)
+        before = contents(home)
+        with pytest.raises(FileError):
+            run(agent, None)
+        assert contents(home) == before
+    # The second file can't be written: the first one gets its text back.
+    path = home / FILES[agent][1]
+    path.unlink()
+    path.symlink_to("/proc/none/file")
+    before = contents(home)
+    if run is installing.install:
+        with pytest.raises(OSError):
+            run(agent, None, user="bob")
+        assert contents(home) == before
 
 
 @pytest.mark.parametrize(

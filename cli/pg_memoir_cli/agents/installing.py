@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from dataclasses import asdict, dataclass, field, replace
@@ -15,7 +16,8 @@ from . import codex_trust
 from .clients import AGENTS, Place
 from .files import (
     Change,
-    FileError,
+    ConfigFile,
+    Draft,
     add,
     is_present,
     list_missing_folders,
@@ -82,49 +84,68 @@ def find_command(is_shared: bool) -> str:
 
 
 def install(agent: str, root: Path | None, *, user: str = "", dsn: str = "") -> list[Path]:
-    """Installs an agent's hooks, or installs them anew; returns its files. Raises FileError, after which the files are
-    as before."""
+    """Installs an agent's hooks, or installs them anew; returns its files. Raises FileError and OSError, after which the
+    files are as before."""
     records = Records()
-    uninstall(agent, root, records, keep_trust=True)
+    draft = Draft()
+    before = _take_record(agent, root, records)
+    _plan_removal(before, draft)
     has_server = find_spec("pg_memoir_gateway") is not None
     made = Install(agent, str(root or ""), find_command(root is not None), ["--user", user] if user else [], has_server)
     files = AGENTS[agent](made.place)
-    try:
-        for file in files:
-            made.changes.append(add(file))
-            if root and made.changes[-1].is_new:  # others read it too
-                file.path.chmod(0o644)
-    except (FileError, OSError):
-        for file, change in zip(files, made.changes):
-            take_back(file, change)
-        remove_folders([folder for change in made.changes for folder in change.folders])
-        records.save()
-        raise
+    made.changes = [add(file, draft) for file in files]
+    for change in made.changes:  # folders that the install before made are there already
+        parents = Path(os.path.realpath(change.path)).parents
+        change.folders += [folder for folder in _list_folders(before) if Path(folder) in parents]
+    draft.write()
+    for change in made.changes:
+        if root and change.is_new:  # others read it too
+            Path(change.path).chmod(0o644)
+    remove_folders(_list_folders(before))
     records.installs.append(made)
     records.dsn = dsn or records.dsn
     records.save()
     return [file.path for file in files]
 
 
-def uninstall(agent: str, root: Path | None, records: Records | None = None, *, keep_trust: bool = False) -> list[Path]:
-    """Takes an install back; returns the files that had something. Raises FileError."""
-    known = records or Records()
-    record = known.find(agent, str(root or ""))
-    files = AGENTS[agent](record.place if record else Place(root, find_command(root is not None)))
-    changes: list[Change | None] = [None] * len(files)
-    if record:
-        changes = [*record.changes]
-        files = [replace(file, path=Path(change.path)) for file, change in zip(files, record.changes)]
-    trusted = codex_trust.list_keys(files[0].path) if agent == "codex" else []
-    found = [file.path for file, change in zip(files, changes) if take_back(file, change)]
-    remove_folders([folder for change in changes if change for folder in change.folders])
-    if trusted and not keep_trust:
-        codex_trust.forget(files[0].path.with_name("config.toml"), trusted)
-    if record:
-        known.installs.remove(record)
-    if records is None:
-        known.save()
+def uninstall(agent: str, root: Path | None) -> list[Path]:
+    """Takes an install back; returns the files that had something. Raises FileError and OSError, after which the files
+    are as before."""
+    records = Records()
+    draft = Draft()
+    before = _take_record(agent, root, records)
+    found = _plan_removal(before, draft)
+    if agent == "codex":
+        hooks = before[0][0].path
+        config = hooks.with_name("config.toml")
+        draft.put(config, codex_trust.forget(draft.read(config), codex_trust.list_keys(hooks)))
+    draft.write()
+    remove_folders(_list_folders(before))
+    records.save()
     return found
+
+
+Before = list[tuple[ConfigFile, Change | None]]
+
+
+def _take_record(agent: str, root: Path | None, records: Records) -> Before:
+    """Removes the record of an install; returns its files, each with what was changed. Without a record, where such
+    files would be."""
+    record = records.find(agent, str(root or ""))
+    if not record:
+        return [(file, None) for file in AGENTS[agent](Place(root, find_command(root is not None)))]
+    records.installs.remove(record)
+    files = AGENTS[agent](record.place)
+    return [(replace(file, path=Path(change.path)), change) for file, change in zip(files, record.changes)]
+
+
+def _plan_removal(before: Before, draft: Draft) -> list[Path]:
+    return [file.path for file, change in before if take_back(file, change, draft)]
+
+
+def _list_folders(before: Before) -> list[str]:
+    """The folders that were made for the files of an install."""
+    return list(dict.fromkeys(folder for _, change in before if change for folder in change.folders))
 
 
 def list_missing(record: Install) -> list[Path]:

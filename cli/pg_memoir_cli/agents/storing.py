@@ -23,9 +23,7 @@ _WAITS = (0.05, 0.1, 0.2, 0.4)
 Entry = dict[str, Any]
 
 
-def store_told(
-    memoir: Memoir, agent: str, user: str, session: str, payload: dict[str, Any], left_out: set[str]
-) -> str:
+def store_told(memoir: Memoir, agent: str, user: str, session: str, payload: dict[str, Any], left_out: set[str]) -> str:
     """Stores what is new of a session's transcript, but for the chains `left_out`; returns a note for the log."""
     told = _read_complete(agent, payload)
     if not told:
@@ -43,9 +41,7 @@ def store_told(
     memoir.open_session(user, session, metadata={"agent": agent})
     stored, refused, error = 0, 0, ""
     for at in range(0, len(new), BATCH):
-        entries = [
-            entry for message, chain in new[at : at + BATCH] for entry in _make_entries(agent, message, chain)
-        ]
+        entries = [entry for message, chain in new[at : at + BATCH] for entry in _make_entries(agent, message, chain)]
         answer = memoir.record_exchange(user, session, entries)
         refused += len(answer["refused"])
         error = str(answer["refused"][0]["error"]) if answer["refused"] else error
