@@ -1,6 +1,7 @@
 """pg-memoir agents: what an install writes, and that an uninstall leaves no byte of it and every byte of others."""
 
 import json
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -287,10 +288,41 @@ def test_status_reads_the_log_of_hooks(home: Path) -> None:
         ("git@[::1]:app.git", "[::1]/app"),
         ("/srv/git/app.git", "/srv/git/app"),
         ("file:///srv/git/app.git", "/srv/git/app"),
+        ("http://localhost:3000/me/app", "localhost:3000/me/app"),
+        ("http://localhost:80/me/app", "localhost/me/app"),
+        ("https://git:8443/my#app;1.git", "git:8443/my#app;1"),
+        ("ssh://git@[::1]:2222/app.git", "[::1]:2222/app"),
+        ("https://[bad/x", "[bad/x"),
+        ("https://me:s3cret@h:none/x", "h:none/x"),
     ],
 )
 def test_normalise_remote(remote: str, name: str) -> None:
     assert repository.normalise_remote(remote) == name
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        ('[remote "origin"]\n\turl = "/srv/my repos/a.git"', "/srv/my repos/a"),
+        ('[remote "origin"]\n\turl = /srv/my repos/a.git  # mine', "/srv/my repos/a"),
+        ('[remote "origin"]\n\turl = "/srv/a;b#c.git" ; mine', "/srv/a;b#c"),
+        ('[remote "origin"]\n\turl = /srv/a\\"b\\\\c\\\nd', '/srv/a"b\\cd'),
+        ('[remote "a\\"b"] url = h:x.git', "h/x"),
+        ("[remote.origin]\r\n\tURL = h:x.git\r\n", "h/x"),
+    ],
+)
+def test_remote_is_read_as_git_reads_it(tmp_path: Path, config: str, name: str) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git/HEAD").touch()
+    (tmp_path / ".git/config").write_text(config, newline="")
+    assert repository.find_repository(tmp_path) == name
+    told = subprocess.run(
+        ["git", "config", "--file", tmp_path / ".git/config", "--get-regexp", r"remote\..*\.url"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert repository.normalise_remote(told.partition(" ")[2].removesuffix("\n")) == name
 
 
 def test_find_repository(tmp_path: Path) -> None:
