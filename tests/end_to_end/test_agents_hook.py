@@ -6,11 +6,13 @@ documentation.
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +232,25 @@ def test_session_start_gives_profile_and_newest(hook: Hook, db: Db, tmp_path: Pa
     assert "tabs" in given(hook("codex", "prompt", ask))
     told = given(hook("opencode", "prompt", ask | {"said": text}))
     assert "format f7" in told and "tabs" not in told
+
+
+def test_session_start_leaves_out_what_a_recall_would(hook: Hook, memoir_dsn: str, tmp_path: Path) -> None:
+    folder = repository(tmp_path / "now")
+    user, at = f"ann:{folder}", datetime(2024, 3, 1, tzinfo=UTC)
+    event = recorded("codex", folder, tmp_path / "log")["SessionStart"]
+    with Memoir(memoir_dsn) as memoir:
+        for name in ("other", own := f"codex {event['session_id']}"):
+            memoir.open_session(user, name)
+        memoir.remember(user, "Module kept parses dates.", created_at=at)
+        memoir.remember(user, "Module ended parses dates.", created_at=at, valid_to=at + timedelta(days=9))
+        memoir.remember(user, "Module later parses dates.", valid_from=datetime.now(UTC) + timedelta(days=9))
+        memoir.remember(user, "Module fetched parses dates.", actor="tool")
+        memoir.remember(user, "Module hidden parses dates.", sensitivity="secret")
+        memoir.remember(user, "Module elsewhere parses dates.", session="other", actor="agent")
+        memoir.remember(user, "Module here parses dates.", session=own, actor="agent")
+        assert {row.scope for row in memoir.list_memories(user)} == {"global", "local"}
+    text = given(hook("codex", "session-start", event))
+    assert re.findall(r"Module (\w+)", text) == ["here", "kept"] and "dates. (1 Mar 2024)" in text
 
 
 @pytest.mark.parametrize(
