@@ -276,6 +276,24 @@ def test_hook_never_fails(
     assert told.startswith(note)
 
 
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "host=127.0.0.1 port=1 password=s3 s3cret",
+        "host=127.0.0.1 port=1 password='s3cret",
+        "postgresql://ann:pa/s3cret@127.0.0.1/x",
+        "postgresql://ann:pa@s3cret@127.0.0.1/x",
+        "postgresql://ann:%s3cret@127.0.0.1/x",
+        "postgresql://ann:s3cret@[127.0.0.1/x",
+        "postgresql://ann:x@127.0.0.1/x?s3cret",
+    ],
+)
+def test_log_has_no_password(hook: Hook, tmp_path: Path, dsn: str) -> None:
+    hook("codex", "stop", {"session_id": "s"}, PG_MEMOIR_DSN=dsn)
+    (told,) = notes(tmp_path)
+    assert re.match(r"failed: \w+Error: ", told) and "s3cret" not in told
+
+
 def test_hook_ends_when_the_server_is_silent(hook: Hook, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         dsn = f"host=127.0.0.1 port={server.getsockname()[1]} dbname=x"

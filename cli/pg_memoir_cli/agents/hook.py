@@ -11,6 +11,7 @@ import argparse
 import json
 import logging
 import os
+import re
 import sys
 import threading
 import time
@@ -150,13 +151,24 @@ def _format(agent: str, payload: dict[str, Any], text: str) -> str:
     return json.dumps({"hookSpecificOutput": {"hookEventName": name, "additionalContext": text}})
 
 
+def _redact(text: str, dsn: str) -> str:
+    """The text of an error without what it quotes of a connection string: libpq quotes a password where it takes it for
+    another part. Where the string has quotes itself, they can't be told apart."""
+    if any(mark in dsn for mark in "\"'"):
+        return "no connection"
+    return " ".join(re.sub(r"\"[^\"]*\"|'[^']*'", "…", text).split())[:300]
+
+
 class _Single:
     """One connection in the place of a pool, which would try again and again where the server is down."""
 
     def __init__(self, dsn: str, options: dict[str, Any]) -> None:
         import psycopg
 
-        self._connection = psycopg.connect(dsn, **options)
+        try:
+            self._connection = psycopg.connect(dsn, **options)
+        except psycopg.Error as error:
+            raise Silence(f"failed: {type(error).__name__}: {_redact(str(error), dsn)}") from None
 
     @contextmanager
     def connection(self) -> Iterator[Any]:
