@@ -124,7 +124,7 @@ def test_session_keeps_its_memory(hook: Hook, memoir_dsn: str, tmp_path: Path, a
 
 @pytest.mark.parametrize("agent", ["claude-code", "codex"])
 def test_session_goes_on_from_one_without_memory(hook: Hook, memoir_dsn: str, tmp_path: Path, agent: str) -> None:
-    """What was said with hooks switched off is never stored, also from a copy of the session."""
+    """Messages of a session with hooks switched off are never stored, also from a copy of it."""
     folder = repository(tmp_path / "app")
     begun = recorded(agent, folder, tmp_path / "log", lines=11 if agent == "codex" else 12)
     hook(agent, "stop", begun["Stop"] | {"last_assistant_message": ""}, PG_MEMOIR_AGENTS="off")
@@ -299,6 +299,20 @@ def test_hook_ends_when_the_server_is_silent(hook: Hook, tmp_path: Path) -> None
         dsn = f"host=127.0.0.1 port={server.getsockname()[1]} dbname=x"
         assert hook("codex", "prompt", {"session_id": "s", "prompt": "x"}, PG_MEMOIR_DSN=dsn) == ""
     assert notes(tmp_path)[0].startswith("failed: ")
+
+
+def test_person_of_a_repository(hook: Hook, memoir_dsn: str, tmp_path: Path) -> None:
+    """Named on this machine, not in the files that a team shares. It holds for all working trees."""
+    app, clone = (repository(tmp_path / name, "https://h/acme/team") for name in ("app", "clone"))
+    records = tmp_path / "state/pg_memoir/agents/installs.json"
+    records.parent.mkdir(parents=True)
+    records.write_text(json.dumps({"installs": [{"agent": "codex", "root": str(app), "user": "bob"}]}))
+    hook("codex", "stop", recorded("codex", clone, tmp_path / "log")["Stop"])
+    with Memoir(memoir_dsn) as memoir:
+        assert len(memoir.list_sessions("bob:h/acme/team")) == 1
+    records.write_text("{")
+    hook("codex", "stop", {"session_id": "s"})
+    assert notes(tmp_path)[-1] == f"failed: {records} is damaged"
 
 
 def test_hooks_of_a_repository_leave_it_to_those_of_the_machine(hook: Hook, tmp_path: Path) -> None:

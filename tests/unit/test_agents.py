@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,9 @@ def test_install_in_no_files_and_uninstall(home: Path, tmp_path: Path, agent: st
     for event in EVENTS.get(agent, ()):
         assert len(read(first)["hooks"][event]) == 1
     assert " agents hook " in first.read_text() and "pg_memoir" in second.read_text()
-    assert ("--project" in first.read_text()) is is_project and '"ann"' in second.read_text()
+    assert ("--project" in first.read_text()) is is_project
+    shared = first.read_text() + second.read_text()
+    assert ("ann" in shared) is not is_project and installing.Records().installs[0].user == ("ann" if root else "")
     assert installing.Records().dsn == "dbname=x" and installing.Records().path.stat().st_mode & 0o777 == 0o600
     assert installing.uninstall(agent, root) == installed
     assert contents(tmp_path) == before
@@ -252,6 +255,50 @@ def test_uninstall_takes_codex_trust_back(home: Path) -> None:
     config.write_text(f"{config.read_text()}\n[hooks.state]\n{trusted}")
     installing.uninstall("codex", None)
     assert contents(home / ".codex") == before
+
+
+def test_installs_at_once_are_all_recorded(home: Path, tmp_path: Path) -> None:
+    roots = [tmp_path / f"root{number}" for number in range(4)]
+    code = "import sys, pathlib; from pg_memoir_cli.agents.installing import *; "
+    for run, count in (("install", 4), ("uninstall", 0)):
+        command = [sys.executable, "-c", f"{code}{run}('codex', pathlib.Path(sys.argv[1]))"]
+        running = [subprocess.Popen([*command, root]) for root in roots]
+        assert [process.wait() for process in running] == [0] * 4
+        assert len(installing.Records().installs) == count
+    assert not installing.Records().path.parent.exists()
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", '{"installs": {}}', '{"installs": [{"agent": "emacs"}]}'])
+def test_damaged_records_are_refused(home: Path, damage: str) -> None:
+    installing.install("codex", None)
+    path = installing.Records().path
+    told = read(path)
+    told["installs"][0] |= {"colour": "red"}
+    told["installs"][0]["changes"][0] |= {"colour": "red"}
+    path.write_text(json.dumps(told | {"colour": "red"}))
+    assert len(installing.Records().installs) == 1
+    path.write_text(damage)
+    before = contents(home)
+    for run in (installing.install, installing.uninstall):
+        with pytest.raises(FileError, match="installs.json is damaged"):
+            run("codex", None)
+    assert contents(home) == before | {".local/state/pg_memoir/agents/lock": b""}
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_repository_that_was_moved_is_uninstalled(home: Path, tmp_path: Path, agent: str) -> None:
+    for name in ("there", "here", "deleted"):
+        (tmp_path / name / "src").mkdir(parents=True)
+    before = contents(tmp_path / "there")
+    installing.install(agent, tmp_path / "deleted")
+    installing.install(agent, tmp_path / "there")
+    (tmp_path / "deleted").rename(tmp_path / "x")
+    (tmp_path / "here" / "src").rmdir()
+    (tmp_path / "there").rename(tmp_path / "here")
+    (record,) = [one for one in installing.Records().installs if one.root.endswith("there")]
+    assert describe(record, []).state == "gone"
+    assert len(installing.uninstall(agent, tmp_path / "here")) == 2
+    assert contents(tmp_path / "here") == before and not installing.Records().installs
 
 
 def test_opencode_uses_the_file_with_comments(home: Path) -> None:

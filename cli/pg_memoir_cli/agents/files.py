@@ -89,10 +89,13 @@ class Draft:
 
 def is_present(file: ConfigFile) -> bool:
     """Does the file hold all that is added to it?"""
-    text = read_text(file.path)
-    if text is None or file.content:
+    try:
+        text = read_text(file.path)
+        data = None if text is None or file.content else _load(file, text)
+    except FileError:
+        return False
+    if data is None:
         return text == file.content
-    data = _load(file, text)
     return all(find_last(data, keys, value) for keys, value in file.additions)
 
 

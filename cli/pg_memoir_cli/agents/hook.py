@@ -101,7 +101,7 @@ def _run(options: argparse.Namespace) -> tuple[str, str]:
     records = _read_records()
     if options.project and any((one["agent"], one["root"]) == (options.agent, "") for one in records["installs"]):
         raise Silence("installed for the machine too, whose hooks do it")
-    from .repository import memory_user, person_name
+    from .repository import memory_user, person_name, recorded_person
 
     notes = read_notes()
     note = notes.get(name, {})
@@ -109,9 +109,10 @@ def _run(options: argparse.Namespace) -> tuple[str, str]:
         # At its start all messages are from before, also those that came after the last event.
         _leave_out(options.agent, name, payload if options.event == "session-start" else {}, is_off=False)
         notes = read_notes()
-    person = person_name(options.user)
+    folder = find_folder(options.agent, payload)
+    person = person_name(options.user or recorded_person(records["installs"], folder))
     # A session keeps its memory, also where it moves to another folder or the repository gets another remote.
-    user = note.get("user") or memory_user(person, find_folder(options.agent, payload))
+    user = note.get("user") or memory_user(person, folder)
     if "user" not in note:
         add_note(name, user=user)
     left_out = {chain for one in notes.values() for chain in one.get("left_out", ())}
@@ -265,11 +266,16 @@ class _Hook:
 
 def _read_records() -> dict[str, Any]:
     """Returns the records of `pg-memoir agents install`: the installs, and the database that was named there."""
-    with suppress(OSError, ValueError):
-        told = json.loads((agents_folder() / "installs.json").read_text("utf-8"))
-        if isinstance(told, dict) and isinstance(told.get("installs"), list):
-            return told
-    return {"installs": []}
+    path = agents_folder() / "installs.json"
+    try:
+        told = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {"installs": []}
+    except ValueError:
+        told = None
+    if not isinstance(told, dict) or not isinstance(told.get("installs"), list):
+        raise Silence(f"failed: {path} is damaged")
+    return told
 
 
 def _log(options: argparse.Namespace, begun: float, note: str) -> None:

@@ -6,7 +6,9 @@ import getpass
 import hashlib
 import os
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 _LONGEST = 400  # characters of a repository's name: users of the database have at most 500
 _SECTION = re.compile(r'\s*\[\s*(?P<kind>[-.\w]+)(?:\s+"(?P<name>(?:[^"\\]|\\.)*)")?\s*\]')
@@ -22,6 +24,14 @@ _SCP = re.compile(r"^(?:[\w.+-]+@)?(?P<host>[\w.-]+|\[[0-9a-fA-F:]+\]):(?!//)(?P
 def person_name(given: str = "") -> str:
     """Whose memory it is: the name that was given at the install, else the login of this machine."""
     return given or os.environ.get("PG_MEMOIR_USER") or getpass.getuser()
+
+
+def recorded_person(installs: Sequence[Mapping[str, Any]], folder: str | Path) -> str:
+    """The name that was given at an install in a folder's repository, "" without one. It stands in the records of this
+    machine, because the files of a repository are shared."""
+    named = [one for one in reversed(installs) if one.get("root") and one.get("user")]
+    here = find_repository(folder) if named else ""
+    return next((str(one["user"]) for one in named if find_repository(one["root"]) == here), "")
 
 
 def memory_user(person: str, folder: str | Path) -> str:
