@@ -21,11 +21,9 @@ messages that were said meanwhile."""
 def find_folder(agent: str, payload: dict[str, Any]) -> str:
     """Returns the folder in which a session began. The `cwd` of an event follows each `cd` of the agent."""
     roots = payload.get("workspace_roots") or []
-    began = os.environ.get("CLAUDE_PROJECT_DIR") if agent == "claude-code" else None
-    for folder in (*roots[:1], began, _read_first_folder(payload)):
-        if folder and Path(folder).is_dir():
-            return str(folder)
-    return str(payload.get("cwd") or os.getcwd())
+    began = roots[0] if roots else os.environ.get("CLAUDE_PROJECT_DIR") if agent == "claude-code" else None
+    folder = str(began or _read_first_folder(payload))
+    return folder if folder and Path(folder).is_dir() else str(payload.get("cwd") or os.getcwd())
 
 
 def _read_first_folder(payload: dict[str, Any]) -> str:
