@@ -6,11 +6,13 @@ documentation.
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +61,7 @@ def repository(folder: Path, remote: str = "") -> Path:
 
 def recorded(agent: str, folder: Path, transcript: Path, lines: int | None = None) -> dict[str, dict[str, Any]]:
     """The events of a session in `folder`, whose transcript is written to a file; `lines`: only its first ones."""
-    told = (CASES / f"{agent}.jsonl").read_text("utf-8").splitlines(keepends=True)
+    told = (CASES / f"{agent}.jsonl").read_text("utf-8").replace("/FOLDER", str(folder)).splitlines(keepends=True)
     transcript.write_text("".join(told[:lines]), "utf-8")
     events = json.loads((CASES / f"{agent}.json").read_text("utf-8"))
     for event in events.values():
@@ -99,6 +101,40 @@ def test_stop_stores_each_message_once(hook: Hook, memoir_dsn: str, tmp_path: Pa
     assert turns[0]["content"].strip('"') == FACT and turns[-1]["content"] == "Finished s2: 2 steps are done."
     if agent != "cursor":
         assert "module f00" in turns[2]["content"] and turns[1]["tool_calls"][0]["id"] == turns[2]["tool_call_id"]
+
+
+@pytest.mark.parametrize("agent", ["claude-code", "codex"])
+@pytest.mark.parametrize("is_first", [False, True], ids=["at a later stop", "at the first stop"])
+def test_session_keeps_its_memory(hook: Hook, memoir_dsn: str, tmp_path: Path, agent: str, is_first: bool) -> None:
+    """The agent has gone into a folder that is another repository, and later a remote is set."""
+    app = repository(tmp_path / f"{agent}-{is_first}")
+    inner = repository(app / "lib", "https://h/others/lib.git")
+    event = recorded(agent, app, tmp_path / "log")["Stop"]
+    own = {"CLAUDE_PROJECT_DIR": str(app)} if agent == "claude-code" else {}
+    if not is_first:
+        hook(agent, "stop", event)
+        own = {}
+    hook(agent, "stop", event | {"cwd": str(inner)}, **own)
+    (app / ".git/config").write_text('[remote "origin"]\n\turl = https://h/acme/late.git\n')
+    hook(agent, "stop", event | {"cwd": str(inner)}, **own)
+    with Memoir(memoir_dsn) as memoir:
+        assert [one.turns for one in memoir.list_sessions(f"ann:{app}")] == [len(STEPS)]
+        assert not memoir.list_sessions("ann:h/others/lib") and not memoir.list_sessions("ann:h/acme/late")
+
+
+@pytest.mark.parametrize("agent", ["claude-code", "codex"])
+def test_session_goes_on_from_one_without_memory(hook: Hook, memoir_dsn: str, tmp_path: Path, agent: str) -> None:
+    """Messages of a session with hooks switched off are never stored, also from a copy of it."""
+    folder = repository(tmp_path / "app")
+    begun = recorded(agent, folder, tmp_path / "log", lines=11 if agent == "codex" else 12)
+    hook(agent, "stop", begun["Stop"] | {"last_assistant_message": ""}, PG_MEMOIR_AGENTS="off")
+    whole = recorded(agent, folder, tmp_path / "log")
+    for session in ({}, {"session_id": "copy"}):
+        hook(agent, "stop", whole["Stop"] | session)
+    with Memoir(memoir_dsn) as memoir:
+        (session,) = memoir.list_sessions(f"ann:{folder}")
+        told = [turn["content"] for turn in memoir.history(f"ann:{folder}", session.session)]
+    assert told[-1] == "Finished s2: 2 steps are done." and len(told) < 4 and FACT not in told
 
 
 def test_two_hooks_at_once_store_once(hook: Hook, memoir_dsn: str, tmp_path: Path) -> None:
@@ -143,7 +179,12 @@ def test_memory_is_shared_by_agents_of_a_repository(hook: Hook, tmp_path: Path) 
         answer = hook(agent, "prompt", ask | {"cwd": str(folder)})
         assert FACT in given(answer) and "<memoir-recall>" in given(answer)
     assert json.loads(answer).keys() == {"context"}
-    for missed in ({"cwd": str(other)}, {"prompt": "Please rename this variable."}, {"session_id": ""}, {"prompt": ""}):
+    for missed in (
+        {"cwd": str(other), "session_id": "o"},
+        {"prompt": "Please rename this variable."},
+        {"session_id": ""},
+        {"prompt": ""},
+    ):
         assert hook("codex", "prompt", ask | {"cwd": str(here)} | missed) == ""
     # What a session was given before stands in its list.
     line = {"type": "response_item", "payload": {"type": "message", "role": "developer", "content": given(answer)}}
@@ -193,6 +234,25 @@ def test_session_start_gives_profile_and_newest(hook: Hook, db: Db, tmp_path: Pa
     assert "format f7" in told and "tabs" not in told
 
 
+def test_session_start_leaves_out_what_a_recall_would(hook: Hook, memoir_dsn: str, tmp_path: Path) -> None:
+    folder = repository(tmp_path / "now")
+    user, at = f"ann:{folder}", datetime(2024, 3, 1, tzinfo=UTC)
+    event = recorded("codex", folder, tmp_path / "log")["SessionStart"]
+    with Memoir(memoir_dsn) as memoir:
+        for name in ("other", own := f"codex {event['session_id']}"):
+            memoir.open_session(user, name)
+        memoir.remember(user, "Module kept parses dates.", created_at=at)
+        memoir.remember(user, "Module ended parses dates.", created_at=at, valid_to=at + timedelta(days=9))
+        memoir.remember(user, "Module later parses dates.", valid_from=datetime.now(UTC) + timedelta(days=9))
+        memoir.remember(user, "Module fetched parses dates.", actor="tool")
+        memoir.remember(user, "Module hidden parses dates.", sensitivity="secret")
+        memoir.remember(user, "Module elsewhere parses dates.", session="other", actor="agent")
+        memoir.remember(user, "Module here parses dates.", session=own, actor="agent")
+        assert {row.scope for row in memoir.list_memories(user)} == {"global", "local"}
+    text = given(hook("codex", "session-start", event))
+    assert re.findall(r"Module (\w+)", text) == ["here", "kept"] and "dates. (1 Mar 2024)" in text
+
+
 @pytest.mark.parametrize(
     ("agent", "event", "payload", "environment", "note"),
     [
@@ -216,11 +276,43 @@ def test_hook_never_fails(
     assert told.startswith(note)
 
 
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "host=127.0.0.1 port=1 password=s3 s3cret",
+        "host=127.0.0.1 port=1 password='s3cret",
+        "postgresql://ann:pa/s3cret@127.0.0.1/x",
+        "postgresql://ann:pa@s3cret@127.0.0.1/x",
+        "postgresql://ann:%s3cret@127.0.0.1/x",
+        "postgresql://ann:s3cret@[127.0.0.1/x",
+        "postgresql://ann:x@127.0.0.1/x?s3cret",
+    ],
+)
+def test_log_has_no_password(hook: Hook, tmp_path: Path, dsn: str) -> None:
+    hook("codex", "stop", {"session_id": "s"}, PG_MEMOIR_DSN=dsn)
+    (told,) = notes(tmp_path)
+    assert re.match(r"failed: \w+Error: ", told) and "s3cret" not in told
+
+
 def test_hook_ends_when_the_server_is_silent(hook: Hook, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         dsn = f"host=127.0.0.1 port={server.getsockname()[1]} dbname=x"
         assert hook("codex", "prompt", {"session_id": "s", "prompt": "x"}, PG_MEMOIR_DSN=dsn) == ""
     assert notes(tmp_path)[0].startswith("failed: ")
+
+
+def test_person_of_a_repository(hook: Hook, memoir_dsn: str, tmp_path: Path) -> None:
+    """Named on this machine, not in the files that a team shares. It holds for all working trees."""
+    app, clone = (repository(tmp_path / name, "https://h/acme/team") for name in ("app", "clone"))
+    records = tmp_path / "state/pg_memoir/agents/installs.json"
+    records.parent.mkdir(parents=True)
+    records.write_text(json.dumps({"installs": [{"agent": "codex", "root": str(app), "user": "bob"}]}))
+    hook("codex", "stop", recorded("codex", clone, tmp_path / "log")["Stop"])
+    with Memoir(memoir_dsn) as memoir:
+        assert len(memoir.list_sessions("bob:h/acme/team")) == 1
+    records.write_text("{")
+    hook("codex", "stop", {"session_id": "s"})
+    assert notes(tmp_path)[-1] == f"failed: {records} is damaged"
 
 
 def test_hooks_of_a_repository_leave_it_to_those_of_the_machine(hook: Hook, tmp_path: Path) -> None:

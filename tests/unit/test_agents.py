@@ -1,6 +1,8 @@
 """pg-memoir agents: what an install writes, and that an uninstall leaves no byte of it and every byte of others."""
 
 import json
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -62,7 +64,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
-    return {str(path.relative_to(folder)): None if path.is_dir() else path.read_bytes() for path in folder.rglob("*")}
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
 def read(path: Path) -> Any:
@@ -83,7 +85,9 @@ def test_install_in_no_files_and_uninstall(home: Path, tmp_path: Path, agent: st
     for event in EVENTS.get(agent, ()):
         assert len(read(first)["hooks"][event]) == 1
     assert " agents hook " in first.read_text() and "pg_memoir" in second.read_text()
-    assert ("--project" in first.read_text()) is is_project and '"ann"' in second.read_text()
+    assert ("--project" in first.read_text()) is is_project
+    shared = first.read_text() + second.read_text()
+    assert ("ann" in shared) is not is_project and installing.Records().installs[0].user == ("ann" if root else "")
     assert installing.Records().dsn == "dbname=x" and installing.Records().path.stat().st_mode & 0o777 == 0o600
     assert installing.uninstall(agent, root) == installed
     assert contents(tmp_path) == before
@@ -145,6 +149,76 @@ def test_uninstall_after_a_file_was_written_anew(home: Path, agent: str) -> None
         assert not (home / FILES[agent][0]).exists()
 
 
+@pytest.mark.parametrize("has_record", [True, False], ids=["record", "no record"])
+@pytest.mark.parametrize(("agent", "event"), [("claude-code", "Stop"), ("codex", "Stop"), ("cursor", "stop")])
+def test_hooks_of_others_beside_ours_stay(home: Path, agent: str, event: str, has_record: bool) -> None:
+    """In a group with ours too, and where they call pg-memoir on their own terms."""
+    path = home / FILES[agent][0]
+    installing.install(agent, None, user="ann")
+    ours = f"pg-memoir agents hook stop --agent {agent}"
+    others = [{"command": text} for text in ("say done", f"nice {ours}", f"{ours} > log", f"echo ; {ours}")]
+    told = read(path)
+    if agent == "cursor":
+        told["hooks"][event] += others
+        left: Any = {"version": 1, "hooks": {event: others}}
+    else:
+        told["hooks"][event][0]["hooks"][1:] = others
+        told["hooks"]["Own"] = [{"hooks": []}]
+        left = {"hooks": {event: [{"hooks": others}], "Own": [{"hooks": []}]}}
+    path.write_text(json.dumps(told, indent=2))
+    installing.install(agent, None)
+    ours_now = [group.get("hooks", [group]) for group in read(path)["hooks"][event]]
+    assert sum(entry not in others for group in ours_now for entry in group) == 1
+    if not has_record:
+        installing.Records().path.unlink()
+    installing.uninstall(agent, None)
+    assert read(path) == left
+
+
+def test_plugin_that_was_changed_stays(home: Path) -> None:
+    path = home / FILES["opencode"][0]
+    installing.install("opencode", None)
+    path.write_text(path.read_text() + "// mine\n")
+    for run in (installing.install, installing.uninstall):
+        with pytest.raises(FileError, match="was changed since"):
+            run("opencode", None)
+    assert path.read_text().endswith("// mine\n")
+    path.unlink()
+    installing.uninstall("opencode", None)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_link_to_no_file_stays(home: Path, agent: str) -> None:
+    for name in FILES[agent]:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).symlink_to(home / "dotfiles" / Path(name).name)
+    installing.install(agent, None)
+    assert installing.install(agent, None) and len(list((home / "dotfiles").iterdir())) == 2
+    installing.uninstall(agent, None)
+    assert not (home / "dotfiles").exists() and all((home / name).is_symlink() for name in FILES[agent])
+
+
+@pytest.mark.parametrize("run", [installing.install, installing.uninstall])
+@pytest.mark.parametrize("agent", AGENTS)
+def test_failure_leaves_the_install_as_it_is(home: Path, agent: str, run: Any) -> None:
+    installing.install(agent, None, user="ann")
+    for damage in (b"{", b"[", b"\xff"):
+        (home / FILES[agent][1]).write_bytes(damage)
+        before = contents(home)
+        with pytest.raises(FileError):
+            run(agent, None)
+        assert contents(home) == before
+    # The second file can't be written: the first one gets its text back.
+    path = home / FILES[agent][1]
+    path.unlink()
+    path.symlink_to("/proc/none/file")
+    before = contents(home)
+    if run is installing.install:
+        with pytest.raises(OSError):
+            run(agent, None, user="bob")
+        assert contents(home) == before
+
+
 @pytest.mark.parametrize(
     ("agent", "name", "text", "says"),
     [
@@ -183,6 +257,50 @@ def test_uninstall_takes_codex_trust_back(home: Path) -> None:
     assert contents(home / ".codex") == before
 
 
+def test_installs_at_once_are_all_recorded(home: Path, tmp_path: Path) -> None:
+    roots = [tmp_path / f"root{number}" for number in range(4)]
+    code = "import sys, pathlib; from pg_memoir_cli.agents.installing import *; "
+    for run, count in (("install", 4), ("uninstall", 0)):
+        command = [sys.executable, "-c", f"{code}{run}('codex', pathlib.Path(sys.argv[1]))"]
+        running = [subprocess.Popen([*command, root]) for root in roots]
+        assert [process.wait() for process in running] == [0] * 4
+        assert len(installing.Records().installs) == count
+    assert not installing.Records().path.parent.exists()
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", '{"installs": {}}', '{"installs": [{"agent": "emacs"}]}'])
+def test_damaged_records_are_refused(home: Path, damage: str) -> None:
+    installing.install("codex", None)
+    path = installing.Records().path
+    told = read(path)
+    told["installs"][0] |= {"colour": "red"}
+    told["installs"][0]["changes"][0] |= {"colour": "red"}
+    path.write_text(json.dumps(told | {"colour": "red"}))
+    assert len(installing.Records().installs) == 1
+    path.write_text(damage)
+    before = contents(home)
+    for run in (installing.install, installing.uninstall):
+        with pytest.raises(FileError, match="installs.json is damaged"):
+            run("codex", None)
+    assert contents(home) == before | {".local/state/pg_memoir/agents/lock": b""}
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_repository_that_was_moved_is_uninstalled(home: Path, tmp_path: Path, agent: str) -> None:
+    for name in ("there", "here", "deleted"):
+        (tmp_path / name / "src").mkdir(parents=True)
+    before = contents(tmp_path / "there")
+    installing.install(agent, tmp_path / "deleted")
+    installing.install(agent, tmp_path / "there")
+    (tmp_path / "deleted").rename(tmp_path / "x")
+    (tmp_path / "here" / "src").rmdir()
+    (tmp_path / "there").rename(tmp_path / "here")
+    (record,) = [one for one in installing.Records().installs if one.root.endswith("there")]
+    assert describe(record, []).state == "gone"
+    assert len(installing.uninstall(agent, tmp_path / "here")) == 2
+    assert contents(tmp_path / "here") == before and not installing.Records().installs
+
+
 def test_opencode_uses_the_file_with_comments(home: Path) -> None:
     path = home / ".config/opencode/opencode.jsonc"
     path.parent.mkdir(parents=True)
@@ -217,10 +335,41 @@ def test_status_reads_the_log_of_hooks(home: Path) -> None:
         ("git@[::1]:app.git", "[::1]/app"),
         ("/srv/git/app.git", "/srv/git/app"),
         ("file:///srv/git/app.git", "/srv/git/app"),
+        ("http://localhost:3000/me/app", "localhost:3000/me/app"),
+        ("http://localhost:80/me/app", "localhost/me/app"),
+        ("https://git:8443/my#app;1.git", "git:8443/my#app;1"),
+        ("ssh://git@[::1]:2222/app.git", "[::1]:2222/app"),
+        ("https://[bad/x", "[bad/x"),
+        ("https://me:s3cret@h:none/x", "h:none/x"),
     ],
 )
 def test_normalise_remote(remote: str, name: str) -> None:
     assert repository.normalise_remote(remote) == name
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        ('[remote "origin"]\n\turl = "/srv/my repos/a.git"', "/srv/my repos/a"),
+        ('[remote "origin"]\n\turl = /srv/my repos/a.git  # mine', "/srv/my repos/a"),
+        ('[remote "origin"]\n\turl = "/srv/a;b#c.git" ; mine', "/srv/a;b#c"),
+        ('[remote "origin"]\n\turl = /srv/a\\"b\\\\c\\\nd', '/srv/a"b\\cd'),
+        ('[remote "a\\"b"] url = h:x.git', "h/x"),
+        ("[remote.origin]\r\n\tURL = h:x.git\r\n", "h/x"),
+    ],
+)
+def test_remote_is_read_as_git_reads_it(tmp_path: Path, config: str, name: str) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git/HEAD").touch()
+    (tmp_path / ".git/config").write_text(config, newline="")
+    assert repository.find_repository(tmp_path) == name
+    told = subprocess.run(
+        ["git", "config", "--file", tmp_path / ".git/config", "--get-regexp", r"remote\..*\.url"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert repository.normalise_remote(told.partition(" ")[2].removesuffix("\n")) == name
 
 
 def test_find_repository(tmp_path: Path) -> None:

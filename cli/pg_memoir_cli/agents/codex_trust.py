@@ -8,30 +8,33 @@ import tomllib
 from pathlib import Path
 
 from . import json_text
-from .files import is_ours, write_file
+from .entries import identify, list_entries
 
 
 def list_keys(hooks: Path) -> list[str]:
     """The names that Codex gives to our hooks in a hooks.json: its path, the event, and the places in two lists."""
     try:
-        events = json_text.parse(hooks.read_text("utf-8")).value.get("hooks", {})
+        data = json_text.parse(hooks.read_text("utf-8")).value
+        events = list(data.get("hooks", {}))
     except (OSError, ValueError, AttributeError):
         return []
     return [
-        f"{hooks}:{re.sub('(?<!^)(?=[A-Z])', '_', event).lower()}:{at}:0"
-        for event, groups in events.items()
-        for at, group in enumerate(groups if isinstance(groups, list) else [])
-        if is_ours(group)
+        f"{hooks}:{re.sub('(?<!^)(?=[A-Z])', '_', event).lower()}:{path[2]}:{path[-1]}"
+        for event in events
+        for path, entry, _ in list_entries(data, ("hooks", event, "-"))
+        if len(path) == 5 and identify(entry)
     ]
 
 
-def forget(config: Path, keys: list[str]) -> None:
-    """Removes what Codex noted about these hooks, and nothing else."""
+def forget(config: str | None, keys: list[str]) -> str | None:
+    """Returns the text of a config.toml without what Codex noted about these hooks, and all else as it was."""
+    if not config:
+        return config
+    text = config
     try:
-        text = config.read_bytes().decode("utf-8")
         before = tomllib.loads(text).get("hooks", {}).get("state", {})
-    except (OSError, ValueError):
-        return
+    except ValueError:
+        return config
     for key in filter(before.get, keys):
         text = re.sub(rf"\n?\[hooks\.state\.{re.escape(_quote(key))}\][^\n]*\n(?:[^\[\n][^\n]*(?:\n|\Z))*", "", text)
     if before and not set(before) - set(keys):
@@ -39,9 +42,8 @@ def forget(config: Path, keys: list[str]) -> None:
     try:
         after = tomllib.loads(text).get("hooks", {}).get("state", {})
     except ValueError:
-        return
-    if after == {key: value for key, value in before.items() if key not in keys} and after != before:
-        write_file(config, text)
+        return config
+    return text if after == {key: value for key, value in before.items() if key not in keys} else config
 
 
 def _quote(key: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from . import json_text
+from .entries import find_last, find_value
 
 Keys = tuple[str, ...]
 
@@ -50,37 +51,70 @@ class Change:
     blank: str | None = None
 
 
-def is_ours(value: Any) -> bool:
-    """Is that a hook or a server that `pg-memoir agents` wrote?"""
-    text = json.dumps(value)
-    return " agents hook " in text or '"agents", "mcp"' in text
+class Draft:
+    """Edits of files, planned on their texts and then written together: all of them, or none."""
+
+    def __init__(self) -> None:
+        self._before: dict[Path, str | None] = {}
+        self._texts: dict[Path, str | None] = {}
+
+    def read(self, path: Path) -> str | None:
+        """Returns the text as it is planned, None where there is no file."""
+        if path not in self._texts:
+            self._before[path] = self._texts[path] = read_text(path)
+        return self._texts[path]
+
+    def put(self, path: Path, text: str | None) -> bool:
+        """Plans a text, None to delete the file. Returns whether that changes anything."""
+        before = self.read(path)
+        self._texts[path] = text
+        return text != before
+
+    def write(self) -> None:
+        """Writes what has changed. Where one file can't be written, those before it get their texts back."""
+        changed = [path for path, text in self._texts.items() if text != self._before[path]]
+        folders = [folder for path in changed for folder in list_missing_folders(path)]
+        done = []
+        try:
+            for path in sorted(changed, key=lambda path: self._texts[path] is None):
+                done.append(path)
+                _replace(path, self._texts[path])
+        except OSError:
+            for path in done:
+                with suppress(OSError):
+                    _replace(path, self._before[path])
+            remove_folders(folders)
+            raise
 
 
 def is_present(file: ConfigFile) -> bool:
     """Does the file hold all that is added to it?"""
-    text = _read(file.path)
-    if text is None or file.content:
+    try:
+        text = read_text(file.path)
+        data = None if text is None or file.content else _load(file, text)
+    except FileError:
+        return False
+    if data is None:
         return text == file.content
-    data = _load(file, text)
-    return all(any(map(is_ours, _list_values(data, keys))) for keys, _ in file.additions)
+    return all(find_last(data, keys, value) for keys, value in file.additions)
 
 
-def add(file: ConfigFile) -> Change:
-    """Writes the additions. Raises FileError where the file can't be read, or has a server of that name already."""
-    text = _read(file.path)
+def add(file: ConfigFile, draft: Draft) -> Change:
+    """Plans the additions. Raises FileError where the file can't be read, or has a server of that name already."""
+    text = draft.read(file.path)
     change = Change(str(file.path), text is None, folders=list_missing_folders(file.path))
     if file.content:
-        if text is not None and not is_ours(text):
+        if text is not None:
             raise FileError(f"{file.path} exists, and pg-memoir did not write it. Move it away.")
-        change.is_new = True
-        write_file(file.path, file.content)
+        change.pieces = [file.content]
+        draft.put(file.path, file.content)
         return change
     if text is None or (not text.strip() and not file.is_toml):
         change.blank = text
         text = "" if file.is_toml else file.base
     for keys, value in file.additions:
         data = _load(file, text)
-        if any(not is_ours(there) for there in _list_values(data, keys)) and keys[-1] != "-":
+        if keys[-1] != "-" and find_value(data, keys) is not None and not find_last(data, keys, value):
             raise FileError(f"{file.path} has {'.'.join(keys)} already, and pg-memoir did not write it. Rename it.")
         change.made += [list(made) for made in _list_missing(data, keys) if list(made) not in change.made]
         try:
@@ -91,21 +125,20 @@ def add(file: ConfigFile) -> Change:
         made = [*map(tuple, change.made)]
         if _without(_load(file, text), file, made) != _without(data, file, made):
             raise FileError(f"{file.path}: {'.'.join(keys)} can't be added without a change to the rest")
-    write_file(file.path, text)
+    draft.put(file.path, text)
     return change
 
 
-def take_back(file: ConfigFile, change: Change | None) -> bool:
-    """Removes the additions; without a record of them, whatever looks like ours. A file that is left as it was made is
-    deleted. Returns whether there was anything."""
-    text = _read(file.path)
+def take_back(file: ConfigFile, change: Change | None, draft: Draft) -> bool:
+    """Plans to remove the additions; without a record of them, whatever looks like ours. A file that the install made
+    is deleted once nothing of others is in it. Returns whether there was anything."""
+    text = draft.read(file.path)
+    if text is None:
+        return False
+    if file.content:
+        return _take_whole_back(file, change, draft, text)
     made = [list(keys[:length]) for keys, _ in file.additions for length in range(1, len(keys))]
     known = change or Change(str(file.path), is_new=True, made=made)
-    if text is None or file.content:
-        is_there = text is not None and is_ours(text)
-        if is_there:
-            file.path.unlink()
-        return is_there
     data = _load(file, text)
     if _without(data, file, []) == data:
         return False
@@ -115,10 +148,20 @@ def take_back(file: ConfigFile, change: Change | None) -> bool:
         left = _cut_toml(text, file, known) if file.is_toml else _cut_json(text, file, known)
     is_as_made = not left.strip() if file.is_toml else wanted == json.loads(file.base)
     if known.is_new and is_as_made:
-        file.path.unlink()
-    else:
-        write_file(file.path, left if known.blank is None or not is_as_made else known.blank)
-    return True
+        return draft.put(file.path, None)
+    return draft.put(file.path, left if known.blank is None or not is_as_made else known.blank)
+
+
+def _take_whole_back(file: ConfigFile, change: Change | None, draft: Draft, text: str) -> bool:
+    if text in (change.pieces if change else []) or _cut_command(text) == _cut_command(file.content):
+        return draft.put(file.path, None)
+    if change:
+        raise FileError(f"{file.path} was changed since pg-memoir wrote it. Move it away.")
+    return False
+
+
+def _cut_command(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.startswith("const command = ")]
 
 
 def _cut_pieces(text: str, pieces: list[str]) -> str | None:
@@ -131,13 +174,9 @@ def _cut_pieces(text: str, pieces: list[str]) -> str | None:
 
 
 def _cut_json(text: str, file: ConfigFile, change: Change) -> str:
-    for keys, _ in file.additions:
-        path, is_list = (keys[:-1], True) if keys[-1] == "-" else (keys, False)
-        while (node := json_text.parse(text).find(path)) is not None:
-            found = [at for at, one in enumerate(node.value) if is_ours(one)] if is_list else [None]
-            if not found or (not is_list and not is_ours(node.value)):
-                break
-            text = json_text.remove(text, path, found[-1])
+    for keys, value in file.additions:
+        while path := find_last(json_text.parse(text).value, keys, value):
+            text = json_text.remove(text, path)
     for made in sorted(change.made, key=len, reverse=True):
         node = json_text.parse(text).find(tuple(made))
         if node is not None and not node.value and isinstance(node.value, (dict, list)):
@@ -149,12 +188,9 @@ def _cut_toml(text: str, file: ConfigFile, change: Change) -> str:
     import tomlkit
 
     document = tomlkit.parse(text)
-    for keys, _ in file.additions:
-        table: Any = document
-        for key in keys[:-1]:
-            table = table.get(key, {})
-        if is_ours(table.get(keys[-1])):
-            del table[keys[-1]]
+    for keys, value in file.additions:
+        if find_last(document, keys, value):
+            del find_value(document, keys[:-1])[keys[-1]]
     for made in sorted(change.made, key=len, reverse=True):
         *before, last = made
         holder: Any = document
@@ -183,14 +219,11 @@ def _append_table(text: str, keys: Keys, value: dict[str, Any]) -> tuple[str, st
 def _without(data: Any, file: ConfigFile, made: list[Keys]) -> Any:
     """The data without what is ours, and without those containers that were made for it and are empty."""
     data = deepcopy(data)
-    for keys, _ in file.additions:
-        holder = _find(data, keys[:-1])
-        if isinstance(holder, list) and keys[-1] == "-":
-            holder[:] = [item for item in holder if not is_ours(item)]
-        elif isinstance(holder, dict) and is_ours(holder.get(keys[-1])):
-            del holder[keys[-1]]
+    for keys, value in file.additions:
+        while path := find_last(data, keys, value):
+            del find_value(data, path[:-1])[path[-1]]
     for keys in sorted(made, key=len, reverse=True):
-        holder = _find(data, keys[:-1])
+        holder = find_value(data, keys[:-1])
         if isinstance(holder, dict) and keys[-1] in holder and not holder[keys[-1]]:
             del holder[keys[-1]]
     return data
@@ -199,19 +232,7 @@ def _without(data: Any, file: ConfigFile, made: list[Keys]) -> Any:
 def _list_missing(data: Any, keys: Keys) -> list[Keys]:
     """The containers on the way to an addition that are not there yet."""
     ways = [keys[:length] for length in range(1, len(keys))]
-    return [way for way in ways if _find(data, way) is None]
-
-
-def _list_values(data: Any, keys: Keys) -> list[Any]:
-    """Returns the values at the place of an addition."""
-    found = _find(data, keys[:-1] if keys[-1] == "-" else keys)
-    return found if isinstance(found, list) and keys[-1] == "-" else [] if found is None else [found]
-
-
-def _find(data: Any, keys: Keys) -> Any:
-    for key in keys:
-        data = data.get(key) if isinstance(data, dict) else None
-    return data
+    return [way for way in ways if find_value(data, way) is None]
 
 
 def _load(file: ConfigFile, text: str) -> Any:
@@ -228,13 +249,21 @@ def _try_load(file: ConfigFile, text: str) -> Any:
         return None
 
 
-def _read(path: Path) -> str | None:
+def read_text(path: Path) -> str | None:
+    """Returns the text of a file, None where there is none. Raises FileError where it is not UTF-8."""
     try:
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
         return None
     except UnicodeDecodeError:
         raise FileError(f"{path} is not UTF-8") from None
+
+
+def _replace(path: Path, text: str | None) -> None:
+    if text is None:
+        Path(os.path.realpath(path)).unlink(missing_ok=True)  # a link to it stays
+    else:
+        write_file(path, text)
 
 
 def write_file(path: Path, text: str) -> None:
@@ -255,7 +284,7 @@ def write_file(path: Path, text: str) -> None:
 
 def list_missing_folders(path: Path) -> list[str]:
     """The folders to make before a file can be written, innermost first."""
-    return [str(folder) for folder in path.parents if not folder.exists()]
+    return [str(folder) for folder in Path(os.path.realpath(path)).parents if not folder.exists()]
 
 
 def remove_folders(folders: list[str]) -> None:

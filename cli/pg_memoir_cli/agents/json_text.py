@@ -36,11 +36,14 @@ class Node:
             return [(self.keys[key], node.end) for key, node in self.members.items()]
         return [(node.start, node.end) for node in self.items]
 
-    def find(self, path: tuple[str, ...]) -> Node | None:
-        """The value at a path of keys."""
+    def find(self, path: tuple[str | int, ...]) -> Node | None:
+        """The value at a path of keys, and of numbers in lists."""
         node: Node | None = self
         for key in path:
-            node = node.members.get(key) if node else None
+            if isinstance(key, str):
+                node = node.members.get(key) if node else None
+            else:
+                node = node.items[key] if node and key < len(node.items) else None
         return node
 
 
@@ -149,13 +152,14 @@ def _end_of_last(text: str, node: Node) -> int:
     return _skip(text, end) + 1 if _has_comma(text, node) else end
 
 
-def remove(text: str, path: tuple[str, ...], index: int | None = None) -> str:
-    """Removes the member at `path`, or the item number `index` of the list there, with one comma. Used where the piece
-    that was put in is not there any more letter by letter."""
+def remove(text: str, path: tuple[str | int, ...]) -> str:
+    """Removes the member or the item of a list at `path`, with one comma. Used where the piece that was put in is not
+    there any more letter by letter."""
     root = parse(text)
-    holder = root.find(path if index is not None else path[:-1])
+    holder = root.find(path[:-1])
     assert holder is not None
-    place = index if index is not None else list(holder.members).index(path[-1])
+    last = path[-1]
+    place = last if isinstance(last, int) else list(holder.members).index(last)
     spans = holder.spans()
     start, end = spans[place]
     if place + 1 < len(spans):

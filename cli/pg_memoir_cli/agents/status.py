@@ -16,7 +16,8 @@ _LINES = 2_000
 
 @dataclass(frozen=True)
 class Condition:
-    """`state`: ok, broken (files lack something), failing (the newest event of a kind failed), unused (no event)."""
+    """`state`: ok, broken (files lack something), failing (the newest event of a kind failed), unused (no event), gone
+    (the repository was moved or deleted)."""
 
     agent: str
     place: str
@@ -32,13 +33,15 @@ def describe(install: Install, lines: list[dict[str, Any]]) -> Condition:
     last = own[-1] if own else None
     newest = {line["event"]: line for line in own}
     failed = [line for line in newest.values() if str(line["note"]).startswith("failed")]
-    missing = list_missing(install)
+    missing = [] if install.is_gone else list_missing(install)
     state = "broken" if missing else "failing" if failed else "ok" if own else "unused"
     note = f"{', '.join(map(str, missing))} lacks the hooks: install again" if missing else ""
     if state == "unused" and install.agent == "codex":
         note = AFTER_INSTALL["codex"]
     if failed and not missing:
         note = f"{failed[-1]['event']}: {failed[-1]['note'].removeprefix('failed: ')}"
+    if install.is_gone:
+        state, note = "gone", "uninstall or install it where the repository is now"
     times = sorted(line["ms"] for line in own[-100:])
     return Condition(
         install.agent,

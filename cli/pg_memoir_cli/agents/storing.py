@@ -11,7 +11,7 @@ from pg_memoir import Memoir
 from pg_memoir.texts import replace_unstorable
 from pg_memoir.types import Message
 
-from .transcripts import Told, read_told
+from .transcripts import Told, list_told, read_told
 
 BATCH = 50
 """Messages of one statement."""
@@ -23,8 +23,8 @@ _WAITS = (0.05, 0.1, 0.2, 0.4)
 Entry = dict[str, Any]
 
 
-def store_told(memoir: Memoir, agent: str, user: str, session: str, payload: dict[str, Any]) -> str:
-    """Stores what is new of a session's transcript; returns a note for the log."""
+def store_told(memoir: Memoir, agent: str, user: str, session: str, payload: dict[str, Any], left_out: set[str]) -> str:
+    """Stores what is new of a session's transcript, but for the chains `left_out`; returns a note for the log."""
     told = _read_complete(agent, payload)
     if not told:
         return "nothing said"
@@ -35,21 +35,23 @@ def store_told(memoir: Memoir, agent: str, user: str, session: str, payload: dic
     # All before the newest known message was stored, or was left out for a reason.
     first = max((at + 1 for at, chain in enumerate(chains) if chain in known), default=0)
     _complete_times(told)
-    if first == len(told):
+    new = [(message, chain) for (_, message), chain in zip(told[first:], chains[first:]) if chain not in left_out]
+    if not new:
         return "nothing new"
     memoir.open_session(user, session, metadata={"agent": agent})
     stored, refused, error = 0, 0, ""
-    for at in range(first, len(told), BATCH):
-        entries = [
-            entry
-            for (_, message), chain in zip(told[at : at + BATCH], chains[at : at + BATCH])
-            for entry in _make_entries(agent, message, chain)
-        ]
+    for at in range(0, len(new), BATCH):
+        entries = [entry for message, chain in new[at : at + BATCH] for entry in _make_entries(agent, message, chain)]
         answer = memoir.record_exchange(user, session, entries)
         refused += len(answer["refused"])
         error = str(answer["refused"][0]["error"]) if answer["refused"] else error
         stored += sum("message" in entry for entry in entries)
     return f"stored {stored - refused} messages" + (f", {refused} refused: {error}" if refused else "")
+
+
+def list_chains(agent: str, payload: dict[str, Any]) -> list[str]:
+    """Returns the chains of all messages of a session so far."""
+    return [_chain(agent, name) for name, _ in list_told(agent, payload)]
 
 
 def _read_complete(agent: str, payload: dict[str, Any]) -> Told:

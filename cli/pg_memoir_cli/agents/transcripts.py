@@ -23,10 +23,15 @@ _MARKS = ("<memoir-profile>", "<memoir-recall>")
 
 def read_told(agent: str, payload: dict[str, Any]) -> Told:
     """The messages of a session, in order. Calls at the end that have no result yet are left out."""
-    told = READERS[agent](payload)
+    told = list_told(agent, payload)
     while told and _is_open(told):
         told.pop()
     return told
+
+
+def list_told(agent: str, payload: dict[str, Any]) -> Told:
+    """The same, with those calls."""
+    return READERS[agent](payload)
 
 
 def read_added(payload: dict[str, Any]) -> str:
@@ -34,9 +39,9 @@ def read_added(payload: dict[str, Any]) -> str:
     if isinstance(payload.get("said"), str):
         return str(payload["said"])
     found = []
-    for line in _read_lines(payload):
+    for line in read_lines(payload):
         if any(mark in line for mark in _MARKS):
-            found += [text for text in _list_texts(_load(line)) if any(mark in text for mark in _MARKS)]
+            found += [text for text in _list_texts(load_line(line)) if any(mark in text for mark in _MARKS)]
     return "\n".join(dict.fromkeys(found))
 
 
@@ -47,17 +52,19 @@ def _is_open(told: Told) -> bool:
 
 def _read_claude_code(payload: dict[str, Any]) -> Told:
     # Each request that was sent stands there too, in lines of their own kinds, which are most of the file.
-    lines = (line for line in _read_lines(payload) if '"parentUuid"' in line[:300])
-    return claude_code.read_messages(entry for entry in map(_load, lines) if claude_code.is_entry(entry))
+    lines = (line for line in read_lines(payload) if '"parentUuid"' in line[:300])
+    return claude_code.read_messages(entry for entry in map(load_line, lines) if claude_code.is_entry(entry))
 
 
 def _read_codex(payload: dict[str, Any]) -> Told:
     told: Told = []
     is_answer = False  # does the next call belong to the message before it?
-    for number, line in enumerate(_read_lines(payload)):  # lines are only ever added
-        record = _load(line) if '"response_item"' in line[:200] else {}
+    for number, line in enumerate(read_lines(payload)):  # lines are only ever added
+        record = load_line(line) if '"response_item"' in line[:200] else {}
         item, at = record.get("payload") or {}, record.get("timestamp")
-        kind, name = item.get("type"), f"{payload.get('session_id')} {number}"
+        kind = item.get("type")
+        # A session that goes on from a copy of another has its items. Only old ones are without ids.
+        name = str(item.get("id") or f"{payload.get('session_id')} {number}")
         if kind == "message" and item.get("role") in ("user", "assistant"):
             text = "\n\n".join(text for text in _list_texts(item.get("content")) if text.strip())
             if text:
@@ -106,8 +113,8 @@ def _read_opencode(payload: dict[str, Any]) -> Told:
 def _read_cursor(payload: dict[str, Any]) -> Told:
     """Cursor's lines have no ids, and no results of tools."""
     told: Told = []
-    for number, line in enumerate(_read_lines(payload)):
-        record = _load(line)
+    for number, line in enumerate(read_lines(payload)):
+        record = load_line(line)
         role, content = record.get("role"), (record.get("message") or {}).get("content")
         if role not in ("user", "assistant"):
             continue
@@ -128,7 +135,8 @@ READERS: dict[str, Callable[[dict[str, Any]], Told]] = {
 }
 
 
-def _read_lines(payload: dict[str, Any]) -> Iterator[str]:
+def read_lines(payload: dict[str, Any]) -> Iterator[str]:
+    """The lines of a transcript, none where the event names no file."""
     path = payload.get("transcript_path")
     if not isinstance(path, str) or not Path(path).is_file():
         return
@@ -136,7 +144,7 @@ def _read_lines(payload: dict[str, Any]) -> Iterator[str]:
         yield from file
 
 
-def _load(line: str) -> dict[str, Any]:
+def load_line(line: str) -> dict[str, Any]:
     """A line's object; the last one may be half written."""
     try:
         found = json.loads(line)

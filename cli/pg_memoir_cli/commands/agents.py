@@ -13,7 +13,7 @@ from ..agents.files import FileError
 from ..agents.installing import Records
 from ..agents.installing import install as install_agent
 from ..agents.installing import uninstall as uninstall_agent
-from ..agents.repository import find_repository, memory_user, person_name
+from ..agents.repository import find_repository, memory_user, person_name, recorded_person
 from ..agents.status import describe, read_log
 from ..app import ATTENTION, OK, USAGE, AsJson, Dsn, Stop, app, connection_string
 from ..embedder import has_package
@@ -46,6 +46,13 @@ def _find_root(is_project: bool) -> Path | None:
     if root is None:
         raise Stop(f"{here} is in no repository", "leave out --project, or run git init", USAGE)
     return root
+
+
+def _read_records() -> Records:
+    try:
+        return Records()
+    except FileError as error:
+        raise Stop(str(error)) from error
 
 
 @agents.command()
@@ -98,7 +105,7 @@ def status(json: AsJson = False) -> int:
     Ends with 3 if something is wrong.
     """
     lines = read_log()
-    conditions = [describe(install, lines) for install in Records().installs]
+    conditions = [describe(install, lines) for install in _read_records().installs]
     table(conditions, ["agent", "place", "state", "last_event", "median_ms", "note"], json=json)
     if not json:
         print(f"This folder is {find_repository(Path.cwd())}.")
@@ -112,8 +119,10 @@ def mcp(user: Person = "", folder: Annotated[str, typer.Option()] = "", dsn: Dsn
     from pg_memoir_gateway.mcp_server import Who
 
     here = Path(folder) if folder and Path(folder).is_dir() else Path.cwd()
-    where = connection_string(Records().dsn or dsn)
-    return asyncio.run(serve(where, Who(memory_user(person_name(user), here))))
+    records = _read_records()
+    where = connection_string(records.dsn or dsn)
+    person = person_name(user or recorded_person([vars(one) for one in records.installs], here))
+    return asyncio.run(serve(where, Who(memory_user(person, here))))
 
 
 @agents.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
