@@ -28,6 +28,7 @@ CLIENT = httpx.Client(timeout=30)
 RULES = Path(__file__).parents[1] / "support" / "schemathesis.toml"
 
 
+FIRST = "0001-01-01T00:00:00+14:00"
 def ask(url: str, key: str, line: str, body: Any = None, **headers: str) -> httpx.Response:
     """Sends `VERB path`, with a body as JSON unless it is bytes."""
     verb, path = line.split(" ", 1)
@@ -75,11 +76,15 @@ def test_rest_answers(rest: str) -> None:
         (SHOP, "GET /jobs", None, 200, '{"job":"extract"'),
         (SHOP, "GET /problems", None, 200, '{"items":['),
         (SHOP, "GET /users/ann/profile", None, 200, '"version":'),
+        ("ann", "POST /users/ann/memories", {"content": "My desk is grey"}, 200, '"stored"'),
+        ("ann", "POST {kept}/corrections", {"content": "x", "valid_to": FIRST}, 422, "the year of valid_to"),
+        ("ann", "POST {kept}/retract", {"valid_to": FIRST}, 422, "the year of valid_to"),
+        ("ann", "GET /users/ann/memories?limit=9", None, 200, "My desk is grey"),
         (SHOP, "GET /users/nobody/export", None, 404, 'unknown user \\"nobody\\"'),
     ):
         answer = ask(rest, KEYS.get(key, key), line.format(kept=kept), body)
         assert answer.status_code == status and part in answer.text, (line, answer.status_code, answer.text)
-        if line.endswith(("/memories", "/corrections")):
+        if line.endswith(("/memories", "/corrections")) and status == 200:
             kept = f"/users/ann/memories/{answer.json()['memory_id']}"
 
 
