@@ -19,6 +19,7 @@ from pg_memoir_gateway.config import Service
 from pg_memoir_gateway.rest.operations import OPERATIONS
 from pg_memoir_gateway.spans import MOST_BYTES
 from served import KEYS, USERS, served
+from upstream import upstream
 
 SHOP = "sk-shop-0123456789"
 SERVICES = (Service("shop", hashlib.sha256(SHOP.encode()).hexdigest()),)
@@ -187,6 +188,20 @@ def test_rest_keys_survive_a_restart(memoir_dsn: str, user: str) -> None:
             if "Idempotency" in str(one["parameters"])
         ]
         assert sorted(keyed) == ["append", "correct", "persist_turn", "remember"]
+
+
+def test_rest_service_keys_stay_here(memoir_dsn: str) -> None:
+    """Without the prefix, or with another, a request means a provider. Other keys go there."""
+    with upstream(lambda body: []) as model:
+        upstreams = {"upstream_openai": model.url, "upstream_anthropic": model.url}
+        with served(memoir_dsn, users=USERS, services=SERVICES, journal="off", **upstreams) as (url, _):
+            for path in ("/v1/users/ann/memories", "/v1/models", "/memoir/v1", "//memoir/v1/users", "/v2"):
+                for headers in ({"authorization": f"bearer {SHOP}"}, {"x-api-key": SHOP, "authorization": "Bearer a"}):
+                    answer = CLIENT.post(url + path, json={"content": "x"}, headers=headers)
+                    assert answer.status_code == 403 and "of the service 'shop'" in answer.text, (path, answer.text)
+            assert not model.asked
+            assert CLIENT.get(f"{url}/v1/models", headers={"x-api-key": KEYS["ann"]}).status_code == 200
+        assert [asked.headers["x-api-key"] for asked in model.asked] == [KEYS["ann"]]
 
 
 def test_rest_pages(rest: str, memoir_dsn: str, user: str) -> None:
