@@ -17,7 +17,7 @@ from pages import outputs, settled, write_output
 from pg_memoir import Memoir
 from pg_memoir_gateway.config import Service
 from pg_memoir_gateway.rest.operations import OPERATIONS
-from pg_memoir_gateway.spans import MOST_BYTES
+from pg_memoir_gateway.spans import MOST_BYTES, MOST_VALUES
 from served import KEYS, USERS, served
 from upstream import upstream
 
@@ -104,6 +104,12 @@ def test_rest_problems(rest: str) -> None:
         (recall, {"query": "x", "limit": 2.5}, {}, 400, "limit: .*not 2.5", "#/limit"),
         (recall, {"query": "x", "after": "1 May"}, {}, 400, 'after: .*not "1 May"', "#/after"),
         (recall, b" " * (MOST_BYTES + 1), {}, 413, f"over {MOST_BYTES} bytes", ""),
+        (f"POST {turns}", b'{"messages": [' + b"1," * 2_000_000 + b"1]}", {}, 413, f"over {MOST_VALUES} values", ""),
+        (f"POST {turns}", b'{"messages": [' + b"1," * 40_000 + b"1]}", {}, 400, "The body has 40001 mistakes", ""),
+        (f"POST {turns}", {"messages": '[{1,"' * MOST_VALUES}, {}, 400, "messages: .*valid array", "#/messages"),
+        (f"POST {turns}", b'{"messages": ' + b"[" * 40_000, {}, 400, "recursion limit", "#"),
+        (f"GET {memories}?limit={'[' * 50_000}", None, {}, 400, r"limit: .*not \"\[\[", "limit"),
+        (f"GET {memories}?limit={'9' * 5_000}", None, {}, 400, 'limit: .*not "999', "limit"),
         (recall, b"query=x", {"content_type": "application/x-www-form-urlencoded"}, 415, "x-www-form-urlenc", ""),
         (f"GET {memories}?limit=0", None, {}, 400, "limit: .*not 0", "limit"),
         (f"GET {memories}?limit=1&limit=2", None, {}, 400, r"limit: .*not \[1, 2\]", "limit"),

@@ -33,6 +33,7 @@ STATUSES: dict[type[MemoirError], int] = {
     errors.MaintenanceUnavailableError: 503,
 }
 """Statuses of what the database refuses. All else of it has 422: the request is well formed, but cannot be done."""
+MOST_MISTAKES = 1000  # more are only counted, because each costs time
 
 
 class Mistake(BaseModel):
@@ -107,6 +108,9 @@ def _explain_refusal(error: MemoirError) -> Response:
 
 def find_mistakes(error: ValidationError, in_body: bool) -> Refused:
     """Returns what is wrong with a request's body or parameters: each place with its value."""
+    if error.error_count() > MOST_MISTAKES:
+        part = "body" if in_body else "query string"
+        return Refused(400, f"The {part} has {error.error_count()} mistakes. /openapi.json says what it may hold.")
     found = []
     for entry in error.errors(include_url=False):
         place, said = [str(part) for part in entry["loc"]], entry["msg"]
