@@ -73,8 +73,8 @@ async def list_turns(
 
 
 async def export_user(memoir: AsyncMemoir, user: str) -> AsyncGenerator[str, None]:
-    """All that is kept of a user, one JSON object a line. The gateway's login must be an admin's, or a service's with
-    clearance secret. Raises UnknownUserError, NotAuthorizedError."""
+    """All that is kept of a user, one JSON object a line; one export of a user at a time. The gateway's login must be an
+    admin's, or a service's with clearance secret. Raises UnknownUserError, NotAuthorizedError."""
     async for line in memoir.export_lines(user):
         yield line + "\n"
 

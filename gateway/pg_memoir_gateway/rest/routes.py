@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -14,20 +13,20 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import Receive, Scope, Send
 
 from ..access import find_service, find_user
 from ..gateway import Gateway, in_thread
 from ..spans import MOST_BYTES, MOST_VALUES
-from .document import NDJSON, make_document
+from .document import make_document
+from .exports import Exports
 from .operations import OPERATIONS, Operation
 from .problems import PREFIX, Refused, explain, find_mistakes
 
 BODY_SECONDS = 60.0  # a request whose body takes longer is given up
-CALL_SECONDS = 30.0  # so long a call of the database may take
-CALLS = 6  # of the eight connections of a process so many may serve REST. The rest is left to agents.
+CALL_SECONDS = 40.0  # a request waits so long for its call, which the database ends before (bounded.py)
 KEY = re.compile(r"[!-~]{1,200}")
 HEADERS = {"cache-control": "no-store"}
 
@@ -46,7 +45,7 @@ class Rest(BaseRoute):
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
-        self.calls = asyncio.Semaphore(CALLS)
+        self.exports = Exports(gateway, self.explain)
         by_path: dict[str, dict[str, Operation]] = defaultdict(dict)
         for operation in OPERATIONS:
             by_path[operation.path][operation.verb] = operation
@@ -92,10 +91,10 @@ class Rest(BaseRoute):
             arguments |= await in_thread(len(body), lambda: _read_arguments(operation, body))
         if operation.has_key and (key := request.headers.get("idempotency-key")) is not None:
             arguments["key"] = _read_key(key)
+        memoir = self.gateway.rest_memoir
         if operation.is_stream:
-            return Lines(self, operation.call(self.gateway.memoir, **arguments))
-        async with self.slot():
-            answer = await self.gateway.within(CALL_SECONDS, operation.run(self.gateway.memoir, arguments))
+            return self.exports.make(arguments["user"], operation.call(memoir, **arguments), HEADERS)
+        answer = await self.gateway.within(CALL_SECONDS, operation.run(memoir, arguments))
         if operation.answer is None:
             return Response(status_code=204, headers=HEADERS)
         return Response(to_json(answer), 200, HEADERS, "application/json")
@@ -114,46 +113,11 @@ class Rest(BaseRoute):
         if user != whose[0]:
             raise Refused(403, f"The request is of user {whose[0]!r}, the path names {user!r}.")
 
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Holds one of the calls that REST may have in the database. Raises TimeoutError where none comes free."""
-        async with asyncio.timeout(CALL_SECONDS):
-            await self.calls.acquire()
-        try:
-            yield
-        finally:
-            self.calls.release()
-
     def explain(self, error: Exception) -> Response:
         """Returns the problem of an error, and counts it."""
         response = explain(error)
         self.gateway.counts.add("rest_problems", status=str(response.status_code))
         return response
-
-
-class Lines(Response):
-    """An answer of lines as they come. An error before the first is a problem, one behind it cuts the answer."""
-
-    def __init__(self, rest: Rest, lines: AsyncGenerator[str, None]) -> None:
-        super().__init__()
-        self.rest, self.lines = rest, lines
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer: Response
-        async with AsyncExitStack() as stack:
-            try:
-                await stack.enter_async_context(self.rest.slot())
-                await stack.enter_async_context(aclosing(self.lines))
-                first = await self.rest.gateway.within(CALL_SECONDS, anext(self.lines))
-                answer = StreamingResponse(self._all(first), 200, HEADERS, NDJSON)
-            except Exception as error:
-                answer = self.rest.explain(error)
-            await answer(scope, receive, send)
-
-    async def _all(self, first: str) -> AsyncIterator[str]:
-        yield first
-        async for line in self.lines:
-            yield line
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
