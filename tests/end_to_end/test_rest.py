@@ -127,6 +127,7 @@ def test_rest_problems(rest: str) -> None:
         (f"GET {memories}?q=%ff", None, {}, 400, "query string", ""),
         ("GET /users/%ff", None, {}, 400, "no UTF-8", ""),
         (f"POST {memories}", {"content": "x"}, {"idempotency_key": "a b"}, 400, "Idempotency-Key is 'a b'", ""),
+        (recall, {"query": "x"}, {"idempotency_key": "k"}, 400, "takes no Idempotency-Key, it is 'k'", ""),
         (f"POST {memories}", {"content": "x", "valid_to": FIRST}, {}, 422, "the year of valid_to must be", "PM014"),
         (f"DELETE {turns}/7", None, {}, 404, 'unknown session "s"', "PM003"),
         (f"POST {memories}", {"content": "x", "type": "poem"}, {}, 422, 'unknown type "poem"', "PM014"),
@@ -194,7 +195,8 @@ def test_rest_keys_survive_a_restart(memoir_dsn: str, user: str) -> None:
             assert other.status_code in (400, 422), other.text
         stats = ask(url, SHOP, f"GET {base}").json()
         assert (stats["turns"], stats["states"]) == (3, {"active": 1, "superseded": 1})
-        operations = CLIENT.get(f"{url}/openapi.json").json()["paths"].values()
+        document = CLIENT.get(f"{url}/openapi.json").json()
+        operations = document["paths"].values()
         keyed = [
             one["operationId"]
             for verbs in operations
@@ -202,6 +204,7 @@ def test_rest_keys_survive_a_restart(memoir_dsn: str, user: str) -> None:
             if "Idempotency" in str(one["parameters"])
         ]
         assert sorted(keyed) == ["append", "correct", "persist_turn", "remember"]
+        assert all(f"`{name}`" in document["info"]["description"] for name in keyed)
 
 
 def test_rest_service_keys_stay_here(memoir_dsn: str) -> None:

@@ -28,6 +28,7 @@ from .problems import PREFIX, Refused, explain, find_mistakes
 BODY_SECONDS = 60.0  # a request whose body takes longer is given up
 CALL_SECONDS = 40.0  # a request waits so long for its call, which the database ends before (bounded.py)
 KEY = re.compile(r"[!-~]{1,200}")
+KEYED = ", ".join(one.path for one in OPERATIONS if one.has_key)
 HEADERS = {"cache-control": "no-store"}
 
 
@@ -82,6 +83,7 @@ class Rest(BaseRoute):
     async def _answer(self, operation: Operation, request: Request) -> Response:
         path = _read_path(request)
         self._authorise(operation, request, path.get("user"))
+        key = _read_key(operation, request)
         try:
             arguments = operation.read_outside(path, _read_query(request))
         except ValidationError as error:
@@ -89,12 +91,10 @@ class Rest(BaseRoute):
         if operation.body:
             body = await _read_body(request)
             arguments |= await in_thread(len(body), lambda: _read_arguments(operation, body))
-        if operation.has_key and (key := request.headers.get("idempotency-key")) is not None:
-            arguments["key"] = _read_key(key)
         memoir = self.gateway.rest_memoir
         if operation.is_stream:
             return self.exports.make(arguments["user"], operation.call(memoir, **arguments), HEADERS)
-        answer = await self.gateway.within(CALL_SECONDS, operation.run(memoir, arguments))
+        answer = await self.gateway.within(CALL_SECONDS, operation.run(memoir, arguments | key))
         if operation.answer is None:
             return Response(status_code=204, headers=HEADERS)
         return Response(to_json(answer), 200, HEADERS, "application/json")
@@ -139,13 +139,21 @@ def _read_query(request: Request) -> list[tuple[str, str]]:
         raise Refused(400, f"The query string {request.scope['query_string'][:80]!r} can't be read.") from None
 
 
-def _read_key(key: str) -> str:
-    """Returns an idempotency key; quotes around it, as of a structured field, do not count."""
-    if len(key) > 2 and key[0] == key[-1] == '"':
-        key = key[1:-1]
-    if not KEY.fullmatch(key):
-        raise Refused(400, f"Idempotency-Key is {key[:80]!r}, not 1 to 200 printable ASCII characters without spaces.")
-    return key
+def _read_key(operation: Operation, request: Request) -> dict[str, str]:
+    """Returns the idempotency key as an argument; quotes around it, as of a structured field, do not count."""
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        return {}
+    if operation.has_key:
+        if len(key) > 2 and key[0] == key[-1] == '"':
+            key = key[1:-1]
+        if KEY.fullmatch(key):
+            return {"key": key}
+        told = "not 1 to 200 printable ASCII characters without spaces"
+        raise Refused(400, f"Idempotency-Key is {key[:80]!r}, {told}.")
+    if operation.verb == "POST":
+        raise Refused(400, f"POST {operation.path} takes no Idempotency-Key, it is {key[:80]!r}. {KEYED} take one.")
+    return {}
 
 
 async def _read_body(request: Request) -> bytes:
