@@ -89,8 +89,11 @@ def find_refusal(config: Config, scope: Scope, headers: Headers) -> Refusal | No
             return Refusal(403, "host", f"The host {host!r} is not allowed. {ADVICE}")
     origins = headers.getlist("origin")
     listed = [o for o in origins if _is_listed_origin(config.allowed_hosts, o)]
+    # Without keys the REST API is open to all who may pass, so not to pages of any other server on this machine.
+    is_open = scope["path"].startswith(PREFIX + "/") and not config.has_keys
     for origin in origins:
-        if origin not in listed and not is_loopback(_read_origin(origin)):
+        is_own = origin.lower().partition("://")[2] == headers.get("host", "").lower()
+        if origin not in listed and not (is_loopback(_read_origin(origin)) and (is_own or not is_open)):
             return Refusal(403, "origin", f"Pages of the origin {origin!r} may not call the gateway. {ADVICE}")
     if "cross-site" in headers.getlist("sec-fetch-site") and not listed and not _is_navigation(scope, headers):
         return Refusal(403, "cross-site", "A page of another site may not call the gateway.")

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from .access import find_user
+from .access import find_service, find_user
 from .config import Mode
 from .exchange import Exchange
 from .gateway import Gateway, in_thread, log
@@ -113,6 +113,13 @@ class Proxy:
 
     async def _forward(self, exchange: Exchange, record: Record, send: Send) -> None:
         """Sends a request on as it came, or as the mode has it. Sends the answer back, or what is made of it."""
+        if service := find_service(self.gateway.config, Headers(raw=exchange.headers)):
+            self.gateway.counts.add("requests_refused", reason="service")
+            told = (
+                f"The key is of the service {service.name!r}, so {exchange.path!r} was sent to no provider. "
+                "It opens the REST API below /memoir/v1 alone."
+            )
+            return await _send(send, error_response(403, "forbidden", told))
         try:
             find_upstream(exchange, self.gateway.config)
         except NoUpstream as error:

@@ -110,7 +110,9 @@ declare
   v_old _memoir.memory_store; v_standing _memoir.standing; v_correction _memoir.correction; v_hash bytea;
   v_result jsonb; v_made jsonb; v_id uuid;
 begin
-  perform _memoir.check_size('reason', p_reason, 10000);
+  perform _memoir.check_size('reason', p_reason, 10000),
+    _memoir.check_range('the year of valid_from', extract(year from p_valid_from), 1900, 9998),
+    _memoir.check_range('the year of valid_to', extract(year from p_valid_to), 1900, 9998);
   if p_valid_to <= p_valid_from then
     perform _memoir.fail('PM014', format('valid_to %s is not after valid_from %s', p_valid_to, p_valid_from));
   end if;
@@ -297,8 +299,8 @@ begin
 end $$;
 
 create or replace function memoir.retract(p_user text, p_memory uuid, p_reason text default null,
-  p_valid_to timestamptz default null,
-  p_session text default null, p_source_turns integer[] default null, p_actor text default null)
+  p_valid_to timestamptz default null, p_session text default null, p_source_turns integer[] default null,
+  p_actor text default null)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
@@ -307,7 +309,8 @@ declare
   v_old _memoir.memory_store; v_standing _memoir.standing; v_ids uuid[]; v_kept uuid[] := '{}'; v_done record;
   v_reason text := coalesce(p_reason, 'retracted');
 begin
-  perform _memoir.check_size('reason', p_reason, 10000);
+  perform _memoir.check_size('reason', p_reason, 10000),
+    _memoir.check_range('the year of valid_to', extract(year from p_valid_to), 1900, 9998);
   perform from _memoir.user_counters where user_id = v_user for update;
   v_old := _memoir.to_correct(v_seen);
   v_standing := _memoir.standing(_memoir.actor(v_caller, p_actor,

@@ -75,7 +75,9 @@ begin
     from unnest(p_memory.tags) with ordinality x(t, o);
   perform _memoir.check_short(format('aliases[%s]', o - 1), coalesce(t, ''), 500)
     from unnest(p_memory.aliases) with ordinality x(t, o);
-  perform _memoir.check_time('created_at', to_jsonb(p_created_at), 'PM014');
+  perform _memoir.check_time('created_at', to_jsonb(p_created_at), 'PM014'),
+    _memoir.check_range('the year of valid_from', extract(year from p_memory.valid_from), 1900, 9998),
+    _memoir.check_range('the year of valid_to', extract(year from p_memory.valid_to), 1900, 9998);
   if p_embedding is not null then perform _memoir.to_vector(p_embedding, _memoir.embedding_model(null)); end if;
 end $$;
 
@@ -93,14 +95,9 @@ declare
   v_user uuid := v_caller.user_id; v_memory _memoir.memory_store; v_session _memoir.sessions;
   v_sources _memoir.conversation_history[]; v_config jsonb; v_hash bytea; v_result jsonb;
 begin
-  v_memory.user_id := v_user;
-  v_memory.recorded_at := memoir.now();
-  v_memory.written_by := v_caller.login;
-  v_memory.content := p_content;
-  v_memory.type := p_type; v_memory.category := p_category;
-  v_memory.importance := p_importance;
-  v_memory.embeddable := p_embeddable;
-  v_memory.confidence := p_confidence;
+  v_memory.user_id := v_user; v_memory.recorded_at := memoir.now(); v_memory.written_by := v_caller.login;
+  v_memory.content := p_content; v_memory.type := p_type; v_memory.category := p_category;
+  v_memory.importance := p_importance; v_memory.embeddable := p_embeddable; v_memory.confidence := p_confidence;
   v_memory.valid_from := coalesce(p_valid_from, p_created_at); v_memory.valid_to := p_valid_to;
   v_memory.slot := p_slot; v_memory.slot_value := p_slot_value;
   v_memory.source_tool := p_source_tool; v_memory.source_key := p_source_key;

@@ -383,6 +383,10 @@ REFUSED: dict[str, list[Any]] = {
         ("sensitivity", ["public"], 'sensitivity must be normal, private or secret, not "public"'),
         ("confidence", ["-0.1", "1.1", "nan"], "confidence must be from 0 to 1, not"),
         *[("valid_to", ["2024-02-01"], "is not after", {name: "2024-02-01"}) for name in ("valid_from", "created_at")],
+        *[
+            (name, ["0001-01-01+14", "1899-12-30Z", "9999-12-31Z", "infinity"], f"the year of {name} must be from 1900")
+            for name in ("valid_from", "valid_to")
+        ],
         ("slot_value", ["Bonn"], 'slot_value "Bonn" needs a slot'),
         ("slot", ["", " \u200b", "x" * 3000], "slot must be a text of 1 to"),
         *[(name, [""], f"{name} must be a text of 1 to") for name in ("category", "source_tool", "source_key", "key")],

@@ -1,5 +1,6 @@
 """REST over a running gateway: answers, problems, keys, repetition, pages; schemathesis; a TypeScript client."""
 
+import asyncio
 import hashlib
 import json
 import os
@@ -7,21 +8,27 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 from node import MODULES, program
 from pages import outputs, settled, write_output
 from pg_memoir import Memoir
+from pg_memoir_gateway import Config, bounded, create_app
 from pg_memoir_gateway.config import Service
+from pg_memoir_gateway.rest import exports
 from pg_memoir_gateway.rest.operations import OPERATIONS
-from pg_memoir_gateway.spans import MOST_BYTES
+from pg_memoir_gateway.spans import MOST_BYTES, MOST_VALUES
 from served import KEYS, USERS, served
+from upstream import upstream
 
 SHOP = "sk-shop-0123456789"
 SERVICES = (Service("shop", hashlib.sha256(SHOP.encode()).hexdigest()),)
+FIRST = "0001-01-01T00:00:00+14:00"
 SAID = [{"role": "user", "content": "I live in Porto."}, {"role": "assistant", "content": "Noted."}]
 GUIDE = "docs/guides/rest.md"
 CLIENT = httpx.Client(timeout=30)
@@ -69,8 +76,13 @@ def test_rest_answers(rest: str) -> None:
         ("ann", "GET {kept}0", None, 400, 'not \\"'),
         ("ann", "GET /users/ann/memories/0d6c3405-5bf9-3b96-afee-b4fb630d3ec2", None, 404, "unknown memory 0d6c3405"),
         ("ann", "GET {kept}/history", None, 200, '"state":"forgotten"'),
+        ("ann", "POST /users/ann/memories", {"content": "My desk is grey"}, 200, '"stored"'),
+        ("ann", "POST {kept}/corrections", {"content": "x", "valid_to": FIRST}, 422, "the year of valid_to"),
+        ("ann", "POST {kept}/retract", {"valid_to": FIRST}, 422, "the year of valid_to"),
+        ("ann", "GET /users/ann/memories?limit=9", None, 200, "My desk is grey"),
         ("ann", f"POST {trip}/close", None, 204, ""),
         ("ann", f"POST {trip}/turns", {"messages": SAID}, 409, "SessionClosedError"),
+        ("ann", f"DELETE {trip}/turns/70", None, 422, "turn 70"),
         ("ann", f"DELETE {trip}/turns/0", None, 200, '"erased":"turn"'),
         (SHOP, "GET /jobs", None, 200, '{"job":"extract"'),
         (SHOP, "GET /problems", None, 200, '{"items":['),
@@ -79,7 +91,7 @@ def test_rest_answers(rest: str) -> None:
     ):
         answer = ask(rest, KEYS.get(key, key), line.format(kept=kept), body)
         assert answer.status_code == status and part in answer.text, (line, answer.status_code, answer.text)
-        if line.endswith(("/memories", "/corrections")):
+        if line.endswith(("/memories", "/corrections")) and status == 200:
             kept = f"/users/ann/memories/{answer.json()['memory_id']}"
 
 
@@ -98,6 +110,12 @@ def test_rest_problems(rest: str) -> None:
         (recall, {"query": "x", "limit": 2.5}, {}, 400, "limit: .*not 2.5", "#/limit"),
         (recall, {"query": "x", "after": "1 May"}, {}, 400, 'after: .*not "1 May"', "#/after"),
         (recall, b" " * (MOST_BYTES + 1), {}, 413, f"over {MOST_BYTES} bytes", ""),
+        (f"POST {turns}", b'{"messages": [' + b"1," * 2_000_000 + b"1]}", {}, 413, f"over {MOST_VALUES} values", ""),
+        (f"POST {turns}", b'{"messages": [' + b"1," * 40_000 + b"1]}", {}, 400, "The body has 40001 mistakes", ""),
+        (f"POST {turns}", {"messages": '[{1,"' * MOST_VALUES}, {}, 400, "messages: .*valid array", "#/messages"),
+        (f"POST {turns}", b'{"messages": ' + b"[" * 40_000, {}, 400, "recursion limit", "#"),
+        (f"GET {memories}?limit={'[' * 50_000}", None, {}, 400, r"limit: .*not \"\[\[", "limit"),
+        (f"GET {memories}?limit={'9' * 5_000}", None, {}, 400, 'limit: .*not "999', "limit"),
         (recall, b"query=x", {"content_type": "application/x-www-form-urlencoded"}, 415, "x-www-form-urlenc", ""),
         (f"GET {memories}?limit=0", None, {}, 400, "limit: .*not 0", "limit"),
         (f"GET {memories}?limit=1&limit=2", None, {}, 400, r"limit: .*not \[1, 2\]", "limit"),
@@ -109,6 +127,9 @@ def test_rest_problems(rest: str) -> None:
         (f"GET {memories}?q=%ff", None, {}, 400, "query string", ""),
         ("GET /users/%ff", None, {}, 400, "no UTF-8", ""),
         (f"POST {memories}", {"content": "x"}, {"idempotency_key": "a b"}, 400, "Idempotency-Key is 'a b'", ""),
+        (recall, {"query": "x"}, {"idempotency_key": "k"}, 400, "takes no Idempotency-Key, it is 'k'", ""),
+        (f"POST {memories}", {"content": "x", "valid_to": FIRST}, {}, 422, "the year of valid_to must be", "PM014"),
+        (f"DELETE {turns}/7", None, {}, 404, 'unknown session "s"', "PM003"),
         (f"POST {memories}", {"content": "x", "type": "poem"}, {}, 422, 'unknown type "poem"', "PM014"),
         (f"POST {memories}", {"content": ""}, {}, 422, 'content must not be empty, it is ""', "PM014"),
         (f"GET {turns}", None, {}, 404, 'unknown session "s"', "PM003"),
@@ -174,7 +195,8 @@ def test_rest_keys_survive_a_restart(memoir_dsn: str, user: str) -> None:
             assert other.status_code in (400, 422), other.text
         stats = ask(url, SHOP, f"GET {base}").json()
         assert (stats["turns"], stats["states"]) == (3, {"active": 1, "superseded": 1})
-        operations = CLIENT.get(f"{url}/openapi.json").json()["paths"].values()
+        document = CLIENT.get(f"{url}/openapi.json").json()
+        operations = document["paths"].values()
         keyed = [
             one["operationId"]
             for verbs in operations
@@ -182,6 +204,109 @@ def test_rest_keys_survive_a_restart(memoir_dsn: str, user: str) -> None:
             if "Idempotency" in str(one["parameters"])
         ]
         assert sorted(keyed) == ["append", "correct", "persist_turn", "remember"]
+        assert all(f"`{name}`" in document["info"]["description"] for name in keyed)
+
+
+def test_rest_service_keys_stay_here(memoir_dsn: str) -> None:
+    """Without the prefix, or with another, a request means a provider. Other keys go there."""
+    with upstream(lambda body: []) as model:
+        upstreams = {"upstream_openai": model.url, "upstream_anthropic": model.url}
+        with served(memoir_dsn, users=USERS, services=SERVICES, journal="off", **upstreams) as (url, _):
+            for path in ("/v1/users/ann/memories", "/v1/models", "/memoir/v1", "//memoir/v1/users", "/v2"):
+                for headers in ({"authorization": f"bearer {SHOP}"}, {"x-api-key": SHOP, "authorization": "Bearer a"}):
+                    answer = CLIENT.post(url + path, json={"content": "x"}, headers=headers)
+                    assert answer.status_code == 403 and "of the service 'shop'" in answer.text, (path, answer.text)
+            assert not model.asked
+            assert CLIENT.get(f"{url}/v1/models", headers={"x-api-key": KEYS["ann"]}).status_code == 200
+        assert [asked.headers["x-api-key"] for asked in model.asked] == [KEYS["ann"]]
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        ({"LOCK_MS": 200}, ["Another call held"]),
+        ({"STATEMENT_MS": 200}, ["The call took over"]),
+        ({"CONNECTIONS": 1, "WAIT_SECONDS": 0.2, "LOCK_MS": 1000}, ["Another call held", "None of the"]),
+    ],
+)
+def test_rest_calls_end(
+    memoir_dsn: str, user: str, monkeypatch: pytest.MonkeyPatch, limits: dict[str, float], told: list[str]
+) -> None:
+    """Calls that wait for another transaction end by themselves, and leave connections to others."""
+    for name, value in limits.items():
+        monkeypatch.setattr(bounded, name, value)
+    with (
+        served(memoir_dsn, services=SERVICES, journal="off") as (url, _),
+        psycopg.connect(memoir_dsn) as holder,
+        ThreadPoolExecutor(7) as pool,
+    ):
+        holder.execute("select memoir.remember(%s, 'The holder likes tea')", [user])
+        lines = [f"POST /users/{user}/memories"] * 7
+        answers = list(pool.map(lambda line: ask(url, SHOP, line, {"content": "I like tea"}), lines))
+        monkeypatch.undo()
+        assert {answer.status_code for answer in answers} == {503}
+        details = [answer.json()["detail"] for answer in answers]
+        assert all(any(part in detail for detail in details) for part in told), details
+        assert all(any(part in detail for part in told) for detail in details), details
+        assert ask(url, SHOP, f"GET /users/{user}/memories").json()["items"] == []
+        waiting = (
+            "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+        )
+        assert holder.execute(waiting).fetchone() == (0,)
+        holder.rollback()
+        assert ask(url, SHOP, lines[0], {"content": "I like tea"}).json()["outcome"] == "stored"
+
+
+def test_rest_exports_that_nobody_reads(memoir_dsn: str, user: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They hold no transaction and no connection; each user has one at a time."""
+    names = [f"{user}-{number}" for number in range(8)]
+    with Memoir(memoir_dsn) as memoir:
+        for name in names:
+            memoir.persist_turn(name, "s", SAID)
+
+    async def play() -> None:
+        app = create_app(Config(dsn=memoir_dsn, services=SERVICES, journal="off"))
+        begun, may_go_on = asyncio.Semaphore(0), asyncio.Event()
+        headers = {"x-api-key": SHOP}
+
+        async def hang(message: Any) -> None:
+            begun.release()
+            await may_go_on.wait()
+
+        async def export(name: str) -> None:
+            path = f"/memoir/v1/users/{name}/export"
+            scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b""}
+            scope |= {"headers": [(b"x-api-key", SHOP.encode())], "asgi": {"version": "3.0", "spec_version": "2.4"}}
+            await app(scope, asyncio.Event().wait, hang)
+
+        transport = httpx.ASGITransport(app)
+        base = "http://localhost/memoir/v1/users/"
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url=base, headers=headers, timeout=30) as client,
+        ):
+            unread = [asyncio.create_task(export(name)) for name in names[:7]]
+            for _ in unread:
+                await begun.acquire()
+            answers = {
+                path: await client.get(path)
+                for path in (f"{names[0]}/export", f"{names[7]}/export", f"{names[0]}/memories")
+            }
+            assert [answer.status_code for answer in answers.values()] == [429, 200, 200]
+            assert f"user '{names[0]}'" in answers[f"{names[0]}/export"].json()["detail"]
+            with psycopg.connect(memoir_dsn) as db:
+                of_ours = "datname = current_database() and application_name = 'pg_memoir'"
+                idle = f"select count(*) from pg_stat_activity where state like 'idle in%' and {of_ours}"
+                assert db.execute(idle).fetchone() == (0,)
+            may_go_on.set()
+            await asyncio.gather(*unread)
+            assert (await client.get(f"{names[0]}/export")).status_code == 200
+            may_go_on.clear()
+            monkeypatch.setattr(exports, "SEND_SECONDS", 0.01)
+            with pytest.raises(ConnectionAbortedError, match=names[0]):
+                await export(names[0])
+
+    asyncio.run(play())
 
 
 def test_rest_pages(rest: str, memoir_dsn: str, user: str) -> None:

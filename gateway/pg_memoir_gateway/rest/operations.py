@@ -6,6 +6,7 @@ header Idempotency-Key. A list that goes on behind a given row has `cursor` and 
 
 import inspect
 import json
+import re
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, get_args, get_origin
@@ -23,6 +24,7 @@ CURSORS = {"after_user": "user_name", "after_session": "session", "after_memory"
 """Arguments that name the last row of the page before, and the member of a row that holds the name."""
 
 PAGE_SIZE = 100
+LITERAL = re.compile(r"true|false|-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,8 @@ async def list_turns(
 
 
 async def export_user(memoir: AsyncMemoir, user: str) -> AsyncGenerator[str, None]:
-    """All that is kept of a user, one JSON object a line. The gateway's login must be an admin's, or a service's with
-    clearance secret. Raises UnknownUserError, NotAuthorizedError."""
+    """All that is kept of a user, one JSON object a line; one export of a user at a time. The gateway's login must be an
+    admin's, or a service's with clearance secret. Raises UnknownUserError, NotAuthorizedError."""
     async for line in memoir.export_lines(user):
         yield line + "\n"
 
@@ -190,11 +192,7 @@ def _read_signature(call: Method[..., Any] | Callable[..., Any]) -> tuple[list[i
 
 def _read_literal(text: str) -> Any:
     """Returns a number or a boolean; a text that is neither stays as it is, for the error to name it."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return text
-    return found if isinstance(found, (bool, int, float)) else text
+    return json.loads(text) if LITERAL.fullmatch(text) else text
 
 
 USER = "/users/{user}"

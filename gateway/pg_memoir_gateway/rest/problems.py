@@ -9,10 +9,12 @@ from typing import Any
 
 import psycopg
 from pg_memoir import MemoirError, errors
+from psycopg_pool import PoolTimeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from ..bounded import CONNECTIONS, LOCK_MS, STATEMENT_MS, WAIT_SECONDS
 from ..gateway import log
 
 PREFIX = "/memoir/v1"
@@ -33,6 +35,14 @@ STATUSES: dict[type[MemoirError], int] = {
     errors.MaintenanceUnavailableError: 503,
 }
 """Statuses of what the database refuses. All else of it has 422: the request is well formed, but cannot be done."""
+
+UNANSWERED: dict[type[Exception], str] = {
+    PoolTimeout: f"None of the {CONNECTIONS} connections for REST came free within {WAIT_SECONDS:.0f} s.",
+    psycopg.errors.QueryCanceled: f"The call took over {STATEMENT_MS // 1000} s, so it was ended and changed nothing.",
+    psycopg.errors.LockNotAvailable: f"Another call held what this one needs for over {LOCK_MS // 1000} s.",
+}
+"""Why no answer came, where it is not that the database is away."""
+MOST_MISTAKES = 1000  # more are only counted, because each costs time
 
 
 class Mistake(BaseModel):
@@ -90,7 +100,8 @@ def explain(error: Exception) -> Response:
         return problem_response(403, "The gateway's login in the database may not do this.")
     if isinstance(error, (psycopg.OperationalError, TimeoutError, OSError)):
         log.warning("no answer over REST: %s: %s", type(error).__name__, error)
-        return problem_response(503, "The database does not answer. Try again in a moment.", {"retry-after": "1"})
+        reason = UNANSWERED.get(type(error), "The database does not answer.")
+        return problem_response(503, f"{reason} Try again in a moment.", {"retry-after": "1"})
     log.error("an error over REST", exc_info=error)
     return problem_response(500, "The gateway failed. Its log says why.")
 
@@ -107,6 +118,9 @@ def _explain_refusal(error: MemoirError) -> Response:
 
 def find_mistakes(error: ValidationError, in_body: bool) -> Refused:
     """Returns what is wrong with a request's body or parameters: each place with its value."""
+    if error.error_count() > MOST_MISTAKES:
+        part = "body" if in_body else "query string"
+        return Refused(400, f"The {part} has {error.error_count()} mistakes. /openapi.json says what it may hold.")
     found = []
     for entry in error.errors(include_url=False):
         place, said = [str(part) for part in entry["loc"]], entry["msg"]

@@ -5,29 +5,30 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import Awaitable, Callable
+from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from pydantic import ValidationError
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import Receive, Scope, Send
 
 from ..access import find_service, find_user
 from ..gateway import Gateway, in_thread
-from ..spans import MOST_BYTES
-from .document import NDJSON, make_document
+from ..spans import MOST_BYTES, MOST_VALUES
+from .document import make_document
+from .exports import Exports
 from .operations import OPERATIONS, Operation
 from .problems import PREFIX, Refused, explain, find_mistakes
 
 BODY_SECONDS = 60.0  # a request whose body takes longer is given up
-CALL_SECONDS = 30.0  # so long a call of the database may take
-CALLS = 6  # of the eight connections of a process so many may serve REST. The rest is left to agents.
+CALL_SECONDS = 40.0  # a request waits so long for its call, which the database ends before (bounded.py)
 KEY = re.compile(r"[!-~]{1,200}")
+KEYED = ", ".join(one.path for one in OPERATIONS if one.has_key)
 HEADERS = {"cache-control": "no-store"}
 
 
@@ -45,7 +46,7 @@ class Rest(BaseRoute):
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
-        self.calls = asyncio.Semaphore(CALLS)
+        self.exports = Exports(gateway, self.explain)
         by_path: dict[str, dict[str, Operation]] = defaultdict(dict)
         for operation in OPERATIONS:
             by_path[operation.path][operation.verb] = operation
@@ -82,21 +83,18 @@ class Rest(BaseRoute):
     async def _answer(self, operation: Operation, request: Request) -> Response:
         path = _read_path(request)
         self._authorise(operation, request, path.get("user"))
+        key = _read_key(operation, request)
         try:
-            in_body = False
             arguments = operation.read_outside(path, _read_query(request))
-            in_body = True
-            if operation.body:
-                body = await _read_body(request)
-                arguments |= await in_thread(len(body), lambda: operation.read_body(body))
         except ValidationError as error:
-            raise find_mistakes(error, in_body) from None
-        if operation.has_key and (key := request.headers.get("idempotency-key")) is not None:
-            arguments["key"] = _read_key(key)
+            raise find_mistakes(error, False) from None
+        if operation.body:
+            body = await _read_body(request)
+            arguments |= await in_thread(len(body), lambda: _read_arguments(operation, body))
+        memoir = self.gateway.rest_memoir
         if operation.is_stream:
-            return Lines(self, operation.call(self.gateway.memoir, **arguments))
-        async with self.slot():
-            answer = await self.gateway.within(CALL_SECONDS, operation.run(self.gateway.memoir, arguments))
+            return self.exports.make(arguments["user"], operation.call(memoir, **arguments), HEADERS)
+        answer = await self.gateway.within(CALL_SECONDS, operation.run(memoir, arguments | key))
         if operation.answer is None:
             return Response(status_code=204, headers=HEADERS)
         return Response(to_json(answer), 200, HEADERS, "application/json")
@@ -115,46 +113,11 @@ class Rest(BaseRoute):
         if user != whose[0]:
             raise Refused(403, f"The request is of user {whose[0]!r}, the path names {user!r}.")
 
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Holds one of the calls that REST may have in the database. Raises TimeoutError where none comes free."""
-        async with asyncio.timeout(CALL_SECONDS):
-            await self.calls.acquire()
-        try:
-            yield
-        finally:
-            self.calls.release()
-
     def explain(self, error: Exception) -> Response:
         """Returns the problem of an error, and counts it."""
         response = explain(error)
         self.gateway.counts.add("rest_problems", status=str(response.status_code))
         return response
-
-
-class Lines(Response):
-    """An answer of lines as they come. An error before the first is a problem, one behind it cuts the answer."""
-
-    def __init__(self, rest: Rest, lines: AsyncGenerator[str, None]) -> None:
-        super().__init__()
-        self.rest, self.lines = rest, lines
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer: Response
-        async with AsyncExitStack() as stack:
-            try:
-                await stack.enter_async_context(self.rest.slot())
-                await stack.enter_async_context(aclosing(self.lines))
-                first = await self.rest.gateway.within(CALL_SECONDS, anext(self.lines))
-                answer = StreamingResponse(self._all(first), 200, HEADERS, NDJSON)
-            except Exception as error:
-                answer = self.rest.explain(error)
-            await answer(scope, receive, send)
-
-    async def _all(self, first: str) -> AsyncIterator[str]:
-        yield first
-        async for line in self.lines:
-            yield line
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
@@ -176,13 +139,21 @@ def _read_query(request: Request) -> list[tuple[str, str]]:
         raise Refused(400, f"The query string {request.scope['query_string'][:80]!r} can't be read.") from None
 
 
-def _read_key(key: str) -> str:
-    """Returns an idempotency key; quotes around it, as of a structured field, do not count."""
-    if len(key) > 2 and key[0] == key[-1] == '"':
-        key = key[1:-1]
-    if not KEY.fullmatch(key):
-        raise Refused(400, f"Idempotency-Key is {key[:80]!r}, not 1 to 200 printable ASCII characters without spaces.")
-    return key
+def _read_key(operation: Operation, request: Request) -> dict[str, str]:
+    """Returns the idempotency key as an argument; quotes around it, as of a structured field, do not count."""
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        return {}
+    if operation.has_key:
+        if len(key) > 2 and key[0] == key[-1] == '"':
+            key = key[1:-1]
+        if KEY.fullmatch(key):
+            return {"key": key}
+        told = "not 1 to 200 printable ASCII characters without spaces"
+        raise Refused(400, f"Idempotency-Key is {key[:80]!r}, {told}.")
+    if operation.verb == "POST":
+        raise Refused(400, f"POST {operation.path} takes no Idempotency-Key, it is {key[:80]!r}. {KEYED} take one.")
+    return {}
 
 
 async def _read_body(request: Request) -> bytes:
@@ -196,3 +167,22 @@ async def _read_body(request: Request) -> bytes:
     except TimeoutError:
         raise Refused(408, f"The body did not come within {BODY_SECONDS:.0f} s.") from None
     return bytes(body)
+
+
+def _read_arguments(operation: Operation, body: bytes) -> dict[str, Any]:
+    """Returns the arguments in a body. Raises Refused."""
+    _check_values(body)
+    try:
+        return operation.read_body(body)
+    except ValidationError as error:
+        raise find_mistakes(error, True) from None
+
+
+def _check_values(body: bytes) -> None:
+    """Raises Refused for a body of too many values. Reading one takes a hundred times its bytes of memory."""
+    plain = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    if plain.count(b'"') <= 4 * MOST_VALUES:  # a text and its name have two each
+        outside = b"".join(plain.split(b'"')[::2])
+        if sum(map(outside.count, (b",", b"[", b"{"))) <= MOST_VALUES:
+            return
+    raise Refused(413, f"The body has over {MOST_VALUES} values.")

@@ -1,0 +1,31 @@
+"""Calls of the database that end: the server cancels those that take too long or wait too long for a lock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import psycopg
+from pg_memoir import AsyncMemoir
+from pg_memoir.call import Call
+
+T = TypeVar("T")
+
+CONNECTIONS = 6
+WAIT_SECONDS = 5.0  # a call waits so long for one of them
+STATEMENT_MS = 30_000
+LOCK_MS = 10_000
+
+
+class BoundedMemoir(AsyncMemoir):
+    """A client with few connections of its own, which open when they are needed. Its limits hold for a transaction, as
+    PgBouncer gives the server's connection to somebody else behind it."""
+
+    def __init__(self, dsn: str) -> None:
+        super().__init__(dsn, min_size=0, max_size=CONNECTIONS, timeout=WAIT_SECONDS, connect_timeout=3)
+
+    async def _fetch(self, cursor: psycopg.AsyncCursor[Any], call: Call[T], params: Mapping[str, Any]) -> T:
+        async with cursor.connection.transaction():
+            limits = f"set local statement_timeout = {STATEMENT_MS}; set local lock_timeout = {LOCK_MS}"
+            await cursor.execute(limits.encode())
+            return await super()._fetch(cursor, call, params)
