@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from client_calls import METHODS, arguments, calls, parameters, sql_type
 from pg_memoir import AsyncMemoir, Memoir, MemoirError, errors
+from pg_memoir.testing import Memoir as StandIn
 from pg_memoir.texts import unescape
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -159,3 +160,12 @@ def test_one_exception_per_sqlstate():
     contract = set(re.findall(r"\bPM\d{3}\b", header))
     assert contract == set(errors.BY_SQLSTATE)
     assert len({kind.__name__ for kind in errors.BY_SQLSTATE.values()}) == len(contract)
+
+
+def test_record_is_a_dict_that_json_takes() -> None:
+    memoir = StandIn()
+    made = memoir.remember("ann", "Reads the paper edition only.", tags=["news"])
+    (memory,) = memoir.list_memories("ann")
+    told = json.loads(json.dumps(memory.to_dict()))
+    assert str(memory.id) == told["memory_id"] == made["memory_id"]
+    assert (told["tags"], told["valid_to"], told["said_at"]) == (["news"], None, memory.said_at.isoformat())

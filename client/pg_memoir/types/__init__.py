@@ -4,3 +4,4 @@ from .answers import *  # noqa: F403
 from .memories import *  # noqa: F403
 from .operations import *  # noqa: F403
 from .recalls import *  # noqa: F403
+from .record import Record as Record

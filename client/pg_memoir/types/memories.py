@@ -7,9 +7,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from .record import Record
+
 
 @dataclass(frozen=True, slots=True)
-class MemoryState:
+class MemoryState(Record):
     """A state that a memory, or one it replaced or was replaced by, was in. `content` is None once forgotten."""
 
     memory_id: UUID
@@ -25,7 +27,7 @@ class MemoryState:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(Record):
     """A relation from one memory to another, `hop` steps from the one asked for. A forgotten text is None."""
 
     hop: int
@@ -40,7 +42,7 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Record):
     """A memory as it stands. `content` is None once forgotten; `session`: where it was said; scope local: known there
     only; trust and confidence in [0, 1]."""
 
@@ -72,9 +74,14 @@ class Memory:
     expires_at: datetime | None
     recorded_at: datetime
 
+    @property
+    def id(self) -> UUID:
+        """The memory's id, by the name that a hit has it."""
+        return self.memory_id
+
 
 @dataclass(frozen=True, slots=True)
-class SessionRow:
+class SessionRow(Record):
     """A session as it stands; tokens and turns are its own, without its parent's."""
 
     session: str
@@ -94,7 +101,7 @@ class SessionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Speaker:
+class Speaker(Record):
     """Who spoke, by the `name` of the messages, or the role where they have none; turns that say anything."""
 
     speaker: str
@@ -106,7 +113,7 @@ class Speaker:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Change(Record):
     """What a turn (`by_turn` of `by_session`) changed or had forgotten (`kind`): which spans of which turns."""
 
     change_id: UUID
@@ -119,7 +126,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Alias:
+class Alias(Record):
     """Another name, lower case. `stated`: a memory or turn says so, or it was given; else `other` is a phrase with
     these initials."""
 
@@ -131,7 +138,7 @@ class Alias:
 
 
 @dataclass(frozen=True, slots=True)
-class Tombstone:
+class Tombstone(Record):
     """A rejected memory that may not come back. `kinds`: 'value' (its text), 'slot_value', 'turn'. `content` is None
     for a forgotten one.
     """
@@ -151,7 +158,7 @@ class Tombstone:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Record):
     """A decision about two memories. `decision`: 'superseded' (by `winner_id`), 'contradicts' (both stand),
     'none'.
     """
@@ -169,7 +176,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class Item(Record):
     """A framework's item as it came. `turn_index`: the first of the turns that tell the same."""
 
     item_no: int
@@ -181,7 +188,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class Document(Record):
     """A JSON document under a namespace and a key."""
 
     namespace: list[str]

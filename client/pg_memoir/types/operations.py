@@ -8,9 +8,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from .record import Record
+
 
 @dataclass(frozen=True, slots=True)
-class UserRow:
+class UserRow(Record):
     """A user that the login may read. Cost in microcents."""
 
     user_name: str
@@ -22,7 +24,7 @@ class UserRow:
 
 
 @dataclass(frozen=True, slots=True)
-class CapturedCall:
+class CapturedCall(Record):
     """A provider call that was kept. `read_call` has its parts, whose sizes are in bytes; `events`: how many."""
 
     call_id: UUID
@@ -42,7 +44,7 @@ class CapturedCall:
 
 
 @dataclass(frozen=True, slots=True)
-class CapturedPart:
+class CapturedPart(Record):
     """One stored piece of a provider call, byte for byte. `kind`: 'request', 'response' or 'event'."""
 
     seq: int
@@ -52,7 +54,7 @@ class CapturedPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Job(Record):
     """A maintenance job. `due`: when its schedule last named a time; None where it is not scheduled or this server
     can't run it."""
 
@@ -68,7 +70,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class RankingProfile:
+class RankingProfile(Record):
     """Weights of the ranking: `profile` is shipped, install or user; later ones win. `is_outdated`: what is shipped has
     changed since these were made."""
 
@@ -84,7 +86,7 @@ class RankingProfile:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelWork:
+class ModelWork(Record):
     """One piece of work for a language model, leased: the input of the prompt of its kind."""
 
     work_id: int
@@ -94,7 +96,7 @@ class ModelWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Record):
     """One text to embed, leased to this worker. (user_id, item_no) names it; `model` is the embedding model.
     heartbeat(work_id, lease_id) keeps the lease."""
 
@@ -107,7 +109,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class UnreadClaim:
+class UnreadClaim(Record):
     """A turn to look through for secrets, leased to this worker. (user_id, item_no) names it."""
 
     user_id: UUID
@@ -118,7 +120,7 @@ class UnreadClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnsClaim:
+class TurnsClaim(Record):
     """Turns of a session to read, leased to this worker, as read_turns of pg_memoir_server.reading takes them."""
 
     work_id: int
@@ -127,7 +129,7 @@ class TurnsClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class PairClaim:
+class PairClaim(Record):
     """Two memories that may contradict each other, leased to this judge. (user_id, memory_id, other_id) names them.
     heartbeat(work_id, lease_id) keeps the lease."""
 
@@ -143,7 +145,7 @@ class PairClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class SyncState:
+class SyncState(Record):
     """What of a user an embedding model lacks: `texts`, with so many `tokens` (an upper estimate), for `microcents`.
     `cursor` of `items`: how far it has come. Left out: `secret`, `expired`, `not_embeddable`. `snapshots`: texts that
     stand for something referred to."""
@@ -165,7 +167,7 @@ class SyncState:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolLoad:
+class PoolLoad(Record):
     """How full a client's pool of connections is: `size` connections are open, of them `idle`, at most `max_size`;
     `waiting` callers have none yet. `waited_ms`: milliseconds that callers waited since it opened, all together.
     """

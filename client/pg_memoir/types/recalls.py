@@ -7,9 +7,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from .record import Record
+
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Record):
     """One result of recall, best first (rank 1). Scores in [0, 1]; None in an arm that did not find it.
 
     `kind`: 'memory', 'turn' or 'summary'; session, turn_index, role, name and said_at are set for turns,
@@ -35,7 +37,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class Match(Record):
     """One memory near a vector. `similarity`: cosine, in [-1, 1]."""
 
     id: UUID
@@ -47,7 +49,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Considered:
+class Considered(Record):
     """One item a compile looked at: where it stands in the list, or the reason why it was left out.
 
     `position`: where in the list, None if left out. `arms`: what proposed it. `parts`: the score's parts.
@@ -74,7 +76,7 @@ class Considered:
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class Compiled(Record):
     """A compile that was made. Tokens of the list and of its parts; `turn_tokens`: of the shown turns, by fidelity
     (full, detailed, compact, stub). `first_turn`: the first that was shown; `moved`: not the one of the compile
     before. `considered`, `recalled`, `used`: items of the recall; None where nobody said what was used."""
@@ -96,7 +98,7 @@ class Compiled:
 
 
 @dataclass(frozen=True, slots=True)
-class CompiledItem:
+class CompiledItem(Record):
     """One item that a compile considered: its scores, where and at which fidelity it was shown, or the reason why not.
     `line`: what it says today; `kind` is 'gone' where it is known no more."""
 
@@ -118,7 +120,7 @@ class CompiledItem:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexHit:
+class IndexHit(Record):
     """One result of recall on a line of at most 120 characters; `score` in [0, 1]."""
 
     rank: int
@@ -132,7 +134,7 @@ class IndexHit:
 
 
 @dataclass(frozen=True, slots=True)
-class TimelineLine:
+class TimelineLine(Record):
     """A turn or memory beside the one asked for (`is_anchor`), on a line of at most 120 characters."""
 
     kind: str
