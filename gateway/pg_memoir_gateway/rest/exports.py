@@ -28,22 +28,28 @@ class Exports:
         self.explain = explain
         self._gateway = gateway
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._users: set[str] = set()
+        self._users: dict[str, object] = {}
 
     def make(self, user: str, lines: AsyncGenerator[str, None], headers: Mapping[str, str]) -> Response:
         """Returns an answer of these lines."""
         return _Export(self, user, lines, headers)
 
     @contextmanager
-    def only_one(self, user: str) -> Iterator[None]:
-        """Holds the one export that a user may have at a time. Raises Refused if there is another."""
+    def only_one(self, user: str) -> Iterator[Callable[[], None]]:
+        """Holds the one export that a user may have at a time, and gives what ends that earlier. Raises Refused if
+        there is another."""
         if user in self._users:
             raise Refused(429, f"Another export of user {user!r} goes on. Wait for its end.", {"retry-after": "1"})
-        self._users.add(user)
+        mine = self._users[user] = object()
+
+        def end() -> None:
+            if self._users.get(user) is mine:
+                del self._users[user]
+
         try:
-            yield
+            yield end
         finally:
-            self._users.discard(user)
+            end()
 
     async def write(self, lines: AsyncGenerator[str, None], file: IO[bytes]) -> int:
         """Writes lines into a file, and returns how many bytes they are. Raises TimeoutError."""
@@ -81,10 +87,11 @@ class _Export(Response):
 
         with ExitStack() as stack:
             try:
-                stack.enter_context(self.exports.only_one(self.user))
+                end = stack.enter_context(self.exports.only_one(self.user))
                 file = stack.enter_context(tempfile.TemporaryFile())
-                headers = {**self.given, "content-length": str(await self.exports.write(self.lines, file))}
-                answer = StreamingResponse(_read_pieces(file), 200, headers, NDJSON)
+                size = await self.exports.write(self.lines, file)
+                headers = {**self.given, "content-length": str(size)}
+                answer = StreamingResponse(_read_pieces(file, size, end), 200, headers, NDJSON)
             except Exception as error:
                 answer = self.exports.explain(error)
             try:
@@ -93,6 +100,9 @@ class _Export(Response):
                 raise ConnectionAbortedError(f"the client does not read the export of {self.user!r}") from None
 
 
-async def _read_pieces(file: IO[bytes]) -> AsyncIterator[bytes]:
+async def _read_pieces(file: IO[bytes], size: int, end: Callable[[], None]) -> AsyncIterator[bytes]:
+    """Yields a file in pieces. `end` comes before the last: a client that has it may ask for the next export at once."""
     while piece := await asyncio.to_thread(file.read, LARGE_BYTES):
+        if file.tell() >= size:
+            end()
         yield piece
