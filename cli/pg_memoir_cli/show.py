@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
+from pg_memoir.types.record import plain
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -46,19 +46,6 @@ def cell(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(cell(item) for item in value)
     return printable(str(value))
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON has it."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return str(value) if isinstance(value, UUID) else value
 
 
 def as_json(value: Any, *, lines: bool = False) -> None:

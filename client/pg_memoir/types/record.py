@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -15,16 +16,18 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields by name as JSON has them: ids as text, times in ISO 8601."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+        told: dict[str, Any] = plain(self)
+        return told
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Record):
-        return value.to_dict()
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it, with all that it holds."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, datetime):
         return value.isoformat()
     return str(value) if isinstance(value, UUID) else value
