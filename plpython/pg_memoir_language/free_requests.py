@@ -50,7 +50,7 @@ LONGEST_MESSAGE = 300  # characters
 # A text is meant by its likeness plus the judge's log odds, read beside all of the request, beside what asks, and beside
 # that with what leads to it; a message from MEANT on, with a LEAD over all others.
 ODDS, MEANT, LEAD = (0.05, 0.05, 0.1), 0.12, 0.1
-IN_TIME = 0.3  # what a message gains that was said when the request says
+IN_TIME = 0.3  # what a message from the time that the request names gains
 LEAST_CHANCE = 1e-3  # added to both sides of the odds
 # A text loses by as much as it is nearer to what may stay.
 KEPT_MARGIN, KEPT_LOSS = 0.05, 2.0
@@ -206,6 +206,7 @@ class _Asked:
         if new:
             near = [self.likeness(one, new) for one in dict.fromkeys(self.texts[1:])]
             stays = self.likeness(self.kept, new) if self.kept else [-1.0] * len(new)
+            # One row alone is no argument for max.
             self.known.update(zip(new, zip(map(max, *near, near[0]), stays, strict=True), strict=True))
 
     def near(self, texts: Sequence[str]) -> float:
