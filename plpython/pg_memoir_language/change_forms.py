@@ -14,6 +14,7 @@ from functools import cache
 from . import data
 from .data import choices
 from .foreign import APOSTROPHES
+from .limits import ENDING
 from .lists import find_remainder
 from .patterns import Pattern, compile_pattern
 from .stated import Statement
@@ -61,7 +62,13 @@ def find_form(unit: Statement, statement: Statement, message: str, turns_before:
     if not forms:
         return None
     best = max(forms, key=lambda form: form.strength)
-    if is_of_another(unit, statement, language) or _is_of_another_sort(unit, statement, best, message):
+    if best.name not in NAMING and _goes_on(statement):
+        return Form(GOES_ON, best.strength, is_barred=True)
+    if (
+        is_of_another(unit, statement, language)
+        or _is_of_another_sort(unit, statement, best, message)
+        or _is_further(unit, statement, best)
+    ):
         return Form(best.name, best.strength, best.olds, is_barred=True)
     return best
 
@@ -352,6 +359,30 @@ def _is_of_another_sort(unit: Statement, statement: Statement, form: Form, messa
         if not has_words(unit.said, word) and not has_words(message, other):
             return True
     return False
+
+
+# Forms that name what they change, whatever stands beside it.
+NAMING = frozenset({"update", "slot", "slip", "corrected", "named", "answer"})
+# The form in which a clause says that something stays as it is; no other clause of the message changes it.
+GOES_ON = "goes on"
+
+
+def _goes_on(statement: Statement) -> bool:
+    """Return whether a clause says that what it names goes on: "the money rule stays"."""
+    lasting = choices(statement.language, "going_on")
+    return lasting is not None and search(lasting, statement.plain)
+
+
+def _is_further(unit: Statement, statement: Statement, form: Form) -> bool:
+    """Return whether a clause tells of another one of the sort: "I've taken on two more hives"."""
+    further = choices(statement.language, "further")
+    return (
+        form.name not in NAMING
+        and form.name not in ENDING
+        and further is not None
+        and search(further, f"{statement.before} {statement.plain}".lower())
+        and not search(further, unit.plain)
+    )
 
 
 def _sorts(statement: Statement, heads: frozenset[str]) -> dict[str, str]:

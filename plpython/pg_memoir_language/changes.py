@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
-from .change_forms import Form, find_form
+from .change_forms import GOES_ON, Form, find_form
 from .limits import ENDING, FREES_SLOT, LIMITS, LOOSE, MARGIN, OTHER_LIMITS, STATES, Limits
 from .lists import Remainder, find_remainder
 from .memories import word_memory
@@ -280,7 +280,9 @@ def _with_context(
 def _strength(candidate: Candidate) -> tuple[float, ...]:
     form = candidate.form
     shared = len(candidate.unit.content.stems & candidate.statement.content.stems)
-    # A clause about somebody else says nothing against the one beside it.
+    # A clause about somebody else says nothing against the one beside it, one that lets it go on does.
+    if form and form.name == GOES_ON:
+        return (2.0, shared)
     return (0.0 if form is None else 0.1 if form.is_barred else form.strength, shared)
 
 
@@ -329,13 +331,13 @@ def _change(candidate: Candidate, grade: str, earlier: Sequence[Earlier], messag
     return Change(
         candidate.of, start, length, first, last - first, grade,
         form.name if form else None, candidate.chance, form.olds if form else (),
-        _word(rest.text, earlier[candidate.of].said_at, message.name) if rest else None,
-        _word(without_preamble(candidate.statement.said, unit.language), message.said_at, message.name,
+        word(rest.text, earlier[candidate.of].said_at, message.name) if rest else None,
+        word(without_preamble(candidate.statement.said, unit.language), message.said_at, message.name,
             candidate.statement.asked),
     )  # fmt: skip
 
 
-def _word(text: str, said_at: datetime, name: str | None, asked: str = "") -> str:
+def word(text: str, said_at: datetime, name: str | None, asked: str = "") -> str:
     """Return a statement as a memory says it, of who has a name by it; an answer with what was asked."""
     if asked:
         text = f'{text} (asked "{asked}")'

@@ -26,10 +26,12 @@ from .private import private_dir
 from .runtimes import RuntimeUnavailable, default_cache
 
 LEARNT = tuple(Path(__file__).with_name(f"judge_{number}.safetensors") for number in (1, 2, 3))
-GRAPH_VERSION = 1  # part of the cache key
+GRAPH_VERSION = 2  # part of the cache key
 # Labels of the heads in the order in which they were taught (research/judge/texts.py).
 SENTENCES = ("fact", "preference", "instruction", "one-off", "others", "forget", "question", "hypothetical", "nothing")
 RELATIONS = ("unrelated", "adds", "same", "replaced", "ended", "partly ended")
+SIZES = {"sentence": len(SENTENCES), "pair": len(RELATIONS), "target": 2}
+HEADS = tuple(SIZES)
 FIRST_OVER = RELATIONS.index("replaced")
 STATING = tuple(SENTENCES.index(name) for name in ("fact", "preference", "instruction", "one-off", "others"))
 WISH, FORGET = SENTENCES.index("instruction"), SENTENCES.index("forget")
@@ -66,7 +68,7 @@ class Judge:
         self._sessions = [
             onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"]) for graph in graphs
         ]
-        self._known: dict[tuple[int, str, str, str], np.ndarray] = {}
+        self._known: dict[tuple[int, str, str], list[np.ndarray]] = {}
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
@@ -124,30 +126,39 @@ class Judge:
         chances: list[float] = np.mean(of_each, axis=0).tolist()
         return chances
 
-    def _run(self, head: str, pairs: Sequence[tuple[str, str]], which: int = 0) -> np.ndarray:
-        width = {"sentence": len(SENTENCES), "pair": len(RELATIONS), "target": 2}[head]
-        out = np.zeros((len(pairs), width), np.float32)
-        # One by one: eight-bit activations are scaled over a batch, so a row would depend on those beside it.
-        for n, (old, new) in enumerate(pairs):
-            key = (which, head, old, new)
-            row = self._known.get(key)  # held here: another thread may clear what is known
-            if row is None:
-                row = self._run_one(head, old, new, which)
-                if len(self._known) >= MOST_KNOWN:
-                    self._known.clear()
-                self._known[key] = row
-            out[n] = row
-        return out
+    def features(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        """Return what all judges know of each pair, or of the second text where the first is empty: states, and the
+        logarithms of chances."""
+        return np.array([
+            np.concatenate([
+                part
+                for which in range(len(self._sessions))
+                for part in _seen(*self._read(old, new, which), is_pair=bool(old))
+            ])
+            for old, new in pairs
+        ])  # fmt: skip
 
-    def _run_one(self, head: str, old: str, new: str, which: int) -> np.ndarray:
-        ids, segments = self._ids(old[:1000], new[:1000])
-        given = {
-            "input_ids": np.array([ids], np.int64),
-            "token_type_ids": np.array([segments], np.int64),
-            "attention_mask": np.ones((1, len(ids)), np.int64),
-        }
-        chances: np.ndarray = self._sessions[which].run([head], given)[0][0]
-        return chances
+    def _run(self, head: str, pairs: Sequence[tuple[str, str]], which: int = 0) -> np.ndarray:
+        # One by one: eight-bit activations are scaled over a batch, so a row would depend on those beside it.
+        rows = [self._read(old, new, which)[HEADS.index(head)] for old, new in pairs]
+        return np.array(rows).reshape(len(pairs), SIZES[head])
+
+    def _read(self, old: str, new: str, which: int) -> list[np.ndarray]:
+        """Return the chances of each of HEADS, and the state that they are of."""
+        key = (which, old, new)
+        row = self._known.get(key)  # held here: another thread may clear what is known
+        if row is None:
+            ids, segments = self._ids(old[:1000], new[:1000])
+            given = {
+                "input_ids": np.array([ids], np.int64),
+                "token_type_ids": np.array([segments], np.int64),
+                "attention_mask": np.ones((1, len(ids)), np.int64),
+            }
+            row = [out[0] for out in self._sessions[which].run([*HEADS, "state"], given)]
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = row
+        return row
 
     def _ids(self, old: str, new: str) -> tuple[list[int], list[int]]:
         mine = self._tokenizer.encode(new, add_special_tokens=False).ids
@@ -159,6 +170,12 @@ class Judge:
         theirs = theirs[: max(room - len(mine), room // 2)]
         mine = mine[: room - len(theirs)]
         return [CLS, *theirs, SEP, *mine, SEP], [0] * (len(theirs) + 2) + [1] * (len(mine) + 1)
+
+
+def _seen(
+    sentence: np.ndarray, pair: np.ndarray, target: np.ndarray, state: np.ndarray, is_pair: bool
+) -> list[np.ndarray]:
+    return [state, *(np.log(chances + 1e-6) for chances in ((pair, target) if is_pair else (sentence,)))]
 
 
 def built(folder: Path, cache: Path, learnt: Path) -> Path:
@@ -187,9 +204,9 @@ def _build(folder: Path, file: Path) -> Any:
     total = g.op("ReduceSum", g.op("Mul", x, mask), axes, keepdims=0)
     mean = g.op("Div", total, g.op("ReduceSum", mask, axes, keepdims=0))
     first = g.op("Gather", x, g.constant("zero_index", np.array(0, np.int64)), axis=1)
-    pooled = g.op("Concat", mean, first, axis=-1)
-    outputs = []
-    for head in ("sentence", "pair", "target"):
+    pooled = g.op("Concat", mean, first, name="state", axis=-1)
+    outputs = [helper.make_tensor_value_info("state", TensorProto.FLOAT, ["n", learnt["pair.weight"].shape[1]])]
+    for head in HEADS:
         weight = learnt[f"{head}.weight"].astype(np.float32)
         logits = g.op(
             "Gemm", pooled, g.constant(f"{head}.weight", weight.T.copy()),

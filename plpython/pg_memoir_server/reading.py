@@ -26,10 +26,13 @@ from pg_memoir_language import (
     memories,
     questions,
     quotations,
+    scenes,
     secrets,
     statements,
     summaries,
+    wish_changes,
 )
+from pg_memoir_language.change_forms import NAMING
 from pg_memoir_language.languages import spoken_language, written_language
 
 from .shim import SLOW
@@ -61,6 +64,18 @@ def judge(language: str) -> Any:
     return _judges[of]
 
 
+def wish_judge() -> Any:
+    """Return the judge of lasting wishes in English, None where there is no judge or no encoder."""
+    if "wishes" not in _judges:
+        told = judge(extraction.JUDGED)
+        if told and encoder():
+            from .judge_wishes import WishJudge
+
+            told = WishJudge(told, encoder().embed)
+        _judges["wishes"] = told if encoder() else None
+    return _judges["wishes"]
+
+
 def encoder() -> Any:
     """Return the encoder, the one that this process embeds with if there is one; None where its model is missing."""
     if not _encoders:
@@ -90,20 +105,12 @@ class Likeness:
 
 
 def read_turns(given: str) -> Json:
-    """{"turns": [{"text", "role", "name", "said_at", "utc_offset", "tool"}, …]} → {"languages": […], "found":
-    [Extracted, …], "requests": [Request, …], "stating": [turn, …]}. Turns count from 1. Requests to forget
-    hold no memories."""
-    turns = [
-        memories.Turn(
-            turn["text"],
-            turn["role"],
-            turn["name"],
-            _said_at(turn),
-            spoken_language(turn["text"]),
-            turn["tool"],
-        )
-        for turn in json.loads(given)["turns"]
-    ]
+    """{"turns": [{"text", "role", "name", "said_at", "utc_offset", "tool"}, …], "before": [the last messages before
+    them]} → {"languages": […], "found": [Extracted, …], "requests": [Request, …], "stating": [turn, …]}. Turns count
+    from 1. Requests to forget hold no memories, nor does what is played in a scene."""
+    asked = json.loads(given)
+    before = [_as_turn(turn) for turn in asked.get("before") or []]
+    turns = scenes.without_scenes([_as_turn(turn) for turn in asked["turns"]], before)
     read = extraction.read_turns(turns, _Learnt())
     asking = {request.text_no for request in read.requests}
     return {
@@ -118,11 +125,18 @@ def read_turns(given: str) -> Json:
     }
 
 
+def _as_turn(turn: Json) -> memories.Turn:
+    text = turn["text"]
+    return memories.Turn(
+        text, turn["role"], turn.get("name"), _said_at(turn), spoken_language(text), turn.get("tool")
+    )
+
+
 class _Learnt:
     """The judge of English sentences, loaded with the first one."""
 
     def wishes(self, texts: Sequence[str]) -> Sequence[float]:
-        told = judge(extraction.JUDGED)
+        told = wish_judge()
         return told.wishes(texts) if told else [0.0] * len(texts)
 
     def asks(self, texts: Sequence[str]) -> Sequence[float]:
@@ -180,7 +194,11 @@ def _read_changes(turn: Json, memo: changes.Memo) -> Json:
     ]
     said_at = _said_at(turn)
     message = changes.Message(turn["text"], said_at, turn["language"], turn["asked"] or "", turn.get("name"))
+    wishes = _wishes_of(given) if language == extraction.JUDGED and wish_judge() else []
     found = changes.find_changes(message, earlier, told, memo)
+    if wishes:
+        said = wish_changes.find_wish_changes(turn["text"], language, wishes, wish_judge())
+        found = _with_wishes(found, said, wishes, message, earlier)
     memories_given = turn["memories"] or []
     ended = changes.find_over(turn["text"], [one["content"] for one in memories_given], told)
     return {
@@ -201,6 +219,43 @@ def _read_changes(turn: Json, memo: changes.Memo) -> Json:
         ],
         "ended": [memories_given[number]["id"] for number in ended],
     }
+
+
+def _wishes_of(earlier: Sequence[Json]) -> list[wish_changes.Wish]:
+    """Return the lasting wishes in earlier texts: those of which memories were made that stand."""
+    found = []
+    for number, one in enumerate(earlier):
+        for start, length in one.get("wishes") or []:
+            said = one["text"][max(0, start - 1) : start - 1 + length]
+            if start >= 1 and said.strip("\n"):
+                found.append(wish_changes.Wish(number, start, said))
+    return found
+
+
+def _with_wishes(
+    found: Sequence[changes.Change],
+    of_wishes: Sequence[wish_changes.WishChange],
+    wishes: Sequence[wish_changes.Wish],
+    message: changes.Message,
+    earlier: Sequence[changes.Earlier],
+) -> list[changes.Change]:
+    """Return changes, with those of lasting wishes as their own judge has it, unless the message names what it changes."""
+    kept = [
+        change
+        for change in found
+        if change.form in NAMING
+        or not any(
+            wish.of == change.earlier
+            and change.start < wish.start + len(wish.said)
+            and wish.start < change.start + change.length
+            for wish in wishes
+        )
+    ]
+    return kept + [
+        wish_changes.as_change(one, earlier[one.of].said_at, message)
+        for one in of_wishes
+        if not any(change.earlier == one.of and change.start <= one.start < change.start + change.length for change in kept)
+    ]
 
 
 def _span(earlier: Json, start: int, length: int) -> Json:

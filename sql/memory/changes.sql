@@ -46,7 +46,8 @@ begin
 end $$;
 
 -- Texts of items as the reader takes them, of the turn's own speaker and of assistants, with what finds their place
--- again (unit). p_near: messages near in meaning. p_with_changed: with what later turns changed, else blanked out.
+-- again (unit) and the spans of the user's lasting wishes. p_near: messages near in meaning. p_with_changed: with what
+-- later turns changed, else blanked out.
 create or replace function _memoir.texts_as_read(p_turn _memoir.conversation_history,
   p_locators _memoir.item_locator[], p_near uuid[], p_most integer, p_with_changed boolean)
 returns jsonb language plpgsql stable as $$
@@ -62,6 +63,11 @@ begin
             and _memoir.spans_overlap(x.span_start, x.span_length, l.span_start, l.span_length))) end,
         'said_at', i.created_at, 'role', i.role, 'turns_before', case when l.session_id = p_turn.session_id
           then p_turn.turn_index - l.turn_index end, 'is_near', coalesce(l.ref_id = any (p_near), false),
+        'wishes', (select jsonb_agg(jsonb_build_array(s.span_start - l.span_start + 1, s.span_length))
+          from _memoir.memory_sources s join _memoir.memory_store m on m.user_id = p_turn.user_id
+            and m.memory_id = s.item_id and m.state = 'active' and m.type = 'instruction'
+          where s.user_id = p_turn.user_id and s.source_kind = 'turn' and s.source_id = l.ref_id
+            and s.item_kind = 'memory'),
         'unit', jsonb_build_object('message_id', l.ref_id, 'session_id', l.session_id, 'turn_index', l.turn_index,
           'recorded_at', l.recorded_at, 'created_at', i.created_at, 'role', i.role, 'span_start', l.span_start)) as text
       from _memoir.texts_at(p_turn.user_id, p_locators, 'secret') t
@@ -127,6 +133,12 @@ returns jsonb language plpgsql stable as $$
 declare
   v_no integer; v_turn _memoir.conversation_history; v_text text; v_language text; v_near record; v_since timestamptz;
   v_slots text[]; v_turns jsonb[] := '{}';
+  -- Wishes share few words with what ends them.
+  v_wishes integer[] := array(select i.item_no from _memoir.memory_store m join _memoir.memory_sources s
+      on s.user_id = m.user_id and s.item_kind = 'memory' and s.item_id = m.memory_id and s.source_kind = 'turn'
+    join _memoir.search_items i on i.user_id = m.user_id and i.ref_id = s.source_id and i.kind = 't'
+    where m.user_id = (p_turns[1]).user_id and m.state = 'active' and m.type = 'instruction' and not p_has_model
+    order by m.recorded_at desc limit 40);
 begin
   for v_no in select s::integer from jsonb_array_elements_text(p_reading -> 'stating') s where not p_has_model
     order by 1
@@ -148,8 +160,8 @@ begin
         where h.user_id = v_turn.user_id and h.session_id = v_turn.session_id and h.turn_index = v_turn.turn_index - 1
           and h.recorded_at between v_since and v_turn.recorded_at and h.role = 'assistant'),
       'earlier', _memoir.texts_as_read(v_turn, _memoir.items_before(v_turn,
-        _memoir.query_terms(v_language::regconfig, v_text), '{user}', 12, coalesce(v_near.items, '{}')),
-        v_near.messages, 60, false),
+        _memoir.query_terms(v_language::regconfig, v_text), '{user}', 12, coalesce(v_near.items, '{}')
+        || v_wishes), v_near.messages, 100, false),
       'memories', (select jsonb_agg(jsonb_build_object('id', m.memory_id, 'content', m.content))
         from _memoir.memory_store m where m.user_id = v_turn.user_id and m.state = 'active' and m.slot = any (v_slots)
           and not exists (select from _memoir.memory_sources s where s.user_id = m.user_id and s.item_kind = 'memory'

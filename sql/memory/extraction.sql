@@ -100,13 +100,21 @@ begin
   return case when not _memoir.is_memory_tool(v_tool) then coalesce(v_tool, p_turn.name, '') end;
 end $$;
 
--- Returns turns as the package reads them: {"turns": [{"text", "role", "name", "said_at", "utc_offset", "tool"}, …]}.
+-- Returns turns as the package reads them: {"turns": [{"text", "role", "name", "said_at", "utc_offset", "tool"}, …],
+-- "before": the person's last messages before them, in which a scene may have begun}.
 create or replace function _memoir.turns_as_read(p_turns _memoir.conversation_history[])
 returns jsonb language plpgsql stable as $$
 declare
-  v_zone text := _memoir.config((p_turns[1]).user_id, null) ->> 'time_zone';
+  v_first _memoir.conversation_history := p_turns[1]; v_since timestamptz := v_first.recorded_at - interval '6 hours';
+  v_zone text := _memoir.config(v_first.user_id, null) ->> 'time_zone';
 begin
-  return jsonb_build_object('turns', (select coalesce(jsonb_agg(jsonb_build_object(
+  return jsonb_build_object('before', (
+    select jsonb_agg(jsonb_build_object('text', left(h.content, 1000), 'role', 'user', 'said_at', h.created_at)
+      order by h.turn_index)
+    from _memoir.conversation_history h
+    where h.user_id = v_first.user_id and h.session_id = v_first.session_id and h.role = 'user'
+      and h.recorded_at between v_since and v_first.recorded_at
+      and h.turn_index between v_first.turn_index - 26 and v_first.turn_index - 1), 'turns', (select coalesce(jsonb_agg(jsonb_build_object(
       'text', case when t.role <> 'tool' or x.tool is not null then t.content else '' end,
       -- An agent or a tool may send in the person's place.
       'role', case when t.role = 'tool' then 'tool' when t.role = 'user' and t.actor = 'person' then 'user'

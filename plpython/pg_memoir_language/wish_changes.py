@@ -1,0 +1,133 @@
+"""Which lasting wishes a message takes back or replaces: "you can quit the little poems".
+
+A wish shares few words with what ends it, so all wishes of the user are read beside the message. *Certain* needs two
+witnesses here, too: the judge, and a message whose form says that it is about how the assistant behaves, since it holds
+a wish itself or says that something may stop. A wish that the message lets go on ("the sizes stay") is never over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from .changes import Change, Message, word
+from .data import choices
+from .patterns import compile_pattern
+from .text import own_sentences, search, split_clauses
+from .values import read_content
+
+# Chances from which on a wish is over for certain, or likely.
+CERTAIN, LIKELY = 0.8, 0.6
+# The chance from which on a part of a wish, or a message, is a wish by itself.
+WISH = 0.7
+LONGEST_MESSAGE, LONGEST_WINDOW = 2000, 300
+
+
+class WishJudge(Protocol):
+    def wishes(self, texts: Sequence[str]) -> Sequence[float]:
+        """Return the chance that a text is a lasting wish, for each."""
+
+    def over(self, wishes: Sequence[str], message: str) -> Sequence[float]:
+        """Return the chance that each of a user's wishes holds no longer after a message."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A lasting wish: the number of the text that says it, and its span there, from 1 on."""
+
+    of: int
+    start: int
+    said: str
+
+
+@dataclass(frozen=True)
+class WishChange:
+    """A wish, or a part of it, that a span of a message makes untrue; `rest`: the parts that go on."""
+
+    of: int
+    start: int
+    length: int
+    by_start: int
+    by_length: int
+    said: str
+    is_certain: bool
+    chance: float
+    rest: str
+
+
+def find_wish_changes(text: str, language: str, wishes: Sequence[Wish], judge: WishJudge) -> list[WishChange]:
+    """Return what a message changes of its speaker's lasting wishes, each wish once."""
+    if not wishes or len(text) > LONGEST_MESSAGE:
+        return []
+    whole = [(wish, parts_of_wish(wish.said, judge)) for wish in wishes]
+    units = [(wish, parts, n) for wish, parts in whole for n in range(len(parts))]
+    best: dict[Wish, WishChange] = {}
+    for start, said in _windows(text):
+        kept = _kept_stems(said, language)
+        chances = judge.over([parts[n][1].rstrip(". ") for _, parts, n in units], said)
+        speaks = _speaks_of_behaviour(said, language, judge) if max(chances) >= CERTAIN else False
+        for (wish, parts, n), chance in zip(units, chances, strict=True):
+            at, part = parts[n]
+            if chance < LIKELY or kept & read_content(part, language).stems:
+                continue
+            if wish in best and best[wish].chance >= chance:
+                continue
+            rest = " ".join(other for number, (_, other) in enumerate(parts) if number != n)
+            best[wish] = WishChange(
+                wish.of, wish.start + at, len(part), start, len(said), said, speaks and chance >= CERTAIN, chance, rest
+            )
+    return list(best.values())
+
+
+def parts_of_wish(said: str, judge: WishJudge) -> list[tuple[int, str]]:
+    """Return the parts of a text that are wishes by themselves, with where each begins: "answers short, and money in
+    euros". The whole where it is one wish."""
+    joints = [match for match in compile_pattern(r",? and |; |[.!] +", True).finditer(said)]
+    for joint in joints:
+        halves = [(0, said[: joint.start()]), (joint.end(), said[joint.end() :])]
+        if all(len(half.split()) >= 3 for _, half in halves) and min(judge.wishes([h for _, h in halves])) >= WISH:
+            return halves
+    return [(0, said)]
+
+
+def as_change(one: WishChange, said_at: datetime, message: Message) -> Change:
+    """Return a change of a wish as changes are stored; `said_at`: when the wish was said."""
+    grade = "certain" if one.is_certain else "likely"
+    return Change(
+        one.of, one.start, one.length, one.by_start, one.by_length, grade, "wish", one.chance,
+        remainder=word(one.rest, said_at, message.name) if one.rest and one.is_certain else None,
+        content=word(one.said, message.said_at, message.name),
+    )  # fmt: skip
+
+
+def _windows(text: str) -> list[tuple[int, str]]:
+    """Return a short message, or each sentence of a longer one with the one before, and where it begins."""
+    sentences = own_sentences(text)
+    if not sentences:
+        return []
+    end = sentences[-1].start + sentences[-1].length
+    if end - sentences[0].start <= LONGEST_WINDOW:
+        return [(sentences[0].start, text[sentences[0].start - 1 : end - 1])]
+    pairs = zip([sentences[0], *sentences], sentences, strict=False)
+    return [
+        (first.start, text[first.start - 1 : last.start + last.length - 1])
+        for first, last in pairs
+        if last.start + last.length - first.start <= 2 * LONGEST_WINDOW
+    ]
+
+
+def _kept_stems(said: str, language: str) -> frozenset[str]:
+    """Return the stems of clauses that say that something goes on."""
+    lasting = choices(language, "going_on")
+    clauses = [part for sentence in own_sentences(said) for _, _, part, _ in split_clauses(sentence.said, language)]
+    kept = [clause for clause in clauses if lasting and search(lasting, clause.lower())]
+    return frozenset[str]().union(*(read_content(clause, language).stems for clause in kept))
+
+
+def _speaks_of_behaviour(said: str, language: str, judge: WishJudge) -> bool:
+    ends = choices(language, "wish_ends")
+    if ends and search(ends, said.lower()):
+        return True
+    return max(judge.wishes([said, *(sentence.said for sentence in own_sentences(said))])) >= WISH
