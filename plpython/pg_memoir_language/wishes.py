@@ -90,19 +90,22 @@ def with_exceptions(found: Sequence[Extracted], clauses: Sequence[Clause], langu
     to my sister in English". `clauses`: of persons without a name; `languages`: by text.
     """
     facts = [(one.text_no, one.span_start, one.span_start + one.span_length) for one in found if not _is_wish(one)]
-    # A sentence that states something by itself is no exception.
+    # A sentence that states something by itself is no exception, unless it says so.
     behind = {
         (row.text_no, row.sentence_start): row
         for row in clauses
         if row.clause_no == 0
         and not row.asks
-        and not any(no == row.text_no and start < row.end and row.span_start < end for no, start, end in facts)
+        and (
+            "exception" in row.said.lower()
+            or not any(no == row.text_no and start < row.end and row.span_start < end for no, start, end in facts)
+        )
     }
     starts = sorted(behind)
     kept: list[Extracted] = []
     for one in sorted(found, key=lambda one: (one.text_no, one.span_start)):
         last = kept[-1] if kept else None
-        if last and _is_wish(one) and last.overlaps(one):
+        if last and _is_wish(last) and last.overlaps(one):
             continue
         exceptions = choices(languages[one.text_no - 1], "wish_exceptions") if _is_wish(one) else None
         first = bisect_left(starts, (one.text_no, one.span_start + one.span_length)) if exceptions else len(starts)

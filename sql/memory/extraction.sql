@@ -114,7 +114,8 @@ begin
     from _memoir.conversation_history h
     where h.user_id = v_first.user_id and h.session_id = v_first.session_id and h.role = 'user'
       and h.recorded_at between v_since and v_first.recorded_at
-      and h.turn_index between v_first.turn_index - 26 and v_first.turn_index - 1), 'turns', (select coalesce(jsonb_agg(jsonb_build_object(
+      and h.turn_index between v_first.turn_index - 26 and v_first.turn_index - 1),
+    'turns', (select coalesce(jsonb_agg(jsonb_build_object(
       'text', case when t.role <> 'tool' or x.tool is not null then t.content else '' end,
       -- An agent or a tool may send in the person's place.
       'role', case when t.role = 'tool' then 'tool' when t.role = 'user' and t.actor = 'person' then 'user'

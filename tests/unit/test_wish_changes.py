@@ -1,0 +1,75 @@
+"""Which lasting wishes a message takes back, and what is played in scenes: a judge that always agrees shows what forms hold
+back."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from cases import turn
+from pg_memoir_language.scenes import MOST_MESSAGES, REST, without_scenes
+from pg_memoir_language.wish_changes import Wish, find_wish_changes
+
+
+class Agreeing:
+    """Takes every wish that holds a word for over, and every text with "always" or "each" for a wish."""
+
+    def __init__(self, *over: str, chance: float = 0.9):
+        self._over, self._chance = over, chance
+
+    def wishes(self, texts: Sequence[str]) -> list[float]:
+        return [0.9 if "always" in text or "each" in text else 0.1 for text in texts]
+
+    def over(self, wishes: Sequence[str], message: str) -> list[float]:
+        return [self._chance if any(word in wish for word in self._over) else 0.0 for wish in wishes]
+
+
+def read(message: str, wishes: Sequence[str], judge: Agreeing) -> list[tuple[str, bool, str]]:
+    given = [Wish(number, 1, said) for number, said in enumerate(wishes)]
+    changes = find_wish_changes(message, "english", given, judge)
+    return [(wishes[c.of][c.start - 1 : c.start - 1 + c.length], c.is_certain, c.rest) for c in changes]
+
+
+def test_wish_needs_a_form_to_be_over() -> None:
+    poems = "Finish each answer with a haiku"
+    for message in ("ok you can quit the little poems", "No more verse for me, please.", "always in prose now"):
+        assert read(message, [poems], Agreeing("haiku")) == [(poems, True, "")], message
+    assert read("My boss reads haiku on the train.", [poems], Agreeing("haiku")) == [(poems, False, "")]
+    assert read("ok you can quit the little poems", [poems], Agreeing("haiku", chance=0.5)) == []
+
+
+def test_wish_that_stays_is_not_over() -> None:
+    wishes = ["Finish each answer with a haiku", "always give sizes in centimetres"]
+    message = "you can quit the poems, the sizes thing stays"
+    assert [said for said, _, _ in read(message, wishes, Agreeing("haiku", "sizes"))] == [wishes[0]]
+
+
+def test_part_of_a_wish_ends() -> None:
+    said = "always max 50 words per answer, and each price in euros"
+    parts = "always max 50 words per answer", "each price in euros"
+    assert read("you can drop the word limit", [said], Agreeing("words")) == [(parts[0], True, parts[1])]
+
+
+def played(*texts: str, before: Sequence[str] = ()) -> list[str]:
+    return [one.text.strip("\n") for one in without_scenes([turn(t) for t in texts], [turn(t) for t in before])]
+
+
+def test_scene_goes_on_until_it_ends() -> None:
+    opening = "Let us rehearse, you be the officer and I will be Kojo."
+    for end, left in (("Okay cut! I moved to Ulm.", " I moved to Ulm."), ("real me loves tacos", " loves tacos")):
+        assert played(opening, "I am from Accra.", end, "I have a dog.") == [opening, "", left, "I have a dog."]
+    assert played("I am from Accra.", before=[opening]) == [""], "it may have begun in an earlier batch"
+    assert played(*["I am from Accra."] * (MOST_MESSAGES + 1), before=[opening])[-1] != ""
+    later = turn("").said_at + REST + timedelta(minutes=1)
+    rested = [replace(turn("I am from Accra."), said_at=later)]
+    assert without_scenes(rested, [turn(opening)]) == rested
+
+
+def test_plain_talk_opens_no_scene() -> None:
+    for text in (
+        "You're a star, I'm so grateful.",
+        "Do you play the guitar? I'll be a beginner for ever.",
+        "Let's do a role-play tomorrow.",
+        "I am a teacher in Leeds. You are the best help I have.",
+        "Can we pretend I never told you about the ring?",
+    ):
+        assert played(text, "I have a dog.")[1] == "I have a dog.", text
