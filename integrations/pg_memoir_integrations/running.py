@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeVar
 
-from pg_memoir import AsyncMemoir, Memoir
+from pg_memoir import AsyncMemoir, Memoir, MemoirError
 from pg_memoir.call import Call
 from pg_memoir.errors import ChangedElsewhereError
 from pg_memoir.texts import escape, unescape
@@ -52,3 +52,35 @@ async def retry_change(change: Callable[[], Awaitable[T]]) -> T:
         except ChangedElsewhereError:
             continue
     return await change()
+
+
+def run_steps(memoir: AnyMemoir, steps: Generator[Call[Any], Any, T]) -> T:
+    """Runs the calls that a generator yields. It gets each answer, or the error that a call raised."""
+    step: Callable[[Any], Call[Any]] = steps.send
+    answer: Any = None
+    try:
+        while True:
+            call = step(answer)
+            try:
+                step, answer = steps.send, run(memoir, call)
+            except MemoirError as error:  # the generator knows what it means where it stands
+                step, answer = steps.throw, error
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+async def arun_steps(memoir: AnyMemoir, steps: Generator[Call[Any], Any, T]) -> T:
+    """Runs the calls that a generator yields, awaited."""
+    step: Callable[[Any], Call[Any]] = steps.send
+    answer: Any = None
+    try:
+        while True:
+            call = step(answer)
+            try:
+                step, answer = steps.send, await arun(memoir, call)
+            except MemoirError as error:
+                step, answer = steps.throw, error
+    except StopIteration as end:
+        result: T = end.value
+        return result
