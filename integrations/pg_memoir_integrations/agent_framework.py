@@ -16,15 +16,15 @@ from pg_memoir import Message as ChatMessage
 from pg_memoir.calls import calls
 from pg_memoir.texts import replace_unstorable
 
-from .pairing import pair_messages
+from .pairing import pair_messages, waits_for_calls
 from .running import AnyMemoir, arun, retry_change
 
 _FENCES, _END = "<memoir-", "</memoir-recall>"
 
 
 class MemoirHistoryProvider(HistoryProvider):
-    """A session's messages, whole and as they came: calls, results, images, reasoning. What they say is told by turns,
-    so it is compiled, recalled in other sessions and learnt from.
+    """A session's messages, whole and as they came: calls, results, images, reasoning. The session's turns say the
+    same, so it is compiled, recalled in other sessions and learnt from.
 
     `user`: whose, or what tells it from a session's id. `flags`: as the framework's own history providers. An input
     that repeats the conversation adds only what is new.
@@ -68,10 +68,12 @@ class MemoirHistoryProvider(HistoryProvider):
                 for each, message in zip(items, stored, strict=True)
                 if each.turn_index is None and each.part_of
             ]
+            last = items[-1].item_no if items else -1
             if new:
-                last = items[-1].item_no if items else -1
-                entries = pair_messages(new, waiting)
-                await arun(self.memoir, calls.append_items(user, session, entries, after_item=last))
+                call = calls.append_items(
+                    user, session, pair_messages(new, waiting), after_item=last if waits_for_calls(new) else None
+                )
+                await arun(self.memoir, call)
 
         if messages:
             await retry_change(change)

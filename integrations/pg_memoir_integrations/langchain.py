@@ -35,8 +35,8 @@ _BATCH = 500
 
 
 class MemoirRetriever(BaseRetriever):
-    """What was said in any session and what is known, best first, as documents. A document's metadata are those of a
-    hit: kind, score, session, role, said_at, type, tags and so on."""
+    """Returns turns of any session and memories, best first, as documents. A document's metadata are those of a hit:
+    kind, score, session, role, said_at, type, tags and so on."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -69,8 +69,8 @@ def _of_hit(hit: Hit) -> Document:
 
 
 class MemoirChatMessageHistory(BaseChatMessageHistory):
-    """A session's messages. They come back as they came: tool calls, images, usage. What they say is told by turns, so
-    it is compiled, recalled in other sessions and learnt from. `clear` takes both back.
+    """A session's messages. They come back as they came: tool calls, images, usage. The session's turns say the same,
+    so it is compiled, recalled in other sessions and learnt from. `clear` takes both back.
 
     `opening`: as open_session.
     """
@@ -228,7 +228,7 @@ class MemoirVectorStore(VectorStore):
             yield calls.put_documents(self.user, entries[start : start + _BATCH])
 
     def delete(self, ids: Sequence[str] | None = None, **kwargs: Any) -> bool:
-        """Deletes the documents of these ids. None deletes the collection, or with `filter` those that fit."""
+        """Deletes the documents of these ids. Without ids: the collection, or with `filter` those that fit."""
         run(self.memoir, self._deletion(ids, **kwargs))
         return True
 
@@ -237,7 +237,7 @@ class MemoirVectorStore(VectorStore):
         await arun(self.memoir, self._deletion(ids, **kwargs))
         return True
 
-    def _deletion(self, ids: Sequence[str] | None, filter: Mapping[str, Any] | None = None, **kwargs: Any) -> Call[Any]:
+    def _deletion(self, ids: Sequence[str] | None, *, filter: Mapping[str, Any] | None = None) -> Call[Any]:
         if ids is None:
             where = {"metadata": dict(filter)} if filter else {}
             return calls.put_documents(self.user, [{"namespace": self._namespace, "where": where}])
@@ -283,9 +283,10 @@ class MemoirVectorStore(VectorStore):
         query: str | None,
         vector: list[float] | None,
         k: int,
+        *,
         filter: Mapping[str, Any] | None = None,
-        **kwargs: Any,
     ) -> Call[list[FoundDocument]]:
+        """Returns the search. An argument that it does not know raises TypeError, since it might be a filter."""
         by_words = query is not None and (vector is None or self.hybrid)
         return calls.search_documents(
             self.user,

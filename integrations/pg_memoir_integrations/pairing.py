@@ -1,5 +1,5 @@
-"""Items of a session for frameworks whose messages are chat messages: they come back as they came, and what they say
-is told by turns. The calls of one answer become turns with the last of their results."""
+"""Items of a session for frameworks whose messages are chat messages: they come back as they came, and turns say the
+same. The calls of one answer become turns with the last of their results."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ def append_told(
 ) -> Generator[Call[Any], Any, None]:
     """Yields the calls that append items. `read`: what an item of the session says. A result whose call is an earlier
     item needs that item, so the calls are repeated while other writers are faster."""
-    asked = {call["id"] for _, messages in told for message in messages for call in message.get("tool_calls", [])}
-    if not {m["tool_call_id"] for _, messages in told for m in messages if m["role"] == "tool"} - asked:
+    if not waits_for_calls(told):
         yield calls.append_items(user, session, pair_messages(told))
         return
     for attempt in range(ATTEMPTS):
@@ -51,6 +50,13 @@ def append_told(
         except ChangedElsewhereError:
             if attempt == ATTEMPTS - 1:
                 raise
+
+
+def waits_for_calls(told: Sequence[Told]) -> bool:
+    """Says whether a result answers a call that did not come with it."""
+    messages = [message for _, some in told for message in some]
+    asked = {call["id"] for message in messages for call in message.get("tool_calls") or ()}
+    return not {message["tool_call_id"] for message in messages if message["role"] == "tool"} <= asked
 
 
 def pair_messages(told: Iterable[Told], waiting: Iterable[Told] = ()) -> list[dict[str, Any]]:

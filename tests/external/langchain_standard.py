@@ -3,6 +3,7 @@
     PG_MEMOIR_DSN=... python -m pytest -c /dev/null --noconftest -o asyncio_mode=auto tests/external/langchain_standard.py
 """
 
+import asyncio
 import os
 import uuid
 from collections.abc import Iterator
@@ -106,6 +107,8 @@ def test_scores_are_similarities() -> None:
     close = store.similarity_search_with_relevance_scores("Bergen", k=4, score_threshold=0.99)
     assert [each.id for each, _ in close] == ["b"]
     assert [each.id for each in store.similarity_search_by_vector(EMBEDDING.embed_query("Odense"), k=1)] == ["c"]
+    chosen = asyncio.run(store.amax_marginal_relevance_search("Bergen", k=2, fetch_k=3, filter={"place": {"$ne": 1}}))
+    assert len(chosen) == 2 and "b" not in [each.id for each in chosen]
     retriever = store.as_retriever(search_type="mmr", search_kwargs={"k": 2, "fetch_k": 4, "lambda_mult": 1.0})
     assert [each.id for each in retriever.invoke("Bergen")] == [each.id for each, _ in found[:2]]
 
@@ -140,6 +143,9 @@ def test_wrong_arguments_are_named() -> None:
         MemoirVectorStore(MEMOIR, user, hybrid=True)
     with pytest.raises(InvalidArgumentError, match=r"unknown operator .*\$like"):
         store.similarity_search("Oslo", filter={"place": {"$like": "O%"}})
+    for wrong in (store.similarity_search, store.delete):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'where'"):
+            wrong("Oslo", where={"place": 1})
     with pytest.raises(TypeError, match="needs a Memoir"):
         MemoirVectorStore(AsyncMemoir(DSN), user).get_by_ids(["a"])
 

@@ -13,7 +13,7 @@ from typing import Any
 from pg_memoir import AsyncMemoir, Memoir
 
 sys.path.append(str(Path(__file__).parent))  # the last, so that it hides no module of a framework
-from adapter_messages import AgentFramework, CrewAi, LangChain  # noqa: E402
+from adapter_messages import AgentFramework, CrewAi, LangChain
 
 TIMES = 12
 TEXTS = ["a\0b", "half \ud83d emoji", "\ufdd00000", "a\x01b\x1b[0m", ""]
