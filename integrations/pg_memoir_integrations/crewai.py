@@ -17,7 +17,7 @@ from pg_memoir.call import Call
 from pg_memoir.calls import calls
 from pg_memoir.types import FoundDocument
 
-from .running import AnyMemoir, arun, dump_json, run
+from .running import AnyMemoir, arun, dump_exact, run
 
 _ROOT = "crewai"
 _PAGE = 10_000
@@ -170,7 +170,7 @@ class MemoirStorage:
     def _entry(self, record: MemoryRecord) -> dict[str, Any]:
         return self._place(record.id) | {
             "value": {
-                "record": dump_json(record),
+                "record": dump_exact(record),
                 "scope": _path(record.scope),
                 "categories": dict.fromkeys(record.categories, True),
                 "at": _seconds(record.created_at),

@@ -27,7 +27,7 @@ from pg_memoir.types import FoundDocument, Hit
 from pydantic import ConfigDict, Field
 
 from .pairing import Told, append_told
-from .running import AnyMemoir, arun, arun_steps, dump_json, run, run_steps
+from .running import AnyMemoir, arun, arun_steps, dump_exact, run, run_steps
 
 _ROOT = "langchain"
 _BATCH = 500
@@ -115,7 +115,7 @@ def _read(items: Iterable[Any]) -> list[BaseMessage]:
 
 
 def _told(message: BaseMessage) -> Told:
-    item = {"type": message.type, "data": dump_json(message)}
+    item = {"type": message.type, "data": dump_exact(message)}
     return item, _chat_messages(message)
 
 

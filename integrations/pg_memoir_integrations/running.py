@@ -39,6 +39,14 @@ def dump_json(value: Any, **how: Any) -> Any:
     return unescape(type(value).model_validate(escaped).model_dump(mode="json", **how))
 
 
+def dump_exact(value: Any) -> Any:
+    """Returns a pydantic object of plain fields as JSON has it, with NaN, infinities and lone surrogates."""
+    from pydantic_core import to_jsonable_python  # which a framework with such objects brings
+
+    held = escape(value.model_dump())
+    return unescape(to_jsonable_python(held, inf_nan_mode="constants", bytes_mode="base64"))
+
+
 def plain(value: Any) -> Any:
     """A framework's object as JSON has it."""
     return dump_json(value, exclude_none=True) if hasattr(value, "model_dump") else value

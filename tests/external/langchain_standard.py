@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import math
 import os
 import uuid
 from collections.abc import Iterator
@@ -162,7 +163,7 @@ SAID: list[BaseMessage] = [
     SystemMessage("You are a librarian.", id="s1"),
     HumanMessage([{"type": "text", "text": "Which lighthouse is this?"}, IMAGE], name="Ann Lee", id="h1"),
     AIMessage("", tool_calls=[call("one"), call("two")], usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}),
-    ToolMessage("A red one.", tool_call_id="one", artifact={"raw": [1.5, None]}),
+    ToolMessage("A red one.", tool_call_id="one", artifact={"raw": [1.5, None, math.inf, "\ud83d"]}),
     ToolMessage([{"type": "text", "text": "On Anholt."}], tool_call_id="two", status="error"),
     AIMessage([{"type": "thinking", "thinking": "hm", "signature": "x"}, {"type": "text", "text": "Anholt's."}]),
     AIMessage("", invalid_tool_calls=[{"name": "look", "args": "{", "id": "three", "error": "cut"}]),
