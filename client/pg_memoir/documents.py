@@ -51,8 +51,8 @@ class Documents:
         query_embedding: Vector | None = None,
     ) -> list[FoundDocument]:
         """Documents of a namespace and those below it: with a query or its vector the best first, else those written
-        last (both: half and half). `filter`: {"field": value} or {"field": {"$gt": 5}} ($eq, $ne, $gt, $gte, $lt,
-        $lte). Raises InvalidArgumentError."""
+        last (both: half and half). `filter`: {"field": value}, {"field": {"$gt": 5}} ($eq, $ne, $gt, $gte, $lt,
+        $lte, $in, $nin, $exists) or {"$or": [filters]} ($and, $not). Raises InvalidArgumentError."""
 
     @values
     @calls("list_document_namespaces", exact=["result"])

@@ -28,14 +28,13 @@ from langgraph.store.base import (
     ensure_embeddings,
     get_text_at_path,
 )
-from pg_memoir import MemoirError
 from pg_memoir.call import Call
 from pg_memoir.calls import calls
 from pg_memoir.errors import NothingToContinueError
 from pg_memoir.texts import replace_unstorable
 from pg_memoir.types import Document, FoundDocument
 
-from .running import AnyMemoir, arun, run
+from .running import AnyMemoir, arun, arun_steps, run, run_steps
 
 Namespace = tuple[str, ...]
 
@@ -228,35 +227,10 @@ class _Talk:
 
 
 def _node(memoir: AnyMemoir, work: Callable[[Any], Generator[Call[Any], Any, Any]], name: str) -> Runnable[Any, Any]:
-    def sync(state: Any) -> Any:
-        steps = work(state)
-        step: Callable[[Any], Call[Any]] = steps.send
-        answer: Any = None
-        try:
-            while True:
-                call = step(answer)
-                try:
-                    step, answer = steps.send, run(memoir, call)
-                except MemoirError as error:  # the work knows what it means where it stands
-                    step, answer = steps.throw, error
-        except StopIteration as end:
-            return end.value
-
     async def run_async(state: Any) -> Any:
-        steps = work(state)
-        step: Callable[[Any], Call[Any]] = steps.send
-        answer: Any = None
-        try:
-            while True:
-                call = step(answer)
-                try:
-                    step, answer = steps.send, await arun(memoir, call)
-                except MemoirError as error:
-                    step, answer = steps.throw, error
-        except StopIteration as end:
-            return end.value
+        return await arun_steps(memoir, work(state))
 
-    return RunnableLambda(sync, run_async, name=name)
+    return RunnableLambda(lambda state: run_steps(memoir, work(state)), run_async, name=name)
 
 
 def recalled(

@@ -13,34 +13,34 @@ begin
   return coalesce(p_namespace, '{}');
 end $$;
 
--- Returns whether a value is what a filter asks: {"field": value}, {"field": {"$gt": 5}}, fields within fields.
+-- Returns whether a value is what a filter asks: {"field": value}, {"field": {"$gt": 5}}, {"$or": [filters]}.
 create or replace function _memoir.document_fits(p_value jsonb, p_filter jsonb)
 returns boolean language plpgsql immutable as $$
 declare
-  v_key text; v_wanted jsonb; v_order integer;
+  v_key text; v_wanted jsonb; v_order integer; v_type text := jsonb_typeof(p_value);
 begin
   if jsonb_typeof(p_filter) is distinct from 'object' then return p_value is not distinct from p_filter; end if;
   for v_key, v_wanted in select * from jsonb_each(p_filter) loop
-    if v_key not like '$%' then
-      if jsonb_typeof(p_value) is distinct from 'object'
-        or not _memoir.document_fits(p_value -> v_key, v_wanted) then return false; end if;
-      continue;
-    end if;
-    if v_key in ('$eq', '$ne') then
-      if (coalesce(p_value, 'null') = v_wanted) <> (v_key = '$eq') then return false; end if;
-      continue;
-    end if;
-    if v_key not in ('$gt', '$gte', '$lt', '$lte') then
+    v_order := case when v_type is distinct from jsonb_typeof(v_wanted) then null when p_value = v_wanted then 0
+      when case v_type when 'string' then (p_value #>> '{}') collate "C" < (v_wanted #>> '{}')
+        else p_value < v_wanted end then -1 else 1 end;
+    if v_key like '$%' and v_key <> all ('{$eq,$ne,$gt,$gte,$lt,$lte,$in,$nin,$and,$or,$not,$exists}') then
       perform _memoir.fail('PM014', format('filter: unknown operator %s', _memoir.shown(v_key)),
-        '$eq, $ne, $gt, $gte, $lt, $lte');
+        '$eq, $ne, $gt, $gte, $lt, $lte, $in, $nin, $and, $or, $not, $exists');
+    elsif v_key in ('$in', '$nin', '$and', '$or') and jsonb_typeof(v_wanted) <> 'array' then
+      perform _memoir.fail('PM014', format('filter: %s takes a list, not %s', v_key, _memoir.shown(v_wanted::text)));
+    elsif (case when v_key in ('$eq', '$ne') then (coalesce(p_value, 'null') = v_wanted) = (v_key = '$eq')
+      when v_key in ('$in', '$nin') then (v_key = '$in')
+        = exists (select from jsonb_array_elements(v_wanted) x where x = coalesce(p_value, 'null'))
+      when v_key in ('$and', '$or') then (v_key = '$or')
+        = exists (select from jsonb_array_elements(v_wanted) f
+          where _memoir.document_fits(p_value, f) = (v_key = '$or'))
+      when v_key = '$not' then not _memoir.document_fits(p_value, v_wanted)
+      when v_key = '$exists' then (p_value is not null) = (v_wanted = 'true')
+      when v_key in ('$gt', '$gte', '$lt', '$lte') then v_order = any (case v_key when '$gt' then '{1}'
+        when '$gte' then '{0,1}' when '$lt' then '{-1}' else '{-1,0}' end::integer[])
+      else v_type = 'object' and _memoir.document_fits(p_value -> v_key, v_wanted) end) is not true then return false;
     end if;
-    if jsonb_typeof(p_value) is distinct from jsonb_typeof(v_wanted) then return false; end if;
-    v_order := case when jsonb_typeof(v_wanted) = 'string'
-      then case when (p_value #>> '{}') collate "C" < (v_wanted #>> '{}') then -1
-        when p_value = v_wanted then 0 else 1 end
-      when p_value < v_wanted then -1 when p_value = v_wanted then 0 else 1 end;
-    if not (case v_key when '$gt' then v_order > 0 when '$gte' then v_order >= 0 when '$lt' then v_order < 0
-      else v_order <= 0 end) then return false; end if;
   end loop;
   return true;
 end $$;
@@ -164,8 +164,7 @@ returns halfvec language plpgsql immutable as $$
 declare
   v_model _memoir.embedding_models;
 begin
-  v_model.name := 'of the application';
-  v_model.dimension := cardinality(p_embedding);
+  v_model.name := 'of the application'; v_model.dimension := cardinality(p_embedding);
   return _memoir.to_vector(p_embedding, v_model);
 end $$;
 
@@ -204,8 +203,9 @@ begin
     end if;
     insert into _memoir.documents as d select v_document.*
     on conflict (user_id, project, namespace, key) do update set value = excluded.value, words = excluded.words,
-      word_count = excluded.word_count, language = excluded.language, vectors = excluded.vectors,
-      sensitivity = excluded.sensitivity, minutes = excluded.minutes, expires_at = excluded.expires_at,
+      word_count = excluded.word_count, language = excluded.language, sensitivity = excluded.sensitivity,
+      vectors = case when v_entry.document ? 'merge' and not v_entry.document ? 'embeddings' then d.vectors
+        else excluded.vectors end, minutes = excluded.minutes, expires_at = excluded.expires_at,
       updated_at = excluded.updated_at, written_by = excluded.written_by,
       created_at = case when d.expires_at <= excluded.updated_at then excluded.created_at else d.created_at end;
     v_stored := v_stored + 1;
@@ -230,10 +230,10 @@ it; null: nothing); "embeddings": vectors of it, of any dimension; "minutes": ho
 card or an account is secret and read with that clearance alone. A login bound to projects has the documents of its
 own. Several writers lose nothing by "append": true in the place of a key (the document follows the last that was
 appended to its namespace, as "000000000007"), and by "merge" in the place of a value (an object whose fields are set
-in the document as it is, or in its field "at"). "exists" (true or false) and "was" (the value that you read) say what
-must still hold, else nothing is written and PM007 raised. {"namespace", "where"} deletes those of a namespace that
-fit a filter of search_documents. Returns {"stored", "deleted", "secret": keys, "appended": keys}. Writes documents.
-Raises PM001, PM007, PM012, PM014.';
+in the document as it is, or in its field "at"; without "embeddings" its vectors stay). "exists" (true or false) and
+"was" (the value that you read) say what must still hold, else nothing is written and PM007 raised. {"namespace",
+"where"} deletes those of a namespace that fit a filter of search_documents. Returns {"stored", "deleted", "secret":
+keys, "appended": keys}. Writes documents. Raises PM001, PM007, PM012, PM014.';
 
 -- The documents of a namespace and those below it that the caller may see.
 create or replace function _memoir.documents_under(p_caller _memoir.caller, p_namespace text[], p_filter jsonb)
@@ -341,8 +341,8 @@ end $$;
 comment on function memoir.search_documents(text, text[], text, jsonb, integer, integer, boolean, real[]) is
   'Documents of a namespace and those below it ({}: all). p_query, p_query_embedding: the best first, with score, by
 words, by vector (the cosine), or with both half and half; without, those written last first. p_filter: {"field":
-value}, {"field": {"$gt": 5}} ($eq, $ne, $gt, $gte, $lt, $lte), fields within fields. p_refresh: those found that end
-by themselves live on from now. Writes documents then. Raises PM001, PM014.';
+value}, {"field": {"$gt": 5}} ($eq, $ne, $gt, $gte, $lt, $lte, $in, $nin, $exists), {"$or": [filters]} ($and, $not),
+fields within fields. p_refresh: those found that would end live on. Writes documents then. Raises PM001, PM014.';
 
 create or replace function memoir.list_document_namespaces(p_user text, p_conditions jsonb default '[]',
   p_depth integer default null, p_limit integer default 100, p_offset integer default 0)

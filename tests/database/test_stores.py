@@ -50,6 +50,10 @@ def test_documents_are_found_by_words_or_vectors(memoir: Memoir, user: str) -> N
     put(memoir, user, "w", value={}, embeddings=[[1, 1]])
     best = memoir.search_documents(user, ["notes"], query_embedding=[0, 2], limit=2)
     assert [(document.key, round(document.score, 3)) for document in best] == [("v", 1), ("w", 0.707)]
+    put(memoir, user, "w", merge={"a": 1})
+    put(memoir, user, "v", value={"a": 1})
+    best = memoir.search_documents(user, ["notes"], query_embedding=[0, 2], limit=1)
+    assert [document.key for document in best] == ["w"], "a merge keeps vectors, a new value does not"
 
 
 def test_filters_compare_values(memoir: Memoir, user: str) -> None:
@@ -65,6 +69,14 @@ def test_filters_compare_values(memoir: Memoir, user: str) -> None:
         ({"tags": ["p"]}, "a"),
         ({"s": {"$gt": "a"}}, "a"),
         ({"none": None}, ""),
+        ({"n": {"$in": [3, 9]}}, "ac"),
+        ({"n": {"$in": []}}, ""),
+        ({"s": {"$nin": ["x", "y"]}}, "bc"),
+        ({"$or": [{"n": {"$lt": 4}}, {"deep": {"x": {"$in": [1]}}}]}, "ac"),
+        ({"$and": [{"n": {"$gt": 3}}, {"s": {"$exists": False}}], "deep": {"$exists": True}}, "c"),
+        ({"$not": {"$or": [{"n": 3}, {"n": 5}]}}, "c"),
+        ({"n": {"$not": {"$lte": 3}}}, "bc"),
+        ({"$or": []}, ""),
         ({}, "abc"),
     ):
         assert sorted(find_keys(memoir, user, filter=asked)) == list(keys), asked
@@ -119,8 +131,9 @@ def test_wrong_documents_are_refused(memoir: Memoir, user: str) -> None:
         whole = {"namespace": ["notes"], "key": "k"} | entry
         with pytest.raises(errors.InvalidArgumentError, match=problem):
             memoir.put_documents(user, [{k: v for k, v in whole.items() if v is not None}])
-    with pytest.raises(errors.InvalidArgumentError, match="unknown operator"):
-        find_keys(memoir, user, filter={"text": {"$near": 1}})
+    for asked, problem in (({"$near": 1}, "unknown operator"), ({"$in": "a"}, r"\$in takes a list, not")):
+        with pytest.raises(errors.InvalidArgumentError, match=problem):
+            find_keys(memoir, user, filter={"text": asked})
     assert value_of(memoir, user) == {"a": 1}
 
 

@@ -93,18 +93,43 @@ def test_writers_of_a_langgraph_store(written):
     assert found[0][0] == "0" and found[0][1]["first"] == found[0][1]["second"]
 
 
-@of("openai_agents")
-def test_writers_of_an_agents_session(written):
-    _, found = written
+def check_rounds(found: dict[str, Any]) -> None:
+    """Checks a session of questions with answers, and of calls that are told with both results."""
     items, turns = found["items"], found["turns"]
-    asked = [n for n, item in enumerate(items) if item.get("role") == "user"]
+    asked = [n for n, item in enumerate(items) if str(item.get("content")).startswith("q ")]
     assert in_order([items[n]["content"].removeprefix("q ") for n in asked])
     assert all(items[n + 1]["content"] == "a " + items[n]["content"].removeprefix("q ") for n in asked)
-    assert in_order([i["output"][2:-2] for i in items if i.get("output", "").endswith(".2")])
     assert in_order([turn["content"].removeprefix("q ") for turn in turns if turn["role"] == "user"])
     results = [n for n, turn in enumerate(turns) if turn["role"] == "tool" and turn["content"].endswith(".1")]
     assert in_order([turns[n]["content"][2:-2] for n in results]), "each call is told by turns, with both results"
     assert all(turns[n + 1]["content"] == turns[n]["content"][:-1] + "2" for n in results)
+
+
+@of("langchain_memory")
+def test_writers_of_a_langchain_history(written):
+    _, found = written
+    check_rounds(found)
+
+
+@of("agent_framework_memory")
+def test_writers_of_an_agent_framework_history(written):
+    _, found = written
+    check_rounds(found)
+
+
+@of("crewai_memory")
+def test_writers_of_a_crewai_storage(written):
+    _, found = written
+    records = found["records"]
+    assert [key for key, _, _ in records[1:]] == [f"{name}-{i:02}" for name in NAMES for i in range(TIMES)]
+    assert records[0][2] == {"by": records[0][1]} and found["near"] == "0"
+
+
+@of("openai_agents")
+def test_writers_of_an_agents_session(written):
+    _, found = written
+    check_rounds(found)
+    assert in_order([i["output"][2:-2] for i in found["items"] if i.get("output", "").endswith(".2")])
 
 
 @of("anthropic_memory")

@@ -15,6 +15,8 @@ STUBS = {
     "langgraph_store": (ChatCompletionsStub, [Answer(text="Noted."), Answer(text="Pretzels.")]),
     "openai_agents": (ResponsesStub, [Answer(text="Noted."), SAID]),
     "anthropic_memory": (MessagesStub, [Answer(tool_calls=[NOTE]), Answer(text="I noted it.")]),
+    "langchain_memory": (ChatCompletionsStub, [Answer(text="Noted."), Answer(text="Pretzels.")]),
+    "agent_framework_memory": (ChatCompletionsStub, [Answer(text="Noted."), Answer(text="Pretzels.")]),
 }
 PRINTED = {
     "langgraph_store": "Pretzels.\n",
@@ -23,6 +25,9 @@ PRINTED = {
     "llama_index_memory": "I read the paper edition in the train.",
     "pydantic_ai_memory": "Noted.\nuser · I read the paper edition.\nassistant · Noted.\nuser · Which edition do I read?\nassistant · Noted.\n",
     "google_adk": "{'user:edition': 'paper'}\nI moved to Odense in March.\n",
+    "langchain_memory": "Maps are on the second floor.\nI can't eat peanuts.\nPretzels.\n",
+    "crewai_memory": "/alice · Alice reads the paper edition.\n",
+    "agent_framework_memory": "Pretzels.\nuser · Which snack without peanuts may I eat?\nassistant · Pretzels.\n",
 }  # fmt: skip
 
 
@@ -36,14 +41,31 @@ def test_an_example_prints_what_it_should(framework, memoir_dsn):
     with kind(*script) as stub:
         env = surroundings(
             PG_MEMOIR_DSN=memoir_dsn, OPENAI_API_KEY="stub", OPENAI_BASE_URL=stub.url, OPENAI_AGENTS_DISABLE_TRACING="1",
-            ANTHROPIC_API_KEY="stub", ANTHROPIC_BASE_URL=stub.url,
+            ANTHROPIC_API_KEY="stub", ANTHROPIC_BASE_URL=stub.url, CREWAI_DISABLE_TELEMETRY="true",
         )  # fmt: skip
-        example = str(ROOT / "integrations" / "examples" / f"{framework}.py")
+        example = ROOT / "integrations" / "examples" / f"{framework}.py"
         done = subprocess.run([python, "-W", "ignore", example], capture_output=True, text=True, env=env, timeout=300)
         assert done.returncode == 0, done.stderr
-        if framework == "llama_index_memory":
+        if framework in ("llama_index_memory", "crewai_memory"):  # which print more
             assert PRINTED[framework] in done.stdout
         else:
             assert done.stdout == PRINTED[framework], done.stderr
-        if framework == "langgraph_store":
-            assert "peanuts" in str(stub.requests[1]["messages"])
+        if "peanuts" in example.read_text():
+            assert "I can't eat peanuts." in str(stub.requests[-1]["messages"])
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize(
+    ("framework", "suite"),
+    [
+        ("langchain_memory", "langchain_standard.py"),
+        ("crewai_memory", "crewai_memory.py"),
+        ("agent_framework_memory", "agent_framework_providers.py"),
+    ],
+)
+def test_a_suite_passes(framework, suite, memoir_dsn):
+    command = [python_of(framework), "-P", "-m", "pytest", "-c", "/dev/null", "--noconftest", "-o", "asyncio_mode=auto"]
+    command += ["-q", "-W", "ignore", "-p", "no:cacheprovider", f"tests/external/{suite}"]
+    env = surroundings(PG_MEMOIR_DSN=memoir_dsn)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=env, timeout=300)
+    assert done.returncode == 0, done.stdout

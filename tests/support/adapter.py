@@ -7,9 +7,13 @@ writer.py KIND DSN USER read       prints as JSON what is there
 import asyncio
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 from pg_memoir import AsyncMemoir, Memoir
+
+sys.path.append(str(Path(__file__).parent))  # the last, so that it hides no module of a framework
+from adapter_messages import AgentFramework, CrewAi, LangChain
 
 TIMES = 12
 TEXTS = ["a\0b", "half \ud83d emoji", "\ufdd00000", "a\x01b\x1b[0m", ""]
@@ -337,6 +341,7 @@ class PydanticAi:
 KINDS = {
     "documents": Documents, "llama_index_memory": LlamaIndex, "google_adk": GoogleAdk, "langgraph_store": LangGraph,
     "openai_agents": OpenaiAgents, "anthropic_memory": AnthropicMemory, "pydantic_ai_memory": PydanticAi,
+    "langchain_memory": LangChain, "agent_framework_memory": AgentFramework, "crewai_memory": CrewAi,
 }  # fmt: skip
 
 
