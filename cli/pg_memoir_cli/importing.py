@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from pg_memoir import Memoir, MemoirError
-from pg_memoir.errors import KeyReusedError, SessionClosedError
+from pg_memoir.errors import SessionClosedError, UnknownSessionError
+from pg_memoir.texts import replace_unstorable
 from pg_memoir.types import Message
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -92,30 +93,38 @@ def _import(memoir: Memoir, conversation: Conversation, model: str | None) -> No
             try:
                 memoir.open_session(user, session, **options)
             except SessionClosedError:
-                pass  # closed since it was imported: the receipts below decide
+                pass  # closed since it was imported: what is stored decides
+        # Receipts are kept for some days only, so what is stored decides whether it was imported.
+        if stored := _count_turns(memoir, user, session):
+            _append_new(memoir, conversation, stored)
+            return
         for run in runs(conversation.messages):
-            try:
-                memoir.persist_turn(user, session, run, key=_key(session, first))
-            except KeyReusedError as error:
-                _append_new(memoir, conversation, first, error)
-                return
+            memoir.persist_turn(user, session, run, key=_key(session, first))
             first += len(run)
     except MemoirError as error:
         raise conversation.where.fail(f"session {session!r}, messages from {first}", error.message) from error
 
 
-def _append_new(memoir: Memoir, conversation: Conversation, first: int, error: KeyReusedError) -> None:
-    """The conversation has grown since it was imported: what is stored from message `first` on must be what the file
-    has there; the rest is added."""
-    user, session = conversation.user, conversation.session
-    stored = memoir.session_info(user, session)["turns"]
-    for turn in memoir.history(user, session, from_turn=first):
+def _count_turns(memoir: Memoir, user: str, session: str) -> int:
+    try:
+        return int(memoir.session_info(user, session)["turns"])
+    except UnknownSessionError:
+        return 0
+
+
+def _append_new(memoir: Memoir, conversation: Conversation, stored: int) -> None:
+    """The conversation was imported before, at least in part: what is stored must be what the file has there; the rest
+    is added."""
+    user, session, messages = conversation.user, conversation.session, conversation.messages
+    for turn in memoir.history(user, session):
         place = turn["turn_index"]
-        given = conversation.messages[place] if place < len(conversation.messages) else {}
+        if place == len(messages):
+            break  # the file is the older one
+        given = replace_unstorable(messages[place])
         if any(turn.get(key) != given.get(key) for key in ("role", "content", "tool_call_id")):
             problem = f"session {session!r} of user {user!r} was imported before with other messages"
-            raise conversation.where.fail(f"messages[{place}]", problem) from error
-    for run in runs(conversation.messages[stored:]):
+            raise conversation.where.fail(f"messages[{place}]", problem)
+    for run in runs(messages[stored:]):
         memoir.persist_turn(user, session, run, key=_key(session, stored))
         stored += len(run)
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from calls import run_job, set_clock
 from pg_memoir_cli import ConversationError, import_conversations
 from pg_memoir_cli.__main__ import main
 
@@ -68,6 +69,16 @@ def test_a_closed_session_is_recognised(memoir, tmp_path):
     import_conversations(memoir, path)
     memoir.close_session("cl", "s1")
     assert import_conversations(memoir, path).messages == 2 and len(memoir.history("cl", "s1")) == 2
+
+
+def test_a_conversation_is_known_without_receipts(memoir, db, user, tmp_path):
+    path = write(tmp_path, {"session": "s", "messages": [USER, MODEL, USER | {"content": "NUL \0"}]})
+    for _ in range(2):
+        assert import_conversations(memoir, path, user=user).messages == 3
+        set_clock(db, "2040-01-01 00:00+00")
+        run_job(db, "sweep")
+        set_clock(db, None)
+    assert len(memoir.history(user, "s")) == 3
 
 
 def test_command_line(memoir, memoir_dsn, tmp_path, capsys):
