@@ -83,8 +83,9 @@ def test_a_conversation_is_known_without_receipts(memoir, db, user, tmp_path):
 
 def test_command_line(memoir, memoir_dsn, tmp_path, capsys):
     path = write(tmp_path, {"user": "cli", "session": "s1", "messages": [USER, MODEL]}, {"messages": 5})
-    assert main(["import", str(path), "--dsn", memoir_dsn]) == 1
+    assert main(["import", str(path), "--dsn", memoir_dsn, "--strict"]) == 1
     assert "chats.jsonl:2: messages" in capsys.readouterr().err
-    assert main(["import", str(path), "--dsn", memoir_dsn, "--skip-bad", "--user-prefix", "x:"]) == 3
-    assert "1 conversations, 2 messages, x:cli" in capsys.readouterr().out
+    assert main(["import", str(path), "--dsn", memoir_dsn, "--user-prefix", "x:"]) == 3
+    told = capsys.readouterr()
+    assert "1 conversations, 2 messages, x:cli" in told.out and "left out: chats.jsonl:2: messages" in told.err
     assert len(memoir.history("x:cli", "s1")) == 2
