@@ -108,16 +108,17 @@ def _pair_results(found: list[tuple[Message, Any]]) -> list[tuple[Message, Any]]
         place += 1
         if message["role"] == "call":
             if place < len(found) and found[place][0]["role"] == "tool":
-                out += _exchange(message["name"], message["content"], found[place], at, len(out))
+                out += make_exchange(message["name"], message["content"], found[place], at, len(out))
                 place += 1
         elif message["role"] == "tool":
-            out += _exchange(message["name"] or "tool", "", (message, at), at, len(out))
+            out += make_exchange(message["name"] or "tool", "", (message, at), at, len(out))
         else:
             out.append(({"role": message["role"], "content": message["content"]}, at))
     return out
 
 
-def _exchange(tool: str, text: str, result: tuple[Message, Any], at: Any, serial: int) -> list[tuple[Message, Any]]:
+def make_exchange(tool: str, text: str, result: tuple[Message, Any], at: Any, serial: int) -> list[tuple[Message, Any]]:
+    """A call of a tool, whose input was `text`, and its result."""
     name = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in tool)[:64] or "tool"
     arguments = json.dumps({"input": text} if text else {}, ensure_ascii=False)
     call_id = f"call_{serial}"

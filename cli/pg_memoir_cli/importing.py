@@ -1,35 +1,58 @@
-"""Imports a file of conversations. Running it again, or after an interruption, adds only what is missing."""
+"""Imports a file of conversations and memories. Running it again, or after an interruption, adds only what is
+missing."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from pg_memoir import Memoir, MemoirError
-from pg_memoir.errors import KeyReusedError, SessionClosedError
+from pg_memoir.errors import SessionClosedError, UnknownSessionError
+from pg_memoir.texts import replace_unstorable
 from pg_memoir.types import Message
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from .conversations import Conversation, ConversationError
+from .conversations import Conversation, ConversationError, Fact, Item
 from .formats import read_conversations
+from .storing import CHANGED, PRESENT, REFUSED, STORED, FactStore
 
 # Messages per call: enough that round trips don't matter, few enough that a transaction stays short. Part of the
 # idempotency keys' meaning, so changing them makes files imported before be refused instead of recognised.
 _RUN, _LONGEST_RUN = 64, 256
+_PREVIEWED, _PREVIEWED_TEXT = 20, 200  # items that a dry run shows, and characters of each
 
 
 @dataclass(slots=True)
 class Imported:
-    """What an import did: counts, the users it touched in the file's order, and what was refused (with skip_bad)."""
+    """What an import did: counts, the users it touched in the file's order, and what was left out (with skip_bad).
+
+    `memories`: new ones, `ended` of which are true no more. `present`: those that were there. `changed`: those whose
+    text or end is another one in the file now. `forgotten`: those that were forgotten or rejected here before.
+    """
 
     conversations: int = 0
     messages: int = 0
+    memories: int = 0
+    ended: int = 0
+    present: int = 0
+    changed: int = 0
+    forgotten: int = 0
+    relations: int = 0
     users: list[str] = field(default_factory=list)
     refused: list[ConversationError] = field(default_factory=list)
+
+    def count(self, fact: Fact, outcome: str) -> None:
+        """Counts a fact by what became of it."""
+        self.memories += outcome == STORED
+        self.ended += outcome == STORED and fact.has_ended
+        self.present += outcome == PRESENT
+        self.changed += outcome == CHANGED
+        self.forgotten += outcome == REFUSED
 
 
 def import_conversations(
@@ -38,44 +61,78 @@ def import_conversations(
     *,
     user: str | None = None,
     user_prefix: str | None = None,
+    format: str | None = None,
+    users: Mapping[str, str] | None = None,
     model: str | None = None,
     skip_bad: bool = False,
     progress: bool | Callable[[int, int | None], None] | None = None,
 ) -> Imported:
     """Imports a file of any format that read_conversations knows, and shows a progress bar.
 
-    `user`: whose all conversations are; else the record's own, or the file's name, after `user_prefix` (see
-    read_conversations). `model`: chat model of the sessions. `skip_bad`: go on after a conversation that can't be read
-    or is refused, and list it in the result; otherwise raises ConversationError, naming file, line and field.
-    `progress`: True, False, or None for a bar on terminals only; or a function that is told how many conversations are
-    done, and of how many where that is known.
+    `user`: whose all conversations are; else the record's own, or the file's name, after `user_prefix`; `users`:
+    users by their names in the file; `format`: the only one that is read (see read_conversations). `model`: chat model
+    of the sessions. `skip_bad`: go on after a conversation or memory that can't be read or is refused, and list it in
+    the result; otherwise raises ConversationError, naming file, line and field. `progress`: True, False, or None for a
+    bar on terminals only; or a function that is told how many items are done, and of how many where that is known.
     """
-    file = read_conversations(path, user=user, user_prefix=user_prefix)
+    file = read_conversations(path, user=user, user_prefix=user_prefix, format=format, users=users)
     done = Imported()
+    facts = FactStore(memoir)
     told = progress if callable(progress) else None
     console = Console(stderr=True)
     shown = not told and (console.is_terminal if progress is None else bool(progress))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not shown) as bar:
         task = bar.add_task(Path(path).name.replace("[", r"\["), total=file.total)
-        for conversation in file.conversations:
+        for number, item in enumerate(file.items, 1):
             try:
-                if isinstance(conversation, ConversationError):
-                    raise conversation
-                _import(memoir, conversation, model)
+                if isinstance(item, ConversationError):
+                    raise item
+                if isinstance(item, Fact):
+                    done.count(item, facts.store(item))
+                else:
+                    _import(memoir, item, model)
+                    done.conversations += 1
+                    done.messages += len(item.messages)
             except ConversationError as error:
                 if not skip_bad:
                     raise
                 done.refused.append(error)
             else:
-                done.conversations += 1
-                done.messages += len(conversation.messages)
-                if conversation.user not in done.users[-1:] and conversation.user not in done.users:
-                    done.users.append(conversation.user)
+                if item.user not in done.users[-1:] and item.user not in done.users:
+                    done.users.append(item.user)
             if told:
-                told(done.conversations + len(done.refused), file.total)
+                told(number, file.total)
             bar.advance(task)
+    done.relations = facts.relate()
     return done
+
+
+def preview(items: Iterable[Item]) -> tuple[Imported, list[dict[str, Any]]]:
+    """Counts the items of a file without storing them, and returns a row for each of the first, for a dry run."""
+    done = Imported()
+    rows: list[dict[str, Any]] = []
+    for item in items:
+        if isinstance(item, ConversationError):
+            done.refused.append(item)
+            continue
+        if isinstance(item, Fact):
+            done.count(item, STORED)
+            done.relations += len(item.relations)
+            kind = "ended memory" if item.has_ended else "memory"
+            row: dict[str, Any] = {"kind": kind, "user": item.user, "said_at": item.said_at, "text": item.content}
+        else:
+            done.conversations += 1
+            done.messages += len(item.messages)
+            text = f"{item.session}: {len(item.messages)} messages"
+            row = {"kind": "conversation", "user": item.user, "said_at": None, "text": text}
+            if item.messages and "created_at" in item.messages[0]:
+                row["said_at"] = _instant(item.messages[0]["created_at"])
+        if len(rows) < _PREVIEWED:
+            rows.append(row | {"text": row["text"][:_PREVIEWED_TEXT]})
+        if item.user not in done.users:
+            done.users.append(item.user)
+    return done, rows
 
 
 def _import(memoir: Memoir, conversation: Conversation, model: str | None) -> None:
@@ -92,32 +149,49 @@ def _import(memoir: Memoir, conversation: Conversation, model: str | None) -> No
             try:
                 memoir.open_session(user, session, **options)
             except SessionClosedError:
-                pass  # closed since it was imported: the receipts below decide
+                pass  # closed since it was imported: what is stored decides
+        # Receipts are kept for some days only, so what is stored decides whether it was imported.
+        if stored := _count_turns(memoir, user, session):
+            _append_new(memoir, conversation, stored)
+            return
         for run in runs(conversation.messages):
-            try:
-                memoir.persist_turn(user, session, run, key=_key(session, first))
-            except KeyReusedError as error:
-                _append_new(memoir, conversation, first, error)
-                return
+            memoir.persist_turn(user, session, run, key=_key(session, first))
             first += len(run)
     except MemoirError as error:
         raise conversation.where.fail(f"session {session!r}, messages from {first}", error.message) from error
 
 
-def _append_new(memoir: Memoir, conversation: Conversation, first: int, error: KeyReusedError) -> None:
-    """The conversation has grown since it was imported: what is stored from message `first` on must be what the file
-    has there; the rest is added."""
-    user, session = conversation.user, conversation.session
-    stored = memoir.session_info(user, session)["turns"]
-    for turn in memoir.history(user, session, from_turn=first):
-        place = turn["turn_index"]
-        given = conversation.messages[place] if place < len(conversation.messages) else {}
-        if any(turn.get(key) != given.get(key) for key in ("role", "content", "tool_call_id")):
-            problem = f"session {session!r} of user {user!r} was imported before with other messages"
-            raise conversation.where.fail(f"messages[{place}]", problem) from error
-    for run in runs(conversation.messages[stored:]):
+def _count_turns(memoir: Memoir, user: str, session: str) -> int:
+    try:
+        return int(memoir.session_info(user, session)["turns"])
+    except UnknownSessionError:
+        return 0
+
+
+def _append_new(memoir: Memoir, conversation: Conversation, stored: int) -> None:
+    """The conversation was imported before, at least in part: what is stored must be what the file has there; the rest
+    is added. A file with the newest messages alone adds those that are later than the last one stored."""
+    user, session, messages = conversation.user, conversation.session, conversation.messages
+    if conversation.newest:
+        last = memoir.history(user, session, from_turn=stored - 1)[-1]["created_at"]
+        left = [m for m in messages if "created_at" in m and _instant(m["created_at"]) > _instant(last)]
+    else:
+        left = messages[stored:]
+        for turn in memoir.history(user, session):
+            place = turn["turn_index"]
+            if place == len(messages):
+                break  # the file is the older one
+            given = replace_unstorable(messages[place])
+            if any(turn.get(key) != given.get(key) for key in ("role", "content", "tool_call_id")):
+                problem = f"session {session!r} of user {user!r} was imported before with other messages"
+                raise conversation.where.fail(f"messages[{place}]", problem)
+    for run in runs(left):
         memoir.persist_turn(user, session, run, key=_key(session, stored))
         stored += len(run)
+
+
+def _instant(time: Any) -> datetime:
+    return datetime.fromisoformat(time) if isinstance(time, str) else time
 
 
 def runs(messages: list[Message]) -> Iterator[list[Message]]:

@@ -291,7 +291,7 @@ def test_chat_export_grows(run, memoir, user, tmp_path):
     more["mapping"]["n1"]["message"]["content"]["parts"] = ["Something else?"]
     write(more)
     code, _, error = run("import", str(path), "--user", user)
-    assert code == 1 and "imported before with other messages" in error
+    assert code == 3 and "imported before with other messages" in error
 
 
 def test_doctor_finds_what_is_missing(run, scratch):

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from calls import run_job, set_clock
 from pg_memoir_cli import ConversationError, import_conversations
 from pg_memoir_cli.__main__ import main
 
@@ -70,10 +71,21 @@ def test_a_closed_session_is_recognised(memoir, tmp_path):
     assert import_conversations(memoir, path).messages == 2 and len(memoir.history("cl", "s1")) == 2
 
 
+def test_a_conversation_is_known_without_receipts(memoir, db, user, tmp_path):
+    path = write(tmp_path, {"session": "s", "messages": [USER, MODEL, USER | {"content": "NUL \0"}]})
+    for _ in range(2):
+        assert import_conversations(memoir, path, user=user).messages == 3
+        set_clock(db, "2040-01-01 00:00+00")
+        run_job(db, "sweep")
+        set_clock(db, None)
+    assert len(memoir.history(user, "s")) == 3
+
+
 def test_command_line(memoir, memoir_dsn, tmp_path, capsys):
     path = write(tmp_path, {"user": "cli", "session": "s1", "messages": [USER, MODEL]}, {"messages": 5})
-    assert main(["import", str(path), "--dsn", memoir_dsn]) == 1
+    assert main(["import", str(path), "--dsn", memoir_dsn, "--strict"]) == 1
     assert "chats.jsonl:2: messages" in capsys.readouterr().err
-    assert main(["import", str(path), "--dsn", memoir_dsn, "--skip-bad", "--user-prefix", "x:"]) == 3
-    assert "1 conversations, 2 messages, x:cli" in capsys.readouterr().out
+    assert main(["import", str(path), "--dsn", memoir_dsn, "--user-prefix", "x:"]) == 3
+    told = capsys.readouterr()
+    assert "1 conversations, 2 messages, x:cli" in told.out and "left out: chats.jsonl:2: messages" in told.err
     assert len(memoir.history("x:cli", "s1")) == 2

@@ -6,6 +6,7 @@ from datetime import datetime
 
 import pytest
 from pg_memoir.calls import calls
+from pg_memoir.errors import UnknownSessionError
 from pg_memoir_cli.conversations import ConversationError
 from pg_memoir_cli.formats import read_conversations
 from pg_memoir_cli.importing import import_conversations, runs
@@ -312,6 +313,9 @@ class Recorder:
 
     def __init__(self):
         self.asked = []
+
+    def session_info(self, user, session):
+        raise UnknownSessionError(f'unknown session "{session}"')
 
     def run(self, call):
         self.asked.append((call.function, call.params.get("key"), str(call.params.get("messages"))))
