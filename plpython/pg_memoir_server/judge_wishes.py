@@ -18,6 +18,8 @@ from .judge import Judge
 LEARNT = Path(__file__).with_name("judge_wishes.safetensors")
 # How much the pair of a user's only wish is taken to lead before: the usual value of a wish that goes on.
 FLOOR = -4.0
+# Below this a message changes no wish, so that pairs need not be read. Nine in ten ordinary messages are.
+LEAST = -2.0
 
 
 class WishJudge:
@@ -39,7 +41,9 @@ class WishJudge:
         """Return the chance that each of a user's wishes holds no longer after a message."""
         if not wishes:
             return []
-        changes = float(self._apply("changes", text_features(self._judge, [message]))[0])
+        changes = self._apply("changes", text_features(self._judge, [message])).item()
+        if changes < LEAST:
+            return [0.0] * len(wishes)
         pairs = self._apply("over", pair_features(self._judge, self._embed, wishes, message))
         chances: list[float] = chance_of(self._apply("which", stacked(pairs, changes))).tolist()
         return chances

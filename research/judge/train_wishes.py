@@ -140,7 +140,7 @@ def teach(teacher: Teacher, users: list[User], calm: list[str], chance: random.R
         pair = fit(np.concatenate([pairs[n] for n in theirs]), np.concatenate([over[n] for n in theirs]), STRENGTHS["over"])
         for n in mine:
             values = pairs[n] @ pair[0] + pair[1]
-            rows_of_which.append(teacher.of.stacked(values, float(alone[n] @ changes[0] + changes[1])))
+            rows_of_which.append(teacher.of.stacked(values, (alone[n] @ changes[0] + changes[1]).item()))
             truth_of_which.append(over[n])
     heads["changes.weight"], heads["changes.bias"] = fit(alone, truth, STRENGTHS["changes"])
     heads["over.weight"], heads["over.bias"] = fit(np.concatenate(pairs), np.concatenate(over), STRENGTHS["over"])
@@ -171,7 +171,7 @@ def examine(teacher: Teacher, heads: dict[str, np.ndarray], held: list[User], ca
     first = asked = 0
     for user in held:
         for one in user.later:
-            changes = apply("changes", teacher.texts([one.text]))[0]
+            changes = apply("changes", teacher.texts([one.text])).item()
             chances = chance_of(apply("which", teacher.of.stacked(apply("over", teacher.pairs(user, one.text)), changes)))
             found += chances.tolist()
             kinds += [one.does.get(n, "nothing") for n in range(len(user.wishes))]
