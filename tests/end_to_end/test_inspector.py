@@ -10,6 +10,7 @@ import httpx
 import psycopg
 import pytest
 from calls import active, call, persist, remember, remembered, run_job, table
+from gateways import Messages, gateway
 from pg_memoir_gateway.gateway import Gateway
 from served import USERS, looking, read_fields, served
 
@@ -215,6 +216,19 @@ def test_sessions_have_titles_and_a_search(db: psycopg.Connection, ann: httpx.Cl
     assert "Tuesday, 3 February" in days and "oven" not in days
     assert ann.get("/timeline", params={"month": "May"}).status_code == 400
     assert "Where is pier 77?" in read_page(ann, "costs")
+
+
+def test_window_of_a_session_through_the_gateway(memoir_dsn: str, model: Any) -> None:
+    with gateway(memoir_dsn, model, "guest", inspect_token="operator-token") as running:
+        talk = Messages(running, "harbour")
+        for number in range(3):
+            talk.say(f"Where does ferry {number} moor?")
+        running.settle()
+        with looking(running.url, "operator-token") as operator:
+            page = read_page(operator, "session", user="guest", session="claude-code harbour")
+    assert "3 calls, at most 122 tokens" in page and "Set beside the list, which the client keeps" in page
+    for part in ("Read from the prompt cache", "Written to the prompt cache", "Other input", "Answer"):
+        assert part in page
 
 
 def test_question_shows_the_list_and_writes_nothing(db: psycopg.Connection, ann: httpx.Client) -> None:

@@ -152,8 +152,8 @@ async def show_costs(look: Look) -> Response:
 
 
 async def read_days(look: Look) -> list[dict[str, Any]] | None:
-    """Returns the calls of the last 31 days and of each day. None where the gateway's login may not read them, or
-    where several namespaces have a user of this name."""
+    """Returns the calls of the last 31 days and of each day. Returns None where the gateway's login may not read them,
+    or where several namespaces have a user of this name."""
     try:
         found = await look.memoir.read_view(DAYS, user=look.user)
     except psycopg.errors.InsufficientPrivilege:
