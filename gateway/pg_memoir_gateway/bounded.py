@@ -21,15 +21,16 @@ class BoundedMemoir(AsyncMemoir):
     """A client with few connections of its own, which open when they are needed. Its limits hold for a transaction, as
     PgBouncer gives the server's connection to somebody else behind it."""
 
-    limits = f"set local statement_timeout = {STATEMENT_MS}; set local lock_timeout = {LOCK_MS}"
-
     def __init__(self, dsn: str) -> None:
         super().__init__(dsn, min_size=0, max_size=CONNECTIONS, timeout=WAIT_SECONDS, connect_timeout=3)
 
     async def _fetch(self, cursor: psycopg.AsyncCursor[Any], call: Call[T], params: Mapping[str, Any]) -> T:
         async with cursor.connection.transaction():
-            await cursor.execute(self.limits.encode())
+            await cursor.execute(self._make_limits().encode())
             return await super()._fetch(cursor, call, params)
+
+    def _make_limits(self) -> str:
+        return f"set local statement_timeout = {STATEMENT_MS}; set local lock_timeout = {LOCK_MS}"
 
     async def read_view(self, sql: str, **params: Any) -> list[dict[str, Any]]:
         """Returns what a query of a view in schema memoir answers. Raises InsufficientPrivilege where the login may not
@@ -40,4 +41,5 @@ class BoundedMemoir(AsyncMemoir):
 class ReadOnlyMemoir(BoundedMemoir):
     """A client that can't write. A list that it compiles leaves no trace."""
 
-    limits = f"{BoundedMemoir.limits}; set local transaction_read_only = on"
+    def _make_limits(self) -> str:
+        return f"{super()._make_limits()}; set local transaction_read_only = on"
