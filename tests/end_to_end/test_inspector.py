@@ -78,6 +78,7 @@ def test_memories_filtered_and_paged(db: psycopg.Connection, ann: httpx.Client) 
         remember(db, "ann", f"Shelf {number} holds {number} jars")
     first = ann.get("/memories").text
     second = ann.get(html.unescape(re.search(r'href="/inspect(/memories\?[^"]*after=[^"]*)"', first)[1])).text  # type: ignore[index]
+    assert ann.get("/memories", params={"pick": "all"}).text.count(" checked ") == 50 and " checked " not in first
     numbers = [set(re.findall(r">Shelf (\d+) holds", page)) for page in (first, second)]
     assert len(numbers[0]) == 50 and len(numbers[1]) == 10 and not numbers[0] & numbers[1]
 

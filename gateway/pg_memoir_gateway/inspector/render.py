@@ -33,6 +33,13 @@ PROVENANCE = {
     "tool_output": "output of a tool",
     "system_inferred": "inferred",
 }
+JUDGES = {
+    "slot": "one matter has two values",
+    "value": "the values differ",
+    "polarity": "one denies the other",
+    "rules": "decided by rules",
+    "person": "decided by a person",
+}
 DONE = {
     "forget": "Forgotten. It can be brought back from its page.",
     "correct": "Corrected.",
@@ -127,7 +134,7 @@ TEMPLATES = jinja2.Environment(
     lstrip_blocks=True,
     finalize=show_overrides,
 )
-TEMPLATES.globals |= {"link": link, "STATES": STATES, "PROVENANCE": PROVENANCE}
+TEMPLATES.globals |= {"link": link, "STATES": STATES, "PROVENANCE": PROVENANCE, "JUDGES": JUDGES}
 TEMPLATES.filters |= {
     "moment": format_moment,
     "when": format_when,
