@@ -219,7 +219,7 @@ def test_sessions_have_titles_and_a_search(db: psycopg.Connection, ann: httpx.Cl
     assert "Where is pier 77?" in read_page(ann, "costs")
 
 
-def test_window_of_a_session_through_the_gateway(memoir_dsn: str, model: Any) -> None:
+def test_window_of_a_session_through_the_gateway(db: psycopg.Connection, memoir_dsn: str, model: Any) -> None:
     with gateway(memoir_dsn, model, "guest", inspect_token="operator-token") as running:
         talk = Messages(running, "harbour")
         for number in range(3):
@@ -227,7 +227,9 @@ def test_window_of_a_session_through_the_gateway(memoir_dsn: str, model: Any) ->
         running.settle()
         with looking(running.url, "operator-token") as operator:
             page = read_page(operator, "session", user="guest", session="claude-code harbour")
-    assert "3 calls, at most 122 tokens" in page and "Set beside the list, which the client keeps" in page
+    assert "3 calls, at most 122 tokens" in page, page
+    compiles = table(db, "list_compiles", "guest", "claude-code harbour")  # a busy machine may leave a recall out
+    assert ("Set beside the list, which the client keeps" in page) == bool(compiles)
     for part in ("Read from the prompt cache", "Written to the prompt cache", "Other input", "Answer"):
         assert part in page
 
