@@ -118,7 +118,7 @@ async def find_newest(look: Look, before: datetime | None) -> datetime | None:
 
 async def show_data(look: Look) -> Response:
     """Shows how to take the user's data along, and how to erase it."""
-    return look.show("data.html", "Your data", stats=await look.memoir.memory_stats(look.user))
+    return look.show("data.html", "Data", stats=await look.memoir.memory_stats(look.user))
 
 
 def export_page(exports: Exports, headers: Mapping[str, str]) -> Any:
