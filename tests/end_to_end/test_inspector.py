@@ -12,7 +12,9 @@ import pytest
 from calls import active, call, persist, remember, remembered, run_job, table
 from gateways import Messages, gateway
 from pg_memoir_gateway.gateway import Gateway
+from routines import world_of
 from served import USERS, looking, read_fields, served
+from servers import user_of
 
 Served = tuple[str, Gateway]
 
@@ -252,3 +254,16 @@ def test_text_that_turns_its_direction_is_told(db: psycopg.Connection, ann: http
         assert "\u202e" not in page and "Open invoice⟦U+202E⟧fdp.exe" in page, path
     form = ann.get("/change/correct", params={"id": memory}).text
     assert f"{sly}</textarea>" in form, "a field has the text as it is"
+
+
+def test_login_that_may_do_less_is_told(memoir_dsn: str, ann: httpx.Client) -> None:
+    with world_of(memoir_dsn, login={"role": "app", "actor": "agent"}) as world:
+        dsn = user_of(memoir_dsn, world.logins["login"])
+        with served(dsn, inspect_token="t") as (address, _), looking(address, "t") as operator:
+            added = post(operator, "add", {"content": "The bell rings twice"})
+            memory = added.url.params["id"]
+            assert "Forgotten." in text_of(post(operator, "forget", {}, id=memory))
+            for answer in (post(operator, "restore", {}, id=memory), operator.get("/export", params={"user": "ann"})):
+                assert answer.status_code == 403 and "login may not do that" in answer.text
+            assert "Not for this login" in read_page(operator, "costs")
+            assert "is no admin of the database" in read_page(operator, "health")

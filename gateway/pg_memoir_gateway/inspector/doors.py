@@ -121,6 +121,8 @@ def _explain(error: Exception) -> Refused:
         is_denied = isinstance(error, NotAuthorizedError)
         told = (403, "The gateway's login may not do that") if is_denied else (400, "That can't be")
         return Refused(*told, ". ".join(filter(None, (error.message, error.hint))))
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return Refused(403, "The gateway's login may not do that", f"PostgreSQL says: {error.diag.message_primary}.")
     if isinstance(error, psycopg.errors.QueryCanceled):
         return Refused(503, "That took too long", "It was ended, and changed nothing. Ask for less, or try again.")
     if isinstance(error, psycopg.Error) and not isinstance(error, psycopg.OperationalError):

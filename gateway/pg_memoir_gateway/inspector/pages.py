@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from pg_memoir.errors import NotAuthorizedError
 from pg_memoir.types import Memory
+from psycopg.errors import InsufficientPrivilege
 from starlette.responses import RedirectResponse, Response
 
 from ..rest.exports import Exports
@@ -139,7 +140,7 @@ async def show_health(look: Look) -> Response:
     problems, jobs = None, None
     try:
         problems, jobs = await look.memoir.health_problems(), await look.memoir.list_jobs()
-    except NotAuthorizedError:
+    except (NotAuthorizedError, InsufficientPrivilege):
         pass  # the page says so
     given: dict[str, Any] = {"problems": problems, "jobs": jobs, "counts": look.gateway.counts.items()}
     return render(look.request, "health.html", "Health", look.viewer, **given)
