@@ -100,9 +100,11 @@ class Conversations:
         status: SessionStatus | None = None,
         after_session: str | None = None,
         limit: int | None = None,
+        after: When | None = None,
+        before: When | None = None,
     ) -> list[SessionRow]:
-        """A user's sessions, newest first, `limit` (100) a page; `after_session`: the last of the page before. Raises
-        UnknownSessionError."""
+        """A user's sessions, newest first, `limit` (100) a page; `after_session`: the last of the page before.
+        `after`, `before`: when the person first spoke there. Raises UnknownSessionError."""
 
     @rows
     def list_speakers(self, user: str, *, session: str | None = None) -> list[Speaker]:

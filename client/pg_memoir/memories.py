@@ -165,10 +165,12 @@ class Memories:
         after_memory: Id | None = None,
         limit: int | None = None,
         where: Object | None = None,
+        after: When | None = None,
+        before: When | None = None,
     ) -> list[Memory]:
         """What is known about a user, newest first, `limit` (100) a page; `after_memory`: the last id of the page
-        before.
-        `states`: ['active'] unless given, [] for all. Raises UnknownSessionError, UnknownMemoryError."""
+        before. `after`, `before`: when it was said. `states`: ['active'] unless given, [] for all. Raises
+        UnknownSessionError, UnknownMemoryError."""
 
     @rows
     def match_memories(

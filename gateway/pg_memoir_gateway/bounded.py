@@ -26,6 +26,20 @@ class BoundedMemoir(AsyncMemoir):
 
     async def _fetch(self, cursor: psycopg.AsyncCursor[Any], call: Call[T], params: Mapping[str, Any]) -> T:
         async with cursor.connection.transaction():
-            limits = f"set local statement_timeout = {STATEMENT_MS}; set local lock_timeout = {LOCK_MS}"
-            await cursor.execute(limits.encode())
+            await cursor.execute(self._make_limits().encode())
             return await super()._fetch(cursor, call, params)
+
+    def _make_limits(self) -> str:
+        return f"set local statement_timeout = {STATEMENT_MS}; set local lock_timeout = {LOCK_MS}"
+
+    async def read_view(self, sql: str, **params: Any) -> list[dict[str, Any]]:
+        """Returns what a query of a view in schema memoir answers. Raises InsufficientPrivilege where the login may not
+        read it."""
+        return await self.run(Call("read_view", sql, params, list))
+
+
+class ReadOnlyMemoir(BoundedMemoir):
+    """A client that can't write. A list that it compiles leaves no trace."""
+
+    def _make_limits(self) -> str:
+        return f"{super()._make_limits()}; set local transaction_read_only = on"

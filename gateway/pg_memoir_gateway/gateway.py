@@ -16,7 +16,7 @@ import psycopg
 from pg_memoir import AsyncMemoir
 from pg_memoir.errors import MemoirError
 
-from .bounded import BoundedMemoir
+from .bounded import BoundedMemoir, ReadOnlyMemoir
 from .config import Config
 from .dialect import Sort
 
@@ -93,6 +93,7 @@ class Gateway:
         self._away_until = 0.0
         self.memoir = AsyncMemoir(config.dsn, min_size=WARM, max_size=8, timeout=2.0, connect_timeout=3)
         self.rest_memoir = BoundedMemoir(config.dsn)
+        self.reading_memoir = ReadOnlyMemoir(config.dsn)
         self.http = httpx.AsyncClient(
             timeout=httpx.Timeout(config.hang_seconds, connect=config.connect_seconds),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30),
@@ -118,6 +119,7 @@ class Gateway:
             await self.http.aclose()
             await self.memoir.close()
             await self.rest_memoir.close()
+            await self.reading_memoir.close()
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs it beside the requests; what it raises is logged."""

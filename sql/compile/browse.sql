@@ -10,7 +10,7 @@ $$;
 create or replace function memoir.list_memories(p_user text, p_states text[] default '{active}',
   p_types text[] default null, p_tags text[] default null, p_category text default null, p_project text default null,
   p_session text default null, p_after_memory uuid default null, p_limit integer default 100,
-  p_where jsonb default null)
+  p_where jsonb default null, p_after timestamptz default null, p_before timestamptz default null)
 returns table (memory_id uuid, content text, type text, category text, project text, scope text, session text,
   tier smallint, state text, reason text, superseded_by uuid, importance text, provenance text, actor text, trust real,
   confidence real, sensitivity text, slot text, slot_value text, tags text[], aliases text[], tokens integer,
@@ -38,48 +38,59 @@ begin
     and (p_types is null and not m.is_object or m.type = any (p_types)) and (p_tags is null or m.tags && p_tags)
     and (p_category is null or m.category = p_category) and (p_project is null or m.project = p_project)
     and (v_session is null or m.session_id = v_session) and (p_where is null or _memoir.meets(m.metadata, p_where))
+    and (p_after is null or _memoir.said(m) >= p_after) and (p_before is null or _memoir.said(m) < p_before)
     and (p_after_memory is null or (m.recorded_at, m.memory_id) < (v_last.recorded_at, v_last.memory_id))
   order by m.recorded_at desc, m.memory_id desc limit p_limit;
 end $$;
-comment on function memoir.list_memories(text, text[], text[], text[], text, text, text, uuid, integer, jsonb) is
+comment on function memoir.list_memories(text, text[], text[], text[], text, text, text, uuid, integer, jsonb,
+  timestamptz, timestamptz) is
   'Lists what is known about a user, newest first, at most p_limit (1000) a page: p_after_memory is the last memory_id
 of the page before. Objects (tool results, files …), which say where a text stands in the turns, only where p_types
 names theirs. Filters: states (active; {} for all: superseded, invalidated, expired, forgotten, …), types, tags (any),
-category, project, session, p_where as in recall. session: where it was said; scope local: known there only.
-tokens as counted when stored; trust and confidence from 0 to 1. A forgotten text is not shown. Raises PM001, PM003,
-PM004, PM014.';
+category, project, session, p_where as in recall, said from p_after on and before p_before. session: where it was said;
+scope local: known there only. tokens as counted when stored; trust and confidence from 0 to 1. A forgotten text is not
+shown. Raises PM001, PM003, PM004, PM014.';
 
 create or replace function memoir.list_sessions(p_user text, p_project text default null, p_status text default null,
-  p_after_session text default null, p_limit integer default 100)
+  p_after_session text default null, p_limit integer default 100, p_after timestamptz default null,
+  p_before timestamptz default null)
 returns table (session text, status text, project text, model text, task text, parent text, parent_turn integer,
-  turns integer, tokens bigint, cost_microcents bigint, summary text, created_at timestamptz,
-  last_recorded_at timestamptz, closed_at timestamptz)
-language plpgsql stable security definer set search_path from current as $$
+  turns integer, tokens bigint, cost_microcents bigint, title text, summary text, said_at timestamptz,
+  created_at timestamptz, last_recorded_at timestamptz, closed_at timestamptz)
+language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_user uuid := v_caller.user_id; v_last _memoir.sessions;
 begin
   perform _memoir.check_count('limit', p_limit, 1000);
-  if p_status is not null then
-    perform _memoir.check_choices('status', array[p_status], enum_range(null::_memoir.session_status)::text[]);
-  end if;
+  if p_status is not null then perform _memoir.check_choice('status', p_status, '{active,closed,expired}'); end if;
   if p_after_session is not null then v_last := _memoir.session(v_caller, p_after_session); end if;
   return query
   select s.external_id, s.status::text, s.project, s.model, s.task_type::text, p.external_id, s.parent_turn,
-    c.turn_count, c.tokens, c.cost_microcents, _memoir.on_one_line(s.summary_text), s.created_at, c.last_recorded_at,
-    s.closed_at
+    c.turn_count, c.tokens, c.cost_microcents, f.title, _memoir.on_one_line(s.summary_text),
+    coalesce(f.said_at, s.created_at), s.created_at, c.last_recorded_at, s.closed_at
   from _memoir.sessions s
   left join _memoir.session_counters c on c.user_id = v_user and c.session_id = s.session_id
   left join _memoir.sessions p on p.user_id = v_user and p.session_id = s.parent_session_id
+  left join lateral (
+    select _memoir.on_one_line(_memoir.as_known(v_user, h.session_id, h.turn_index, h.content)) as title,
+      h.created_at as said_at from _memoir.conversation_history h
+    where h.user_id = v_user and h.session_id = s.session_id and h.role = 'user'
+      and h.recorded_at between c.first_recorded_at and c.last_recorded_at and v_caller.clearance
+        >= _memoir.sensitivity_now(h.sensitivity, h.turn_index, _memoir.marks(v_user, h.session_id))
+    order by h.turn_index limit 1) f on true
   where s.user_id = v_user and (v_caller.projects is null or s.project = any (v_caller.projects))
     and (p_project is null or s.project = p_project) and (p_status is null or s.status::text = p_status)
+    and (p_after is null or coalesce(f.said_at, s.created_at) >= p_after)
+    and (p_before is null or coalesce(f.said_at, s.created_at) < p_before)
     and (p_after_session is null or (s.created_at, s.session_id) < (v_last.created_at, v_last.session_id))
   order by s.created_at desc, s.session_id desc limit p_limit;
 end $$;
-comment on function memoir.list_sessions(text, text, text, text, integer) is
+comment on function memoir.list_sessions(text, text, text, text, integer, timestamptz, timestamptz) is
   'The sessions of a user, newest first, at most p_limit (1000) a page: p_after_session is the last of the page before.
-Filters: project, status. tokens and turns are its own, without its parent''s; cost in microcents; summary on one line
-of at most 120 characters. Raises PM001, PM003, PM014.';
+Filters: project, status, said_at (the person''s first words) from p_after on and before p_before. tokens and turns are
+its own, without its parent''s; cost in microcents; title (those words) and summary on one line of at most 120
+characters. Raises PM001, PM003, PM014.';
 
 create or replace function memoir.list_speakers(p_user text, p_session text default null)
 returns table (speaker text, role text, sessions bigint, turns bigint, first_said_at timestamptz,

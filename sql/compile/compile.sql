@@ -125,8 +125,8 @@ create or replace function memoir.explain_context(p_user text, p_session text, p
   p_as_of timestamptz default null, p_valid_at timestamptz default null, p_format text default 'openai',
   p_after_turn text default null)
 returns table ("position" integer, kind text, id uuid, session text, turn_index integer, chunk integer, arms text[],
-  score real, parts jsonb,
-  words_rank integer, vector_rank integer, tokens integer, fidelity text, included boolean, reason text, content text)
+  score real, parts jsonb, words_rank integer, vector_rank integer, tokens integer, fidelity text, included boolean,
+  reason text, content text)
 language plpgsql stable security definer set search_path from current as $$
 declare
   v _memoir.compile_state; v_shown uuid[];

@@ -93,8 +93,7 @@ begin
           from unnest(_memoir.ledger_signals()) with ordinality f(name, k)) as given offset 0) g
     where c.used or c.position is not null
   ), paired as (select a.compile_id, a.recorded_at, a.item_no, b.item_no as other, a.base - b.base as base,
-      1.0::float8 / count(*) over (partition by a.compile_id) as weight,
-      a.x - b.x as x
+      1.0::float8 / count(*) over (partition by a.compile_id) as weight, a.x - b.x as x
     from described a join described b on b.compile_id = a.compile_id and a.used and not b.used and a.n <= 5 and b.n <= 8
   )
   select array_agg((p.compile_id, p.nth > p.compiles * 4 / 5, p.weight, p.base, p.x)::_memoir.weight_pair

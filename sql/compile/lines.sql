@@ -130,8 +130,7 @@ begin
       v_calls := case when v_row.excluded or v_row.hidden then '{}'
         else _memoir.placed_calls(v_row.tool_calls, v_row.turn_index, null, 'normal') end;
       v_line := case when v_row.content <> '' and not v_row.hidden and not v_row.excluded
-        then format('- turn %s, said: %s', v_row.turn_index,
-        _memoir.one_line(left(v_row.content, 400))) end;
+        then format('- turn %s, said: %s', v_row.turn_index, _memoir.one_line(left(v_row.content, 400))) end;
     else
       v_call := v_calls -> v_row.tool_call_id;
       -- What became an object has the key already.

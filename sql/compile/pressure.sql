@@ -120,8 +120,7 @@ begin
         and o.turn_index not between v_frame.first_turn and v_frame.lines_through),
     wanted as (select distinct p.memory_id, p.shown from places p where p.part_no = 0 and p.shown < 4),
     forms as materialized (select * from _memoir.object_forms(v_caller.user_id, array(select w.memory_id from wanted w
-      order by w),
-      array(select w.shown from wanted w order by w), v_frame.moved_at))
+      order by w), array(select w.shown from wanted w order by w), v_frame.moved_at))
     select p.turn_index, p.role::text, p.called, p.call_no::integer, p.argument, _memoir.object_name(p.memory_id),
       (array['detailed', 'compact', 'stub', 'not shown'])[p.shown], y.content,
       case when p.shown < 4 and p.part_no = 0 then s.token_count else 24 end, p.tokens, p.why

@@ -160,8 +160,7 @@ declare
 begin
   if p_message > 0 and v_needed > p_budget then
     perform _memoir.fail('PM020', format('the newest message needs a budget of %s tokens, the budget is %s', v_needed,
-      p_budget),
-      'raise p_budget, shorten the message, or use a model with a larger window',
+      p_budget), 'raise p_budget, shorten the message, or use a model with a larger window',
       jsonb_build_object('needed', v_needed, 'budget', p_budget, 'system', p_system, 'tools', p_tools, 'message',
         p_message)::text);
   end if;

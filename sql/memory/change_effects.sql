@@ -253,8 +253,7 @@ declare
 begin
   return query
   select x.change_id, case when bool_and(x.is_doubt) then 'likely' when bool_and(x.changed) then 'changed'
-    else 'forgotten' end, min(x.recorded_at),
-    min(b.external_id), min(x.by_turn),
+    else 'forgotten' end, min(x.recorded_at), min(b.external_id), min(x.by_turn),
     jsonb_agg(jsonb_build_object('session', s.external_id, 'turn', x.turn_index, 'from', x.span_start, 'length',
       x.span_length) order by s.external_id, x.turn_index, x.span_start), max(x.lifted_at)
   from _memoir.recall_exclusions x

@@ -245,8 +245,7 @@ begin
         round(v_similarity::numeric, 4));
     end if;
     perform _memoir.note_judgement(v_user, v_memory.memory_id, v_other.memory_id, 'rules', 'duplicate', null,
-      v_similarity, 'superseded',
-      case when v_wins then v_memory.memory_id else v_other.memory_id end, case
+      v_similarity, 'superseded', case when v_wins then v_memory.memory_id else v_other.memory_id end, case
       when v_memory.trust <> v_other.trust then 'near duplicate of greater authority'
       else 'near duplicate that says more' end, memoir.now());
     p_state.open := array_remove(p_state.open, v_other.memory_id);

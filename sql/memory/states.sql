@@ -66,8 +66,7 @@ returns void language plpgsql as $$
 begin
   insert into _memoir.memory_states (user_id, memory_id, seq, recorded_at, state, superseded_by, reason, actor, set_by)
   select p_user_id, id, 1 + coalesce((select max(s.seq) from _memoir.memory_states s where s.user_id = p_user_id
-    and s.memory_id = id), 0),
-    p_at, p_state, p_successor, p_reason, p_actor, p_by from unnest(p_ids) id;
+    and s.memory_id = id), 0), p_at, p_state, p_successor, p_reason, p_actor, p_by from unnest(p_ids) id;
 end $$;
 
 create or replace function _memoir.supersede(p_user_id uuid, p_ids uuid[], p_successor uuid, p_by text, p_reason text,

@@ -143,8 +143,7 @@ begin
   v_was := _memoir.sensitivity_now(v_turn.sensitivity, v_turn.turn_index, _memoir.marks(v_user, v_turn.session_id));
   if v_was > v_to and (v_was > v_caller.clearance or v_actor <> 'person') then
     perform _memoir.fail('PM001', format('login %s may not lower a turn from %s to %s', quote_ident(v_caller.login),
-      v_was, v_to),
-      'that takes the clearance to see it, and a person');
+      v_was, v_to), 'that takes the clearance to see it, and a person');
   end if;
   if v_was = v_to then
     return jsonb_build_object('turn_index', p_turn, 'sensitivity', v_to, 'memories', '[]'::jsonb,

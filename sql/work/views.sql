@@ -147,8 +147,7 @@ far as the caller may see it connections and replication. Admin only. Raises PM0
 
 create view memoir.health as
 select coalesce(case when bool_or(severity = 'red') then 'red' when bool_or(severity = 'yellow') then 'yellow' end,
-  'green') as status,
-  coalesce(string_agg(problem, '; ' order by severity, problem), 'all is well') as why,
+  'green') as status, coalesce(string_agg(problem, '; ' order by severity, problem), 'all is well') as why,
   count(*) filter (where severity is not null) as problems
 from memoir.health_problems();
 comment on view memoir.health is 'Is all well? One row: green, yellow or red, and why. Details: health_problems().';
@@ -212,8 +211,7 @@ comment on view memoir.tier_flow
 
 create view memoir.compaction_ratios as
 select date_trunc('day', recorded_at) as day, level, made_by, count(*) as rows,
-  sum((metadata ->> 'tokens')::bigint) as tokens,
-  sum((metadata ->> 'summary_tokens')::bigint) as summary_tokens,
+  sum((metadata ->> 'tokens')::bigint) as tokens, sum((metadata ->> 'summary_tokens')::bigint) as summary_tokens,
   sum((metadata ->> 'tokens')::bigint)::float8 / nullif(sum((metadata ->> 'summary_tokens')::bigint), 0) as ratio
 from _memoir.compactions where undone_at is null and level > 0 group by 1, 2, 3;
 comment on view memoir.compaction_ratios is
@@ -223,8 +221,7 @@ comment on view memoir.compaction_ratios is
 -- the same tokens.
 create view memoir.context_utilisation as
 select date_trunc('hour', recorded_at) as hour, count(*) as compiles, avg(eta) as eta, percentile_cont(0.05) within
-group (order by eta) as eta_p05,
-  avg(tokens::float8 / nullif(budget, 0)) as fill, avg(recall_tokens) as recall_tokens
+group (order by eta) as eta_p05, avg(tokens::float8 / nullif(budget, 0)) as fill, avg(recall_tokens) as recall_tokens
 from (select l.recorded_at, l.tokens, l.budget, l.recall_tokens, p.packed / nullif(o.optimum, 0) as eta
   from _memoir.compile_ledger l
   cross join lateral (select sum(1 / (1 + power(1 / greatest(0.0001, least(0.9999, x.score::float8)) - 1, 4)))

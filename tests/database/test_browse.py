@@ -64,6 +64,31 @@ def test_sessions_are_listed_newest_first(db: Db, user: str) -> None:
     assert names(status="closed") == ["2"]
 
 
+def test_lists_have_titles_and_dates_of_saying(db: Db, user: str) -> None:
+    for day, said in (
+        (1, "Where do the\n\ngeese sleep?"),
+        (2, "My locker code is 4711."),
+        (3, "My bank code is 0815."),
+    ):
+        at = f"2026-03-0{day}T10:00:00Z"
+        greeting = {"role": "assistant", "content": "Good morning.", "created_at": at}
+        persist(db, user, f"day {day}", greeting, {"role": "user", "content": said, "created_at": at})
+        remember(db, user, f"Of day {day}", created_at=at)
+    call(db, "forget_about", user, "my locker code")
+    for given, days in [
+        ({"after": "2026-03-02T10:00:00Z"}, [3, 2]),
+        ({"before": "2026-03-02T10:00:00Z"}, [1]),
+        ({"after": "2026-03-02T00:00:00Z", "before": "2026-03-03T00:00:00Z"}, [2]),
+        ({"after": "2026-03-03T00:00:00Z", "before": "2026-03-02T00:00:00Z"}, []),
+    ]:
+        assert list_contents(db, user, **given) == [f"Of day {day}" for day in days], given
+        found = table(db, "list_sessions", user, columns="session, said_at::date::text", **given)
+        assert found == [(f"day {day}", f"2026-03-0{day}") for day in days], given
+    call(db, "mark_turn", user, "day 3", 1)
+    titles = dict(table(db, "list_sessions", user, columns="session, title"))
+    assert (titles["day 1"], titles["day 3"]) == ("Where do the geese sleep?", None) and "4711" not in str(titles)
+
+
 def test_filters_find_whatever_the_rank(db: Db, user: str) -> None:
     for number in range(200):
         remember(db, user, f"The harbour log of day {number} names {number + 3} ships")
@@ -169,11 +194,14 @@ def bound_login(db: Db, memoir_dsn: str, user: str) -> Iterator[tuple[Db, dict[s
         yield world.connection("login"), ids
 
 
-def test_projects_and_clearance_bound_every_look(bound_login: tuple[Db, dict[str, str]], user: str) -> None:
+def test_projects_and_clearance_bound_every_look(db: Db, bound_login: tuple[Db, dict[str, str]], user: str) -> None:
     login, ids = bound_login
     fine = "Red kites are fine"
     assert list_contents(login, user, states=[]) == [fine]
-    assert table(login, "list_sessions", user, columns="session") == [("red",)]
+    assert table(login, "list_sessions", user, columns="session, title") == [("red", "The red kite flies high")]
+    call(db, "mark_turn", user, "red", 0, "private")
+    assert table(login, "list_sessions", user, columns="title") == [(None,)]
+    call(db, "mark_turn", user, "red", 0, "normal")
     lines = {line for (line,) in table(login, "memory_index", user, "kite", columns="line")}
     assert lines <= {fine, "user: The red kite flies high", "assistant: Yes."}
     (whole,) = [row[0] for row in table(login, "memory_get", user, list(ids.values()))]

@@ -164,6 +164,9 @@ def test_memories_are_listed_and_forgotten(memoir: Client, user: str) -> None:
     assert type(row) is Memory and (str(row.memory_id), row.content) == (first["memory_id"], "Drinks tea")
     assert (row.type, row.state, row.tags) == ("preference", "active", ["food"])
     assert memoir.list_memories(user, types=["decision"]) == []
+    assert (
+        memoir.list_memories(user, after=row.said_at) == [row] and memoir.list_memories(user, before=row.said_at) == []
+    )
     assert "Drinks tea" in str(memoir.compile_context(user, "s", "Which tea do I drink?"))
     assert memoir.forget(user, row.memory_id)["state"] == "forgotten"
     [gone] = memoir.list_memories(user, states=["forgotten"])
@@ -233,7 +236,10 @@ def test_client_types_of_searches(database: Client, user: str) -> None:
     around = database.memory_timeline(user, turn.id)
     assert {type(line) for line in around} == {TimelineLine} and any(line.is_anchor for line in around)
     assert [type(speaker) for speaker in database.list_speakers(user, session="old")] == [Speaker, Speaker]
-    assert [type(row) for row in database.list_sessions(user)] == [SessionRow]
+    [row] = database.list_sessions(user, after=turn.said_at)
+    assert (type(row), row.title) == (SessionRow, USER["content"]) and database.list_sessions(
+        user, before=row.said_at
+    ) == []
 
 
 def test_client_types_of_memories(database: Client, user: str) -> None:

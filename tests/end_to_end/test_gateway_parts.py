@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from html.parser import HTMLParser
 from typing import Any
 
@@ -11,7 +10,7 @@ import psycopg
 import pytest
 from agents import Agent
 from calls import call, persist, remembered
-from served import KEYS, USERS, served
+from served import KEYS, USERS, looking, read_fields, served
 
 NO_ID = "00000000-0000-0000-0000-000000000001"
 
@@ -20,15 +19,6 @@ NO_ID = "00000000-0000-0000-0000-000000000001"
 def gateway(memoir_dsn: str) -> Iterator[str]:
     with served(memoir_dsn, users=USERS, inspect_token="operator-token") as (address, _):
         yield address
-
-
-@contextmanager
-def looking(gateway: str, who: str) -> Iterator[httpx.Client]:
-    """A browser that is logged in."""
-    with httpx.Client(base_url=gateway + "/inspect", follow_redirects=True, timeout=30) as client:
-        assert client.post("/login", data={"token": KEYS.get(who, who)}).status_code == 200
-        assert "pg_memoir_inspect" in client.cookies
-        yield client
 
 
 def state_of(db: psycopg.Connection, memory: str) -> str:
@@ -143,10 +133,6 @@ def test_session_shows_its_faults(db: psycopg.Connection, gateway: str) -> None:
         assert refused == [404, 400] and ">None.<" in bob.get("/events", params={"kind": "move"}).text
 
 
-def fields(page: str) -> dict[str, str]:
-    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page.split("<main", 1)[1]))
-
-
 def test_changes_ask_first(db: psycopg.Connection, gateway: str) -> None:
     memory = remembered(db, "ann", "The dentist is Dr. Okafor", actor="person")
     persist(db, "ann", "open one", "Hello there", "Hi.")
@@ -155,22 +141,23 @@ def test_changes_ask_first(db: psycopg.Connection, gateway: str) -> None:
         def post(what: str, wanted: str, form: dict[str, str], by: httpx.Client = ann, **headers: str) -> Any:
             return by.post(f"/change/{what}", data=form, params={"id": wanted}, headers=headers)
 
-        form = fields(ann.get("/change/forget", params={"id": memory}).text)
-        for refused in ({}, {"form": "0" * 64}, fields(bob.get("/memories").text)):
+        form = read_fields(ann.get("/change/forget", params={"id": memory}).text)
+        for refused in ({}, {"form": "0" * 64}, read_fields(bob.get("/change/add").text)):
             assert post("forget", memory, refused).status_code == 403
         assert post("forget", memory, form, **{"sec-fetch-site": "cross-site"}).status_code == 403
-        assert post("forget", memory, form, by=bob).status_code == 404 and state_of(db, memory) == "active"
+        others = read_fields(bob.get("/change/add").text)
+        assert post("forget", memory, others, by=bob).status_code == 404 and state_of(db, memory) == "active"
 
         done = post("correct", memory, form | {"content": "The dentist is Dr. Lind"})
-        assert done.status_code == 200 and "Dr. Lind" in done.text and "corrected" in done.text
+        assert done.status_code == 200 and "Dr. Lind" in done.text and "Corrected." in done.text
         assert state_of(db, memory) == "superseded"
         newer = re.search(r"id=([0-9a-f-]{36})", str(done.url))[1]  # type: ignore[index]
-        assert "pinned" in post("pin", newer, form | {"session": "open one"}).text
+        assert "Pinned." in post("pin", newer, form | {"session": "open one"}).text
         assert "Lind" in str(call(db, "context", "ann", "open one", "What is 3 + 4?"))
         assert post("correct", newer, form | {"content": " "}).status_code == 400
         forgotten = post("forget", newer, form)
-        assert "forgotten" in forgotten.text and "Lind" not in forgotten.text and state_of(db, newer) == "forgotten"
-        assert ann.get("/change/erase", params={"id": newer}).status_code == 404
+        assert "Forgotten." in forgotten.text and "Lind" not in forgotten.text and state_of(db, newer) == "forgotten"
+        assert ann.get("/change/eat", params={"id": newer}).status_code == 404
         out = ann.post("/logout", data=form)
         assert "Token or key" in out.text and ann.get("/user").url.path == "/inspect/login"
 

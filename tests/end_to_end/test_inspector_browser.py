@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 from agents import Agent
-from calls import call, persist, remembered
+from calls import call, persist, remembered, table
 from node import MODULES
 from selenium import webdriver
 from selenium.webdriver.common.by import By
@@ -18,6 +18,7 @@ from served import served
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.extended]
 USER, SESSION = "ann", "kiln log"
+PLAIN = ("sessions", "timeline", "doubts", "changes", "graph", "costs", "data", "change/add", "change/erase")
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,21 @@ def pages(memoir_dsn: str) -> Iterator[dict[str, str]]:
         Agent(db, USER, "quay", "Where do they moor?").calls("Read", {"file_path": "piers.csv"}, piers)
         call(db, "memory_query", USER, "quay", "What is the depth at pier 77?")
         call(db, "capture_call", USER, SESSION, b"{}", status=200, latency_ms=5)
+        call(db, "forget", USER, gone := remembered(db, USER, "The gate code is 4711"))
+        mine = remembered(db, USER, "The car is green", slot="car", slot_value="green", actor="person")
+        told = {"slot": "car", "slot_value": "red", "actor": "agent", "provenance": "fact"}
+        rival = remembered(db, USER, "The car is red", **told)
+        persist(db, USER, "cups", "Mrs. Okafor is very particular: the handle must fit two fingers.", "Noted.")
+        persist(
+            db,
+            USER,
+            "cups",
+            "I was wrong about the handles, she means that three fingers must fit.",
+            "I see.",
+            usage={"prompt_tokens": 900, "cache_read_tokens": 600, "completion_tokens": 9, "latency_ms": 50},
+        )
+        call(db, "extract_session", USER, "cups")
+        change = str(table(db, "list_changes", USER, columns="change_id")[0][0])
         db.execute("call memoir.run_job('profiles')")
     with served(memoir_dsn, inspect_token="tok", user=USER) as (address, _):
         base = f"{address}/inspect"
@@ -58,7 +74,15 @@ def pages(memoir_dsn: str) -> Iterator[dict[str, str]]:
             "login": f"{base}/login",
             "users": base,
             "user": f"{base}/user?user={USER}",
-            "sessions": f"{base}/sessions?user={USER}",
+            **{name: f"{base}/{name}?user={USER}" for name in PLAIN},
+            "found": f"{base}/sessions?user={USER}&q=shelf",
+            "billed": f"{base}/session?user={USER}&session=cups",
+            "tied": f"{base}/graph?user={USER}&id={memory}",
+            "settle": f"{base}/change/settle?user={USER}&id={mine}&other={rival}",
+            "restore": f"{base}/change/restore?user={USER}&id={gone}",
+            "undo": f"{base}/change/undo?user={USER}&id={change}",
+            "forget-many": f"{base}/change/forget-many?user={USER}&id={memory}&id={mine}",
+            "forget-about": f"{base}/change/forget-about?user={USER}&q=my+car",
             "session": f"{base}/session?user={USER}&session={SESSION.replace(' ', '+')}",
             **{kind: f"{base}/events?user={USER}&kind={kind}" for kind in ("fault", "move", "admission")},
             "objects": f"{base}/session?user={USER}&session=quay",
@@ -140,7 +164,7 @@ def test_by_keyboard_from_the_first_page_to_a_correction(browser: webdriver.Chro
     browser.switch_to.active_element.send_keys("The dentist is Dr. Moreau")
     press("Correct it")
     assert browser.find_element(By.TAG_NAME, "h1").text == "The dentist is Dr. Moreau"
-    assert browser.find_element(By.CSS_SELECTOR, "[role=status]").text == "Done: corrected."
+    assert browser.find_element(By.CSS_SELECTOR, "[role=status]").text == "Corrected."
 
 
 def test_no_page_needs_a_script(browser: webdriver.Chrome, pages: dict[str, str]) -> None:
@@ -148,8 +172,13 @@ def test_no_page_needs_a_script(browser: webdriver.Chrome, pages: dict[str, str]
     try:
         log_in(browser, pages)
         browser.get(pages["session"])
-        browser.find_element(By.TAG_NAME, "summary").click()
+        browser.find_element(By.XPATH, "//summary[contains(., 'figures')]").click()
         assert browser.find_element(By.CSS_SELECTOR, "details table").is_displayed()
+        browser.get(pages["objects"])
+        result = browser.find_element(By.XPATH, "//details[contains(summary, 'Result')]/p")
+        assert not result.is_displayed(), "a result is folded"
+        browser.find_element(By.XPATH, "//summary[contains(., 'Result')]").click()
+        assert result.is_displayed()
         browser.get(pages["ask"])
         assert "Dr. Lind" in browser.page_source or "Dr. Moreau" in browser.page_source
     finally:

@@ -109,6 +109,7 @@ def test_rest_problems(rest: str) -> None:
         (recall, {"query": "x", "~fast": 1}, {}, 400, "~fast: Extra inputs.*not 1", "#/~0fast"),
         (recall, {"query": "x", "limit": 2.5}, {}, 400, "limit: .*not 2.5", "#/limit"),
         (recall, {"query": "x", "after": "1 May"}, {}, 400, 'after: .*not "1 May"', "#/after"),
+        (f"GET {memories}?after=0.5", None, {}, 400, 'after: .*not "0.5"', "after"),
         (recall, b" " * (MOST_BYTES + 1), {}, 413, f"over {MOST_BYTES} bytes", ""),
         (f"POST {turns}", b'{"messages": [' + b"1," * 2_000_000 + b"1]}", {}, 413, f"over {MOST_VALUES} values", ""),
         (f"POST {turns}", b'{"messages": [' + b"1," * 40_000 + b"1]}", {}, 400, "The body has 40001 mistakes", ""),

@@ -146,6 +146,10 @@ class Store:
         wanted = ["active"] if states is None else states
         mine = [row for (owner, _), row in reversed(self.memories.items()) if owner == user]
         fitting = [row for row in mine if (not wanted or row["state"] in wanted) and row["type"] in (types or TYPES)]
+        after, before = given.get("after"), given.get("before")
+        fitting = [
+            row for row in fitting if not (after and row["said_at"] < after or before and row["said_at"] >= before)
+        ]
         return fitting[: given.get("limit", 100)]
 
     def compile_context(self, user: str, session: str, query: str | None = None, **given: Any) -> Any:

@@ -82,7 +82,8 @@ class Memory(Record):
 
 @dataclass(frozen=True, slots=True)
 class SessionRow(Record):
-    """A session as it stands; tokens and turns are its own, without its parent's."""
+    """A session as it stands; tokens and turns are its own, without its parent's. `title`: the first words of the
+    person, said at `said_at`."""
 
     session: str
     status: str
@@ -94,7 +95,9 @@ class SessionRow(Record):
     turns: int | None
     tokens: int | None
     cost_microcents: int | None
+    title: str | None
     summary: str | None
+    said_at: datetime
     created_at: datetime
     last_recorded_at: datetime | None
     closed_at: datetime | None

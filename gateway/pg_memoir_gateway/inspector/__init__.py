@@ -1,5 +1,5 @@
 """The inspector: pages a person looks at, under /inspect. Rendered here, without scripts; a part of the gateway."""
 
-from .pages import routes
+from .doors import routes
 
 __all__ = ["routes"]

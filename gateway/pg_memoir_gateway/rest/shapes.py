@@ -21,6 +21,15 @@ def _drop_fraction(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _check_time(value: Any) -> Any:
+    """Pydantic takes numbers, also in quotes, for seconds since 1970, which the schema does not allow."""
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return value
+    raise ValueError("Input should be a time such as 2026-03-01T10:00:00Z")
+
+
 Whole = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31), BeforeValidator(_drop_fraction)]
 Real = Annotated[float, Field(ge=-3.4e38, le=3.4e38)]
 Limit = Annotated[int, Field(ge=1, le=500), BeforeValidator(_drop_fraction)]
@@ -43,7 +52,7 @@ class ChatMessage(BaseModel):
 
 CHECKED: dict[Callable[[Any, str], Any], Any] = {
     identifier: UUID,
-    moment: AwareDatetime,
+    moment: Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_check_time)],
     messages: Annotated[list[ChatMessage], Field(min_length=1)],
 }
 """Shapes of arguments that the client takes in several forms, by the client's check of them."""
