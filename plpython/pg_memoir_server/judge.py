@@ -133,7 +133,7 @@ class Judge:
             np.concatenate([
                 part
                 for which in range(len(self._sessions))
-                for part in _seen(*self._read(old, new, which), is_pair=bool(old))
+                for part in _seen(self._read(old, new, which), bool(old))
             ])
             for old, new in pairs
         ])  # fmt: skip
@@ -172,9 +172,8 @@ class Judge:
         return [CLS, *theirs, SEP, *mine, SEP], [0] * (len(theirs) + 2) + [1] * (len(mine) + 1)
 
 
-def _seen(
-    sentence: np.ndarray, pair: np.ndarray, target: np.ndarray, state: np.ndarray, is_pair: bool
-) -> list[np.ndarray]:
+def _seen(read: Sequence[np.ndarray], is_pair: bool) -> list[np.ndarray]:
+    sentence, pair, target, state = read
     return [state, *(np.log(chances + 1e-6) for chances in ((pair, target) if is_pair else (sentence,)))]
 
 
