@@ -26,7 +26,7 @@ returns table (name name, ordering integer, how text) language sql immutable as 
          ('kept_recalls',         0, 'left'), ('query_answers', 0, 'left'), ('client_messages', 0, 'left'),
            ('session_windows', 0, 'left'), ('shown_forms', 0, 'left'), ('compile_ledger', 0, 'left'),
              ('compile_buffer', 0, 'left'),
-         ('work_items', 0, 'left'), ('audit_log', 0, 'left'), ('login_users', 0, 'left')
+         ('work_items', 0, 'left'), ('outbox', 0, 'left'), ('audit_log', 0, 'left'), ('login_users', 0, 'left')
 $$;
 
 create or replace function _memoir.export_tables()

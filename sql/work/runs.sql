@@ -203,12 +203,13 @@ end $$;
 create or replace function _memoir.job_end(p_run bigint)
 returns void language plpgsql security definer set search_path from current as $$
 declare
-  v_job text;
+  v_job text; v_outcome text;
 begin
   perform _memoir.authorise_jobs();
   update _memoir.job_runs set finished_at = clock_timestamp(),
     outcome = coalesce(outcome, case when error is null then 'done' else 'errors' end)
-  where run_id = p_run and finished_at is null returning job into v_job;
+  where run_id = p_run and finished_at is null returning job, outcome into v_job, v_outcome;
+  perform _memoir.emit(_memoir.no_session(), 'job.failed', null, v_job) where v_outcome in ('failed', 'errors');
   delete from _memoir.job_leases where job = v_job and run_id = p_run;
 end $$;
 
