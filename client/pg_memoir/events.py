@@ -2,8 +2,6 @@
 
 # mypy: disable-error-code="empty-body"
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Mapping, Sequence

@@ -29,7 +29,8 @@ begin
       'begin without a cursor: you get all events that are kept');
   end if;
   if v_to is null then  -- a new step
-    select max(o.xact_id::text::bigint) + 1 into v_max from _memoir.outbox o
+    select max(greatest(o.xact_id::text::bigint + 1, pg_snapshot_xmax(v_from)::text::bigint)) into v_max
+    from _memoir.outbox o
     where o.xact_id >= pg_snapshot_xmin(v_from) and not pg_visible_in_snapshot(o.xact_id, v_from)
       and pg_visible_in_snapshot(o.xact_id, v_now) and (p_user_id is null or o.user_id in (p_user_id, v_none));
     if v_max is null then v_to := v_from;
@@ -139,7 +140,7 @@ declare
 begin
   perform _memoir.authorise_worker(), _memoir.check_count('limit', p_limit, 10000);
   v_work := _memoir.take_work('webhook', 60, array(select w.dedup_key from _memoir.work_items w where w.kind = 'webhook'
-    and w.state <> 'dead' and w.run_after <= clock_timestamp() and w.payload ->> 'cursor' is distinct from
+    and w.state <> 'dead' and w.run_after <= greatest(clock_timestamp(), memoir.now()) and w.payload ->> 'cursor' is distinct from
       _memoir.events_after(null, w.payload ->> 'cursor', null, 1) ->> 'cursor'));
   if v_work.work_id is null then return null; end if;
   update _memoir.work_items set attempts = 0 where work_id = v_work.work_id;  -- failures are counted in the payload
@@ -156,6 +157,7 @@ create or replace function memoir.store_webhook(p_work bigint, p_lease uuid, p_c
 returns text language plpgsql security definer set search_path from current as $$
 declare
   v_work _memoir.work_items; v_new jsonb; v_since timestamptz; v_failures integer;
+  v_now timestamptz := greatest(clock_timestamp(), memoir.now());
 begin
   perform _memoir.authorise_worker();
   v_work := _memoir.leased(p_work, p_lease);
@@ -163,19 +165,19 @@ begin
   v_new := v_work.payload || jsonb_build_object('cursor', coalesce(p_cursor, v_work.payload ->> 'cursor'));
   if p_error is null or v_new <> v_work.payload then v_new := v_new - '{failures,failing_since}'::text[]; end if;
   v_failures := coalesce((v_new ->> 'failures')::integer, 0);
-  v_since := coalesce((v_new ->> 'failing_since')::timestamptz, clock_timestamp());
+  v_since := coalesce((v_new ->> 'failing_since')::timestamptz, v_now);
   if p_error is not null then
     v_new := v_new || jsonb_build_object('failures', v_failures + 1, 'failing_since', v_since);
   end if;
   update _memoir.work_items set payload = v_new, last_error = left(p_error, 1000) where work_id = p_work;
-  if p_final or v_since < clock_timestamp() - make_interval(hours => (select (config ->> 'webhook_hours')::integer
+  if p_final or v_since < v_now - make_interval(hours => (select (config ->> 'webhook_hours')::integer
     from _memoir.settings_merged)) then
     update _memoir.work_items set payload = payload - '{failures,failing_since}'::text[] where work_id = p_work;
     perform _memoir.give_back(v_work, p_error, null, true);
     return 'disabled';
   end if;
   -- 2, 4, 8 ... seconds up to an hour, half of it at random.
-  perform _memoir.requeue(v_work, 0, clock_timestamp() + make_interval(secs => case when p_error is null then 0
+  perform _memoir.requeue(v_work, 0, v_now + make_interval(secs => case when p_error is null then 0
     else least(3600, power(2, least(v_failures, 11) + 1)) * (0.5 + random() / 2) end));
   return case when p_error is null then 'active' else 'failing' end;
 end $$;
