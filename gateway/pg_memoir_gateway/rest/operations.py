@@ -80,11 +80,8 @@ async def export_user(memoir: AsyncMemoir, user: str) -> AsyncGenerator[str, Non
         yield line + "\n"
 
 
-Types = Annotated[list[EventType] | None, Field(max_length=4)]
-
-
 async def stream_events(
-    memoir: AsyncMemoir, *, after: Name | None = None, types: Types = None
+    memoir: AsyncMemoir, *, after: Name | None = None, types: list[EventType] | None = None
 ) -> AsyncGenerator[EventPage, None]:
     """Events of all users as they come, as text/event-stream. The id of an event is its cursor. A client that comes back
     with it in `Last-Event-ID`, or in `after`, gets what came behind. Without one, all that are kept come first, with
@@ -95,7 +92,7 @@ async def stream_events(
 
 
 async def stream_user_events(
-    memoir: AsyncMemoir, user: str, *, after: Name | None = None, types: Types = None
+    memoir: AsyncMemoir, user: str, *, after: Name | None = None, types: list[EventType] | None = None
 ) -> AsyncGenerator[EventPage, None]:
     """Events of a user as they come, as text/event-stream. See the events of all users."""
     async for page in _read_pages(memoir, user, after, types):
@@ -103,7 +100,7 @@ async def stream_user_events(
 
 
 async def _read_pages(
-    memoir: AsyncMemoir, user: str | None, after: str | None, types: Types
+    memoir: AsyncMemoir, user: str | None, after: str | None, types: list[EventType] | None
 ) -> AsyncGenerator[EventPage, None]:
     while True:
         page = await memoir.read_events(user, after=after, types=types)
