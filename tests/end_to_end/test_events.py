@@ -323,9 +323,10 @@ def read_stream(url: str, key: str, count: int, **headers: str) -> list[dict[str
 
 def test_events_over_sse(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
     set_settings(db, outbox_days=7)
+    start = call(db, "read_events", None, after="now")["cursor"]
     facts = [remembered(db, "ann", f"Ann {n} {user}.") for n in range(3)] + [remembered(db, "bob", f"Bob {user}.")]
     with served(memoir_dsn, users=USERS, services=SERVICES, journal="off") as (url, _):
-        whole = read_stream(f"{url}/memoir/v1/users/ann/events", KEYS["ann"], 3)
+        whole = read_stream(f"{url}/memoir/v1/users/ann/events?after={start}", KEYS["ann"], 3)
         assert [json.loads(event["data"])["data"]["memory_id"] for event in whole] == facts[:3]
         assert {event["event"] for event in whole} == {"memory.added"}
         later = threading.Timer(0.5, lambda: facts.append(remembered(db, "ann", f"Ann 4 {user}.")))
@@ -333,7 +334,7 @@ def test_events_over_sse(memoir_dsn: str, db: psycopg.Connection, user: str) -> 
         rest = read_stream(f"{url}/memoir/v1/users/ann/events", KEYS["ann"], 2, **{"last-event-id": whole[1]["id"]})
         later.join()
         assert [json.loads(event["data"])["data"]["memory_id"] for event in rest] == [facts[2], facts[4]]
-        every = read_stream(f"{url}/memoir/v1/events?types=memory.added", SHOP, 5)
+        every = read_stream(f"{url}/memoir/v1/events?types=memory.added&after={start}", SHOP, 5)
         assert facts[3] in [json.loads(event["data"])["data"]["memory_id"] for event in every]
         for key, path, status in (
             (KEYS["ann"], "/events", 403),

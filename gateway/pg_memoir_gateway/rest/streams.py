@@ -62,6 +62,9 @@ class Streams:
             log.warning("a stream of events ends: %s: %s", type(error).__name__, error)
         finally:
             self._open -= 1
+            if not self._open and self._listener is not None:
+                self._listener.cancel()
+                self._listener = None
             await pages.aclose()
 
     async def _wait(self) -> None:
@@ -73,7 +76,7 @@ class Streams:
         """Wakes all streams when something was noted, and every LOOK_SECONDS."""
         waiter = AsyncWaiter(self._gateway.config.dsn, CONNECT)
         try:
-            while self._open:
+            while True:
                 try:
                     await waiter.listen()
                     await waiter.wait()
