@@ -25,6 +25,7 @@ from .events import AWAY, PAUSE_SECONDS, AsyncWaiter
 from .plans import Leases, Plan, Restored, Wanted
 from .providers import ToolCall, tool_result
 from .sessions import SessionCalls
+from .tracing import span_of_call
 from .types import AsyncEmbed, Event, EventType, Message, PoolLoad
 from .wrapping import new_session, wrap_client
 from .wrapping_talk import Talk
@@ -162,7 +163,7 @@ class AsyncMemoir(AllCalls, AsyncClient):
         if call.embed is not None and self.embed is not None:
             params = params | {"query_embedding": await self._query_vector(call.embed)}
         try:
-            with raise_refusals():
+            with span_of_call(call.function, params), raise_refusals():
                 async with self._pool.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
                     if call.function not in self._recalling:
                         try:

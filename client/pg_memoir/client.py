@@ -27,6 +27,7 @@ from .events import AWAY, PAUSE_SECONDS, Waiter
 from .plans import Leases, Plan, Restored, Wanted
 from .providers import ToolCall, tool_result
 from .sessions import SessionCalls
+from .tracing import span_of_call
 from .types import Embed, Event, EventType, Message, PoolLoad
 from .wrapping import new_session, wrap_client
 from .wrapping_talk import Talk
@@ -122,6 +123,7 @@ class Memoir(AllCalls, Client):
             params = params | {"query_embedding": self._query_vector(call.embed)}
         try:
             with (
+                span_of_call(call.function, params),
                 raise_refusals(),
                 self._pool.connection() as connection,
                 connection.cursor(row_factory=dict_row) as cursor,
