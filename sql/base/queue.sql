@@ -101,8 +101,7 @@ $$;
 create or replace function memoir.heartbeat(p_work bigint, p_lease uuid, p_seconds integer default 300)
 returns boolean language plpgsql security definer set search_path from current as $$
 begin
-  perform _memoir.authorise_worker();
-  perform _memoir.check_count('seconds', p_seconds, 86400);
+  perform _memoir.authorise_worker(), _memoir.check_count('seconds', p_seconds, 86400);
   update _memoir.work_items set leased_until = clock_timestamp() + make_interval(secs => p_seconds)
   where work_id = p_work and lease_id = p_lease and state = 'leased';
   return found;

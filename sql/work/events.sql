@@ -10,6 +10,9 @@
 -- A crash may give an xid out again whose transaction left nothing on disk. So a cursor ends at the newest transaction
 -- whose event was seen: its commit is on disk, and no xid up to it comes again.
 
+create or replace function _memoir.event_types()
+returns text[] language sql immutable return '{memory.added,memory.changed,memory.forgotten,job.failed}'::text[];
+
 -- Returns {"events", "cursor", "more"} behind a cursor, or behind what there is for 'now'; p_user_id: of one user.
 create or replace function _memoir.events_after(p_user_id uuid, p_after text, p_types text[], p_limit integer)
 returns jsonb language plpgsql as $$
@@ -22,8 +25,7 @@ begin
   begin
     v_parts := string_to_array(coalesce(nullif(p_after, 'now'), v_server || '/1:1:'), '/');
     v_from := v_parts[2]; v_to := v_parts[3]; v_id := coalesce(v_parts[4]::bigint, 0);
-  exception when data_exception then v_parts := null;
-  end;
+  exception when data_exception then v_parts := null; end;
   if (v_parts[1] = v_server and v_from is not null) is not true then
     perform _memoir.fail('PM014', format('after is no cursor of this server: %s', _memoir.shown(p_after)),
       'begin without a cursor: you get all events that are kept');
@@ -33,11 +35,9 @@ begin
     from _memoir.outbox o
     where o.xact_id >= pg_snapshot_xmin(v_from) and not pg_visible_in_snapshot(o.xact_id, v_from)
       and pg_visible_in_snapshot(o.xact_id, v_now) and (p_user_id is null or o.user_id in (p_user_id, v_none));
-    if v_max is null then v_to := v_from;
-    else
-      select format('%s:%s:%s', coalesce(min(x), v_max), v_max, string_agg(x::text, ',' order by x)) into v_to
-      from (select x::text::bigint as x from pg_snapshot_xip(v_now) x) y where x < v_max;
-    end if;
+    v_to := case when v_max is null then v_from else (
+      select format('%s:%s:%s', coalesce(min(x), v_max), v_max, string_agg(x::text, ',' order by x))::pg_snapshot
+      from (select x::text::bigint as x from pg_snapshot_xip(v_now) x) y where x < v_max) end;
     if v_max is null or p_after = 'now' then
       return jsonb_build_object('events', '[]'::jsonb, 'more', false, 'cursor', v_server || '/' || v_to);
     end if;
@@ -67,8 +67,7 @@ returns jsonb language plpgsql security definer set search_path from current as 
 declare
   v_user uuid := case when p_user is not null then (_memoir.authorise(p_user, 'read')).user_id end;
 begin
-  perform _memoir.check_choices('types', p_types, '{memory.added,memory.changed,memory.forgotten,job.failed}'),
-    _memoir.check_count('limit', p_limit, 10000);
+  perform _memoir.check_choices('types', p_types, _memoir.event_types()), _memoir.check_count('limit', p_limit, 10000);
   if (select (config ->> 'outbox_days')::integer from _memoir.settings_merged) = 0 then
     perform _memoir.fail('PM014', 'outbox_days is 0: no events are recorded',
       'select set_setting(''outbox_days'', ''7'')');
@@ -87,18 +86,18 @@ returns jsonb language plpgsql security definer set search_path from current as 
 declare
   v_id bigint; v_secret text := coalesce(p_secret, 'whsec_' || encode(gen_random_bytes(24), 'base64'));
 begin
-  perform _memoir.authorise_admin(), _memoir.check_short('url', p_url, 2000),
-    _memoir.check_short('secret', p_secret, 200),
-    _memoir.check_choices('types', p_types, '{memory.added,memory.changed,memory.forgotten,job.failed}');
+  perform _memoir.authorise_admin(), _memoir.check_short('url', p_url, 2000), _memoir.check_short('secret', p_secret,
+    200), _memoir.check_choices('types', p_types, _memoir.event_types());
   if (starts_with(p_url, 'https://') or starts_with(p_url, 'http://')) is not true then
     perform _memoir.fail('PM014', format('url must begin with https://, not %s', _memoir.shown(p_url)));
   end if;
-  perform from _memoir.work_items where kind = 'webhook' and dedup_key = p_url;
-  if found then perform _memoir.fail('PM014', format('there is a webhook for %s', _memoir.shown(p_url))); end if;
   perform memoir.set_setting('outbox_days', '7') from _memoir.settings_merged where config -> 'outbox_days' = '0';
-  insert into _memoir.work_items (kind, user_id, dedup_key, run_after, created_at, payload) values ('webhook',
-    _memoir.no_session(), p_url, clock_timestamp(), memoir.now(), jsonb_build_object('secret', v_secret, 'types',
-      p_types, 'cursor', _memoir.events_after(null, 'now', null, 1) ->> 'cursor')) returning work_id into v_id;
+  insert into _memoir.work_items (kind, user_id, dedup_key, run_after, created_at, payload)
+  select 'webhook', _memoir.no_session(), p_url, clock_timestamp(), memoir.now(), jsonb_build_object('secret', v_secret,
+    'types', p_types, 'cursor', _memoir.events_after(null, 'now', null, 1) ->> 'cursor')
+  where not exists (select from _memoir.work_items where kind = 'webhook' and dedup_key = p_url)
+  returning work_id into v_id;
+  if v_id is null then perform _memoir.fail('PM014', format('there is a webhook for %s', _memoir.shown(p_url))); end if;
   perform _memoir.audit('add_webhook', jsonb_build_object('webhook', v_id, 'url', p_url));
   return jsonb_build_object('webhook', v_id, 'secret', v_secret);
 end $$;
@@ -140,8 +139,8 @@ declare
 begin
   perform _memoir.authorise_worker(), _memoir.check_count('limit', p_limit, 10000);
   v_work := _memoir.take_work('webhook', 60, array(select w.dedup_key from _memoir.work_items w where w.kind = 'webhook'
-    and w.state <> 'dead' and w.run_after <= greatest(clock_timestamp(), memoir.now()) and w.payload ->> 'cursor' is distinct from
-      _memoir.events_after(null, w.payload ->> 'cursor', null, 1) ->> 'cursor'));
+    and w.state <> 'dead' and w.run_after <= greatest(clock_timestamp(), memoir.now())
+    and w.payload ->> 'cursor' is distinct from _memoir.events_after(null, w.payload ->> 'cursor', null, 1) ->> 'cursor'));
   if v_work.work_id is null then return null; end if;
   update _memoir.work_items set attempts = 0 where work_id = v_work.work_id;  -- failures are counted in the payload
   return jsonb_build_object('work_id', v_work.work_id, 'lease_id', v_work.lease_id, 'url', v_work.dedup_key, 'secret',
@@ -156,7 +155,7 @@ create or replace function memoir.store_webhook(p_work bigint, p_lease uuid, p_c
   p_final boolean default false)
 returns text language plpgsql security definer set search_path from current as $$
 declare
-  v_work _memoir.work_items; v_new jsonb; v_since timestamptz; v_failures integer;
+  v_work _memoir.work_items; v_new jsonb; v_since timestamptz; v_failures integer; v_state text;
   v_now timestamptz := greatest(clock_timestamp(), memoir.now());
 begin
   perform _memoir.authorise_worker();
@@ -166,20 +165,18 @@ begin
   if p_error is null or v_new <> v_work.payload then v_new := v_new - '{failures,failing_since}'::text[]; end if;
   v_failures := coalesce((v_new ->> 'failures')::integer, 0);
   v_since := coalesce((v_new ->> 'failing_since')::timestamptz, v_now);
-  if p_error is not null then
-    v_new := v_new || jsonb_build_object('failures', v_failures + 1, 'failing_since', v_since);
+  v_state := case when p_error is null then 'active' when p_final or v_since < v_now - make_interval(
+    hours => (select (config ->> 'webhook_hours')::integer from _memoir.settings_merged)) then 'disabled'
+    else 'failing' end;
+  update _memoir.work_items set last_error = left(p_error, 1000), payload = case when v_state = 'failing' then v_new
+    || jsonb_build_object('failures', v_failures + 1, 'failing_since', v_since)
+    else v_new - '{failures,failing_since}'::text[] end where work_id = p_work;
+  if v_state = 'disabled' then perform _memoir.give_back(v_work, p_error, null, true);
+  else  -- it waits 2, 4, 8 ... seconds up to an hour, half of it at random
+    perform _memoir.requeue(v_work, 0, v_now + make_interval(secs => case when v_state = 'active' then 0
+      else least(3600, power(2, least(v_failures, 11) + 1)) * (0.5 + random() / 2) end));
   end if;
-  update _memoir.work_items set payload = v_new, last_error = left(p_error, 1000) where work_id = p_work;
-  if p_final or v_since < v_now - make_interval(hours => (select (config ->> 'webhook_hours')::integer
-    from _memoir.settings_merged)) then
-    update _memoir.work_items set payload = payload - '{failures,failing_since}'::text[] where work_id = p_work;
-    perform _memoir.give_back(v_work, p_error, null, true);
-    return 'disabled';
-  end if;
-  -- 2, 4, 8 ... seconds up to an hour, half of it at random.
-  perform _memoir.requeue(v_work, 0, v_now + make_interval(secs => case when p_error is null then 0
-    else least(3600, power(2, least(v_failures, 11) + 1)) * (0.5 + random() / 2) end));
-  return case when p_error is null then 'active' else 'failing' end;
+  return v_state;
 end $$;
 comment on function memoir.store_webhook(bigint, uuid, text, text, boolean) is
   'Says how far a claimed webhook was sent (p_cursor, null: nothing) and what ended it: active, failing (it waits

@@ -225,7 +225,7 @@ declare
   v_config jsonb := (select config from _memoir.settings_merged); v_now timestamptz := clock_timestamp();
   v_users uuid[]; v_prompts bytea[]; v_log name; v_dropped boolean;
   v_leaves integer := 0; v_locked integer := 0; v_receipts integer; v_vectors integer := 0; v_runs integer := 0;
-  v_dead integer := 0; v_gone integer := 0; v_documents integer; v_events integer;
+  v_dead integer := 0; v_gone integer := 0; v_documents integer; v_events integer := 0;
 begin
   if _memoir.job_cursor('sweep') is null then  -- once a round: what is of no user
     foreach v_log in array '{compile_ledger,admission_scores}'::name[] loop

@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 from calls import call, one, raises, remembered, run_job, say, set_clock, table
+from psycopg.types.json import Jsonb
 from servers import connect, roles
 
 Db = psycopg.Connection[Any]
@@ -49,8 +50,11 @@ def test_events_tell_what_happened(db: Db, user: str) -> None:
     for event in page["events"]:
         rest = [later["id"] for later in page["events"] if later["id"] > event["id"]]
         assert [later["id"] for later in call(db, "read_events", user, after=event["cursor"])["events"]] == rest
+    lines = [line for (line,) in table(db, "export_user", user)]
     call(db, "erase_user", user)
     assert read(db, user)[0] == []
+    db.execute("select memoir.import_user(%s, %s)", [user, [Jsonb(line) for line in lines]])
+    assert ("added", right) in read(db, user)[0]
 
 
 def test_events_cost_nothing_unread(db: Db, user: str, setting: Any) -> None:
