@@ -76,13 +76,16 @@ class Sender:
 
     def _resolve(self, url: str) -> _Target:
         """Returns where an URL leads. Raises Refused for what is not outside."""
-        given = httpx.URL(url)
+        try:
+            given = httpx.URL(url)
+        except httpx.InvalidURL as error:
+            raise Refused(f"the URL can't be read: {error}") from None
         if given.scheme != "https" and not self._allow_local:
             raise Refused(f"the URL begins with {given.scheme}://, only https:// is allowed without --allow-local")
         try:
             port = given.port or (443 if given.scheme == "https" else 80)
             found = socket.getaddrinfo(given.host, port, type=socket.SOCK_STREAM)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise Refused(f"the host {given.host} is not known: {error}") from None
         addresses = [ipaddress.ip_address(str(entry[4][0])) for entry in found]
         inside = [str(address) for address in addresses if not is_outside(address)]

@@ -41,6 +41,7 @@ def test_addresses_outside(address: str, outside: bool) -> None:
     "url, addresses, said",
     [
         ("http://example.org/h", ["93.184.216.34"], "only https:// is allowed"),
+        ("https://example.org:nine/h", [], "the URL can't be read"),
         ("https://inside.example/h", ["93.184.216.34", "10.0.0.8"], "10.0.0.8, which is not of the public internet"),
         ("https://[::ffff:127.0.0.1]/h", ["::ffff:127.0.0.1"], "not of the public internet"),
     ],
