@@ -46,8 +46,10 @@ begin
     where o.event_id > v_id and o.xact_id >= pg_snapshot_xmin(v_from) and not pg_visible_in_snapshot(o.xact_id, v_from)
       and pg_visible_in_snapshot(o.xact_id, v_to) and (p_user_id is null or o.user_id in (p_user_id, v_none))
       and (p_types is null or o.type = any (p_types) or o.type = 'events.dropped') order by o.event_id limit p_limit);
-  return jsonb_build_object('more', cardinality(v_rows) = p_limit, 'cursor', v_server || '/' || case
-    when cardinality(v_rows) = p_limit then concat_ws('/', v_from, v_to, v_rows[p_limit].event_id) else v_to::text end,
+  -- Behind the rest of a step there may be another.
+  return jsonb_build_object('more', cardinality(v_rows) = p_limit or v_parts[3] is not null,
+    'cursor', concat_ws('/', v_server, case when cardinality(v_rows) = p_limit then v_from end, v_to,
+      case when cardinality(v_rows) = p_limit then v_rows[p_limit].event_id end),
     'events', (select coalesce(jsonb_agg(jsonb_build_object('id', o.event_id, 'type', o.type, 'timestamp',
         o.recorded_at, 'cursor', concat_ws('/', v_server, v_from, v_to, o.event_id), 'data', jsonb_strip_nulls(
         jsonb_build_object('user', u.external_id, 'user_id', nullif(o.user_id, v_none), 'memory_id', o.memory_id,
@@ -78,7 +80,7 @@ comment on function memoir.read_events(text, text, text[], integer) is
   'Events of a user, or of all users that the caller may read, behind a cursor: {"events", "cursor", "more"}. Without
 p_after all that are kept, with ''now'' none, only the cursor. An event has "id", "type", "timestamp", its own "cursor"
 and "data": ids and states, no text. Types: memory.added, memory.changed, memory.forgotten, job.failed (a dead letter,
-or for admins and jobs logins a failed run). Also events.dropped: setting outbox_days took away what was not read. At
+or for admins a failed run of a job). Also events.dropped: setting outbox_days took away what was not read. At
 least once, a user''s events in order. LISTEN memoir_outbox wakes readers. Writes nothing. Raises PM001, PM014.';
 
 create or replace function memoir.add_webhook(p_url text, p_types text[] default null, p_secret text default null)
@@ -140,7 +142,8 @@ begin
   perform _memoir.authorise_worker(), _memoir.check_count('limit', p_limit, 10000);
   v_work := _memoir.take_work('webhook', 60, array(select w.dedup_key from _memoir.work_items w where w.kind = 'webhook'
     and w.state <> 'dead' and w.run_after <= greatest(clock_timestamp(), memoir.now())
-    and w.payload ->> 'cursor' is distinct from _memoir.events_after(null, w.payload ->> 'cursor', null, 1) ->> 'cursor'));
+    and w.payload ->> 'cursor'
+      is distinct from _memoir.events_after(null, w.payload ->> 'cursor', null, 1) ->> 'cursor'));
   if v_work.work_id is null then return null; end if;
   update _memoir.work_items set attempts = 0 where work_id = v_work.work_id;  -- failures are counted in the payload
   return jsonb_build_object('work_id', v_work.work_id, 'lease_id', v_work.lease_id, 'url', v_work.dedup_key, 'secret',

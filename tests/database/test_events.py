@@ -47,6 +47,10 @@ def test_events_tell_what_happened(db: Db, user: str) -> None:
     kept = one(db, "select string_agg(o::text, ' ') from _memoir.outbox o")
     assert not any(word in kept + str(page) for word in ("green", "black", "coffee", "white"))
     # Every event goes on behind itself, also one in the middle of a page.
+    last = page["events"][-1]["cursor"]
+    assert read(db, user, last)[0] == []
+    newer = remembered(db, user, "Owns a samovar.")
+    assert read(db, user, last)[0] == [("added", newer)]
     for event in page["events"]:
         rest = [later["id"] for later in page["events"] if later["id"] > event["id"]]
         assert [later["id"] for later in call(db, "read_events", user, after=event["cursor"])["events"]] == rest

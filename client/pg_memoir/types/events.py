@@ -35,7 +35,7 @@ class Event(TypedDict):
 
 
 class EventPage(TypedDict):
-    """Events behind a cursor. `cursor`: behind all of them; `more`: there are more now."""
+    """Events behind a cursor. `cursor`: behind all of them; `more`: there may be more now."""
 
     events: list[Event]
     cursor: str
