@@ -31,6 +31,9 @@ COLUMNS = {
     "tools": "tool condition? does key? lines? texts?",
     "commands": "pattern words does key? first? last?",
     "token_shapes": "issuer kind marks? pattern",
+    "memory_tools": "name door? reads required? properties more description",
+    "memory_resources": "name template? title tools fields description",
+    "export_rules": "name place how",
 }
 """The columns of each table. A question mark allows an empty value."""
 KEYS = {"ranking": 2, "tools": 2}
@@ -55,6 +58,14 @@ VALUES = dict.fromkeys(WORDS.split(), WORD) | {
     "commands.key": "[1-9]",
     "commands.first": "[+]?[1-9]",
     "commands.last": "[+]?[0-9]+",
+    "memory_tools.door": "model|mcp|named",
+    "memory_tools.reads": "yes|no",
+    "memory_tools.properties": "[{].*[}]",
+    "memory_tools.more": "[{].*[}]",
+    "memory_resources.fields": "[{].*[}]",
+    "export_rules.name": WORD,
+    "export_rules.place": "[0-9]+",
+    "export_rules.how": "rows|own|made anew|left",
     "token_shapes.kind": "access key|model key|private key|web token",
 }
 """Patterns of the values of columns. Other columns take numbers (NUMBERS) or any text."""

@@ -20,6 +20,7 @@
 \ir base/settings.sql                  -- what an operator may turn: typed, range-checked, overridable
 \ir base/ranking_profiles.sql          -- learnt weights of the ranking: shipped, the install's, users'
 \ir base/models.sql                    -- chat models, embedding models
+\ir base/outbox.sql                    -- events for readers outside: noted as they happen
 \ir base/queue.sql                     -- work items: leases, heartbeats, backoff, dead letters
 
 -- text: one text at a time: no user, no session
@@ -119,6 +120,7 @@
 \ir work/embedding.sql                 -- items without a vector: claim, store, fail; backfill; the shared embedder
 \ir work/stretches.sql                -- stretches of conversation that a language model reads: what it is shown
 \ir work/llm.sql                       -- work for a language model: what each kind asks and stores; claim, store, fail
+\ir work/events.sql                    -- events behind a cursor; webhooks: registered, claimed, stored
 \ir work/maintenance.sql               -- the jobs merge and flush; what ends by age; backfill; hygiene counts
 \ir work/runs.sql                      -- run_job: the step of each job, its lease and batches, one row per run
 \ir work/jobs.sql                      -- what pg_cron runs

@@ -13,6 +13,7 @@ from pg_memoir import Memoir, MemoirError
 from pg_memoir.call import Call
 from pg_memoir.client import CONNECT
 from pg_memoir.errors import JobFailedError
+from pg_memoir.tracing import span_of
 from pg_memoir.types import Job
 
 from .repeat import log, wait_after
@@ -85,7 +86,8 @@ def _is_due(job: Job) -> bool:
 
 def _run(memoir: Memoir, job: str, seconds: int | None) -> None:
     try:
-        memoir.run_job(job, seconds=seconds, wait=0)
+        with span_of(f"job {job}", {"pg_memoir.job": job}):
+            memoir.run_job(job, seconds=seconds, wait=0)
         if job == "archive" and send_bare(memoir):  # what it asked for is done: it goes on
             memoir.run_job(job, seconds=seconds, wait=0)
         log.debug("job %s has run", job)

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import psycopg
 from pg_memoir import MemoirError
+from pg_memoir.tracing import note_batch
 from pg_memoir_server.llm.loop import ModelUnavailable
 
 from .embedder import EmbedderUnavailable
@@ -36,6 +38,7 @@ def repeat(name: str, step: Callable[[], Step], *, interval: float, once: bool, 
     stop = stop or threading.Event()
     total, failures = 0, 0
     while not stop.is_set():
+        began = time.time()
         try:
             done = step()
         except PASSING as error:
@@ -47,6 +50,8 @@ def repeat(name: str, step: Callable[[], Step], *, interval: float, once: bool, 
             stop.wait(wait)
             continue
         total += done.count
+        if done.count or done.failed:
+            note_batch(f"worker {name}", began, done.count, done.failed)
         failures = failures + 1 if done.failed else 0
         if done.failed and not once:
             stop.wait(wait_after(failures, interval))

@@ -197,6 +197,8 @@ class Options:
     nli: str | None = None
     embed: bool = True
     once: bool = False
+    webhooks: bool = False
+    allow_local: bool = False
 
 
 def work(dsn: str, options: Options) -> None:
@@ -225,6 +227,11 @@ def work(dsn: str, options: Options) -> None:
             kinds.append(lambda: run(memoir, embed, limit=options.limit, model=name, **again))
         if options.llm:
             kinds.append(lambda: run_models(memoir, **again))
+        if options.webhooks:
+            from .webhooks import Sender, run_webhooks
+
+            sender = Sender(options.allow_local)
+            kinds.append(lambda: run_webhooks(memoir, sender, **again))
         if options.nli:
             judge = NliJudge(options.nli)
             judge.load()  # before anything is claimed, so that a wrong folder is no fault of the work

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Literal, TypeVar
@@ -21,10 +21,12 @@ from .call import AsyncClient, Call, opens_with
 from .calls import AllCalls, calls
 from .client import CONNECT, log
 from .errors import InvalidArgumentError, KernelMissingError, MemoirError, from_database, raise_refusals
+from .events import AWAY, PAUSE_SECONDS, AsyncWaiter
 from .plans import Leases, Plan, Restored, Wanted
 from .providers import ToolCall, tool_result
 from .sessions import SessionCalls
-from .types import AsyncEmbed, Message, PoolLoad
+from .tracing import span_of_call
+from .types import AsyncEmbed, Event, EventType, Message, PoolLoad
 from .wrapping import new_session, wrap_client
 from .wrapping_talk import Talk
 
@@ -161,7 +163,7 @@ class AsyncMemoir(AllCalls, AsyncClient):
         if call.embed is not None and self.embed is not None:
             params = params | {"query_embedding": await self._query_vector(call.embed)}
         try:
-            with raise_refusals():
+            with span_of_call(call.function, params), raise_refusals():
                 async with self._pool.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
                     if call.function not in self._recalling:
                         try:
@@ -304,6 +306,37 @@ class AsyncMemoir(AllCalls, AsyncClient):
                     await cursor.execute(call.sql.encode(), call.params)
                     async for row in cursor:
                         yield row["result"]
+
+    async def stream_events(
+        self,
+        user: str | None = None,
+        *,
+        after: str | None = None,
+        types: Sequence[EventType] | None = None,
+        follow: bool = True,
+    ) -> AsyncIterator[Event]:
+        """The events of read_events as they come. See Memoir.stream_events."""
+        waiter = AsyncWaiter(self._dsn, self._connect)
+        try:
+            while True:
+                try:
+                    if follow:
+                        await waiter.listen()
+                    page = await self.read_events(user, after=after, types=types)
+                    for event in page["events"]:
+                        yield event
+                    after = page["cursor"]
+                    if not page["more"]:
+                        if not follow:
+                            return
+                        await waiter.wait()
+                except AWAY as error:
+                    if not follow:
+                        raise
+                    log.warning("events: %s", error)
+                    await asyncio.sleep(PAUSE_SECONDS * 20)
+        finally:
+            await waiter.close()
 
     async def import_lines(self, lines: Iterable[str], *, user: str | None = None) -> Restored:
         """Imports the lines of an export, in batches. See Memoir.import_lines."""

@@ -3,13 +3,14 @@
 from .call import Describer
 from .conversations import Conversations
 from .documents import Documents
+from .events import Events
 from .memories import Memories
 from .operations import Operations
 from .privacy import Privacy
 from .windows import Windows
 
 
-class AllCalls(Conversations, Memories, Windows, Documents, Privacy, Operations):
+class AllCalls(Conversations, Memories, Windows, Documents, Privacy, Operations, Events):
     """What Memoir and AsyncMemoir have in common."""
 
 

@@ -7,7 +7,8 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Literal, TypeVar
@@ -22,10 +23,12 @@ from .arguments import finite_vectors, wrong
 from .call import Call, Client, opens_with
 from .calls import AllCalls, calls
 from .errors import InvalidArgumentError, KernelMissingError, MemoirError, from_database, raise_refusals
+from .events import AWAY, PAUSE_SECONDS, Waiter
 from .plans import Leases, Plan, Restored, Wanted
 from .providers import ToolCall, tool_result
 from .sessions import SessionCalls
-from .types import Embed, Message, PoolLoad
+from .tracing import span_of_call
+from .types import Embed, Event, EventType, Message, PoolLoad
 from .wrapping import new_session, wrap_client
 from .wrapping_talk import Talk
 
@@ -120,6 +123,7 @@ class Memoir(AllCalls, Client):
             params = params | {"query_embedding": self._query_vector(call.embed)}
         try:
             with (
+                span_of_call(call.function, params),
                 raise_refusals(),
                 self._pool.connection() as connection,
                 connection.cursor(row_factory=dict_row) as cursor,
@@ -273,6 +277,38 @@ class Memoir(AllCalls, Client):
                 cursor.execute(call.sql.encode(), call.params)
                 for row in cursor:
                     yield row["result"]
+
+    def stream_events(
+        self,
+        user: str | None = None,
+        *,
+        after: str | None = None,
+        types: Sequence[EventType] | None = None,
+        follow: bool = True,
+    ) -> Iterator[Event]:
+        """The events of read_events as they come, to the end with `follow` off. Keep the `cursor` of the last one that
+        you have worked off: after a crash of yours go on with `after=cursor`. A server that is away is waited for, and
+        takes nothing with it. Holds a connection of its own, which waits in LISTEN. Raises as read_events."""
+        waiter = Waiter(self._dsn, self._connect)
+        try:
+            while True:
+                try:
+                    if follow:
+                        waiter.listen()
+                    page = self.read_events(user, after=after, types=types)
+                    yield from page["events"]
+                    after = page["cursor"]
+                    if not page["more"]:
+                        if not follow:
+                            return
+                        waiter.wait()
+                except AWAY as error:
+                    if not follow:
+                        raise
+                    log.warning("events: %s", error)
+                    time.sleep(PAUSE_SECONDS * 20)
+        finally:
+            waiter.close()
 
     def import_lines(self, lines: Iterable[str], *, user: str | None = None) -> Restored:
         """Imports the lines of an export, in batches; repeating it is harmless. `user`: under another name. Admin only.

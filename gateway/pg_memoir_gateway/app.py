@@ -21,6 +21,7 @@ from .config import Config
 from .gateway import Gateway
 from .guard import Guard
 from .proxy import Proxy
+from .traces import Traced
 
 PARTS: tuple[ModuleType, ...] = (health, mcp_http, rest, inspector)
 
@@ -53,6 +54,8 @@ def create_app(config: Config, routes: Sequence[BaseRoute] = ()) -> Starlette:
             yield
 
     found = [*own, *others, *routes, Mount("/", app=proxy)]
-    app = Starlette(routes=found, lifespan=lifespan, middleware=[Middleware(Guard, gateway=gateway)])
+    app = Starlette(
+        routes=found, lifespan=lifespan, middleware=[Middleware(Traced), Middleware(Guard, gateway=gateway)]
+    )
     app.state.gateway = gateway
     return app

@@ -7,7 +7,7 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import zstandard
 
@@ -48,7 +48,8 @@ class Exchange:
     start and end in the text of the body, and the length of what stands there; `rewritten`: characters behind what
     differs from the request before. `talk`: the request as it was read. `conversation`: of whom and which, until it
     is stored. `bypassed`: why it passes as it came, if it does. `unread`: the request can't be read. `started`: the
-    client has the head of a stream. `answers`: what `read_answer` made of the answer."""
+    client has the head of a stream. `answers`: what `read_answer` made of the answer. `span`: of the call, while it is
+    traced."""
 
     method: str
     path: str
@@ -72,6 +73,7 @@ class Exchange:
     unread: bool = False
     started: bool = False
     answers: list[Answer | None] | None = None
+    span: Any = None
     _events: list[tuple[float, Event]] = field(default_factory=list)
     _splitter: Splitter | None = None
 
@@ -147,6 +149,7 @@ class Exchange:
         """Moves the call at hand to the earlier ones, and begins another of the same message."""
         self.earlier.append(replace(self, earlier=[], complete=True))
         self.sent, self.chunks, self.rewritten, self._events, self._splitter = sent, [], 0, [], None
+        self.span = None
 
     def decompress(self) -> None:
         """Sets `body` to what a compressed request holds. Raises NotPlain if it can't be decompressed, and TooLarge."""

@@ -27,6 +27,7 @@ from .rewriting import Plan, Rewriter
 from .spans import MOST_BYTES, NotPlain, TooLarge
 from .talk import Talk, find_dialect, read_talk
 from .tool_loop import ToolLoop
+from .traces import begin_call, end_calls
 from .upstreams import NoUpstream, find_upstream
 
 # Headers of one connection, not of the message (RFC 9110, 7.6.1).
@@ -99,6 +100,8 @@ class Proxy:
                 # Only exchanges that the provider accepted: else anybody who reaches the gateway could store words.
                 if record.whose and exchange.is_success and find_dialect(exchange) and not exchange.unread:
                     self.recorder.queue(exchange, *record.whose, self.rewriter.refresh_forms, record.entry)
+                else:
+                    end_calls(exchange)
         except ClientGone:
             pass
         except TimeoutError:
@@ -198,6 +201,7 @@ class Proxy:
         headers = [(k, v) for k, v in headers if is_own or k.lower() != b"content-encoding"]
         if sent or exchange.method == "POST":
             headers.append((b"content-length", b"%d" % len(sent)))
+        headers = begin_call(exchange, headers, url.host)
         request = httpx.Request(exchange.method, url, headers=headers, content=sent or None)
         answer = await self.gateway.http.send(request, stream=True)
         exchange.status = answer.status_code

@@ -25,6 +25,7 @@ from .journal import Entry, Journal
 from .known import Known, KnownMessages
 from .spans import NotPlain
 from .talk import Talk, read_talk
+from .traces import end_calls
 
 # Bytes that may wait in memory to be stored. Beyond it exchanges wait in the journal. Without a journal they are
 # dropped, and their turns come again with the next request.
@@ -94,7 +95,7 @@ class Recorder:
             self.gateway.counts.add("stores_postponed" if entry else "stores_dropped")
             if entry:
                 self._waiting.append(entry)
-            return
+            return end_calls(exchange)
         self.gateway.pending_bytes += exchange.size
         if exchange.conversation:
             self._behind[exchange.conversation] += 1
@@ -141,6 +142,7 @@ class Recorder:
                 log.warning("not stored: %s: %s", type(error).__name__, error)
         finally:
             self._settle(exchange)
+            end_calls(exchange)
             self.gateway.pending_bytes -= size
             if entry and is_done:
                 await asyncio.to_thread(entry.remove)
@@ -170,6 +172,7 @@ class Recorder:
                 session = await self._store_list(talk, exchange)
             await then(talk, session, exchange)
         self._settle(exchange)
+        end_calls(exchange, talk)
         if config.capture:
             for call in (*exchange.earlier, exchange):
                 await self.captures.capture(call, talk)

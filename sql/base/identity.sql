@@ -81,9 +81,7 @@ end $$;
 create or replace function _memoir.authorise(p_user text, p_need text)
 returns _memoir.caller language plpgsql stable as $$
 declare
-  v_login name := _memoir.login();
-  v_row _memoir.logins;
-  v_caller _memoir.caller;
+  v_login name := _memoir.login(); v_row _memoir.logins; v_caller _memoir.caller;
 begin
   perform _memoir.check_name('user', p_user, 500);
   v_row := _memoir.binding(v_login);

@@ -29,8 +29,7 @@ declare
   v_leaf text := _memoir.leaf_name(p_table, p_part, p_month);
   v_parent text := case when p_month is null then p_table::text else _memoir.leaf_name(p_table, p_part) end;
   v_from timestamptz := p_month::timestamp at time zone 'UTC';
-  v_to timestamptz := (p_month + interval '1 month')::timestamp at time zone 'UTC';
-  v_bounds text;
+  v_to timestamptz := (p_month + interval '1 month')::timestamp at time zone 'UTC'; v_bounds text;
 begin
   if to_regclass('_memoir.' || quote_ident(v_leaf)) is not null then return false; end if;
   -- The lock that attaching needs anyway. Having waited for it, we also see what whoever had it has made.
@@ -89,8 +88,7 @@ end $$;
 create or replace function _memoir.ensure_month(p_user_id uuid, p_at timestamptz)
 returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
-  v_part integer := _memoir.part_of(p_user_id);
-  v_month date := _memoir.month_of(p_at);
+  v_part integer := _memoir.part_of(p_user_id); v_month date := _memoir.month_of(p_at);
   v_plain text := _memoir.leaf_name('', v_part); v_monthly text := _memoir.leaf_name('', v_part, v_month);
 begin
   if exists (select from _memoir.partitioned_tables t
@@ -105,8 +103,7 @@ create or replace function _memoir.partition_plan(p_months_ahead integer)
 returns table (part integer, month date, progress text)
 language plpgsql stable security definer set search_path from current as $$
 begin
-  perform _memoir.authorise_jobs();
-  perform _memoir.check_range('months_ahead', p_months_ahead, 0, 120);
+  perform _memoir.authorise_jobs(), _memoir.check_range('months_ahead', p_months_ahead, 0, 120);
   return query
   select p, x.month, case when row_number() over w % 16 = 0 then row_number() over w || ' of ' || count(*) over () end
   from _memoir.installation i,
@@ -123,8 +120,7 @@ end $$;
 create or replace function _memoir.try_part(p_part integer, p_month date)
 returns boolean language plpgsql security definer set search_path from current set lock_timeout = '2s' as $$
 begin
-  perform _memoir.authorise_jobs();
-  perform _memoir.make_part(p_part, p_month);
+  perform _memoir.authorise_jobs(), _memoir.make_part(p_part, p_month);
   return true;
 exception when lock_not_available then
   return false;

@@ -51,6 +51,7 @@ begin
     end if;
     update _memoir.work_items set state = 'dead', leased_until = null,
       last_error = coalesce(last_error, 'leases ran out') where work_id = v_work.work_id;
+    perform _memoir.emit(v_work.user_id, 'job.failed', null, p_kind);
   end loop;
 end $$;
 
@@ -81,6 +82,7 @@ begin
     or p_work.attempts >= (select (config ->> 'work_attempts_max')::integer from _memoir.settings_merged) then
     update _memoir.work_items set state = 'dead', leased_until = null, lease_id = null, last_error = left(p_error, 1000)
     where work_id = p_work.work_id;
+    perform _memoir.emit(p_work.user_id, 'job.failed', null, p_work.kind);
     return 'dead';
   end if;
   perform _memoir.requeue(p_work, p_work.attempts, v_after);
@@ -99,8 +101,7 @@ $$;
 create or replace function memoir.heartbeat(p_work bigint, p_lease uuid, p_seconds integer default 300)
 returns boolean language plpgsql security definer set search_path from current as $$
 begin
-  perform _memoir.authorise_worker();
-  perform _memoir.check_count('seconds', p_seconds, 86400);
+  perform _memoir.authorise_worker(), _memoir.check_count('seconds', p_seconds, 86400);
   update _memoir.work_items set leased_until = clock_timestamp() + make_interval(secs => p_seconds)
   where work_id = p_work and lease_id = p_lease and state = 'leased';
   return found;

@@ -37,8 +37,7 @@ end $$;
 create or replace function _memoir.check_setting(p_key text, p_value jsonb, p_override boolean)
 returns void language plpgsql stable as $$
 declare
-  v_def _memoir.setting_definitions;
-  v_ok boolean;
+  v_def _memoir.setting_definitions; v_ok boolean;
 begin
   select * into v_def from _memoir.setting_definitions where key = p_key;
   if not found then
@@ -102,15 +101,13 @@ begin
   perform _memoir.check_setting(p_key, p_value, false);
   insert into _memoir.settings (key, value) values (p_key, p_value)
   on conflict (key) do update set value = excluded.value;
-  perform _memoir.merge_settings();
-  perform _memoir.audit('set_setting', jsonb_build_object('key', p_key, 'value', p_value));
+  perform _memoir.merge_settings(), _memoir.audit('set_setting', jsonb_build_object('key', p_key, 'value', p_value));
 end $$;
 
 create or replace function memoir.set_setting(p_key text, p_value jsonb)
 returns void language plpgsql security definer set search_path from current as $$
 begin
-  perform _memoir.authorise_admin();
-  perform _memoir.put_setting(p_key, p_value);
+  perform _memoir.authorise_admin(), _memoir.put_setting(p_key, p_value);
 end $$;
 comment on function memoir.set_setting(text, jsonb) is
   'Sets a setting for the whole install. Admin only. Raises PM001, PM015 (unknown key, wrong kind, out of range).';
@@ -123,8 +120,7 @@ begin
     perform _memoir.fail('PM015', format('unknown setting %s', _memoir.shown(p_key)));
   end if;
   delete from _memoir.settings where key = p_key;
-  perform _memoir.merge_settings();
-  perform _memoir.audit('reset_setting', jsonb_build_object('key', p_key));
+  perform _memoir.merge_settings(), _memoir.audit('reset_setting', jsonb_build_object('key', p_key));
 end $$;
 comment on function memoir.reset_setting(text) is 'Returns a setting to its default. Admin only. Raises PM001, PM015.';
 
@@ -169,8 +165,7 @@ end $$;
 create or replace function memoir.set_user_settings(p_user text, p_settings jsonb)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_settings jsonb;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_settings jsonb;
 begin
   perform _memoir.touch_user(v_caller, p_user);
   update _memoir.users set settings = _memoir.merge_overrides(settings, p_settings)
@@ -194,8 +189,7 @@ end $$;
 create or replace function memoir.set_clock(p_at timestamptz)
 returns void language plpgsql security definer set search_path from current as $$
 begin
-  perform _memoir.authorise_admin();
-  perform _memoir.put_setting('clock', coalesce(to_jsonb(p_at), 'null'));
+  perform _memoir.authorise_admin(), _memoir.put_setting('clock', coalesce(to_jsonb(p_at), 'null'));
 end $$;
 comment on function memoir.set_clock(timestamptz) is
   'Fixes memoir.now() at a time, for tests and replays; null returns to the real clock. Admin only. Raises PM001.';

@@ -11,16 +11,6 @@ begin
       and m.sensitivity > p_level);
 end $$;
 
--- Returns what may be sent out of this user's: nothing private, nor what was not looked through for secrets.
-create or replace function _memoir.may_be_sent(p_user_id uuid, p_id uuid)
-returns boolean language plpgsql stable as $$
-begin
-  return not _memoir.is_above('normal', p_user_id, p_id)
-    and not exists (select from _memoir.memory_sources s where s.user_id = p_user_id and s.item_kind = 'memory'
-      and s.item_id = p_id and _memoir.awaits_scan(p_user_id, s.source_id))
-    and not _memoir.awaits_scan(p_user_id, p_id);
-end $$;
-
 -- answer: dedup_key is the question's id, payload {"session_id"}.
 create or replace function _memoir.answer_store(p_work _memoir.work_items, p_output jsonb, p_made_by text)
 returns integer language plpgsql as $$

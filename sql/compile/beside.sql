@@ -44,10 +44,7 @@ begin
   v.system_tokens := 0;
   v_compile := _memoir.leave_traces(v);
   -- What fits weakly is a few lines of a list made for one question, and none of one that every step pays for.
-  if (v.arms ->> 'weak')::boolean then
-    v.recall := null;
-    v.recalled := null;
-  end if;
+  if (v.arms ->> 'weak')::boolean then v.recall := null; v.recalled := null; end if;
   v_items := (select coalesce(jsonb_agg(distinct i), '[]') from jsonb_array_elements(v.recalled -> 'shown') i);
   if v_version is distinct from p_profile_version and v_profile is not null then
     v_items := v_items || to_jsonb(v.profile);
@@ -72,8 +69,7 @@ create or replace function _memoir.without_texts(p_added jsonb)
 returns jsonb language plpgsql immutable as $$
 declare
   v_text text := (case when p_added ? 'tail' then jsonb_set(p_added, '{tail}', '"[withdrawn]"') - 'profile'
-    else p_added end)::text;
-  v_pair jsonb;
+    else p_added end)::text; v_pair jsonb;
 begin
   -- Within a JSON text they are escaped once more.
   for v_pair in select * from jsonb_array_elements(p_added -> 'told') loop

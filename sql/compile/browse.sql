@@ -97,8 +97,7 @@ returns table (speaker text, role text, sessions bigint, turns bigint, first_sai
   last_said_at timestamptz)
 language plpgsql stable security definer set search_path from current as $$
 declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
-  v_user uuid := v_caller.user_id; v_session uuid;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read'); v_user uuid := v_caller.user_id; v_session uuid;
 begin
   if p_session is not null then v_session := (_memoir.session(v_caller, p_session)).session_id; end if;
   return query
@@ -237,8 +236,7 @@ returns table (kind text, id uuid, session text, turn_index integer, role text, 
   line text, is_anchor boolean)
 language plpgsql stable security definer set search_path from current as $$
 declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
-  v_anchor record; v_memory _memoir.memory_store;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read'); v_anchor record; v_memory _memoir.memory_store;
 begin
   perform _memoir.check_range('lines_before', p_lines_before, 0, 100, true),
     _memoir.check_range('lines_after', p_lines_after, 0, 100, true);
@@ -372,8 +370,7 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_user uuid := v_caller.user_id; v_done uuid[] := '{}'; v_new uuid[] := array[p_memory];
 begin
-  perform _memoir.check_count('hops', p_hops, 5);
-  perform _memoir.check_count('limit', p_limit, 1000);
+  perform _memoir.check_count('hops', p_hops, 5), _memoir.check_count('limit', p_limit, 1000);
   perform _memoir.memory(v_caller, p_memory);
   hop := 0;
   while hop < p_hops and v_new <> '{}' and p_limit > 0 loop

@@ -107,8 +107,7 @@ declare
   v_sent text; v_ids uuid[]; v_items jsonb; v_asks boolean; v_id uuid := gen_random_uuid();
   v_now timestamptz := memoir.now();
 begin
-  perform _memoir.check_choice('scope', p_scope, '{session,user}');
-  perform _memoir.check_text('question', p_question);
+  perform _memoir.check_choice('scope', p_scope, '{session,user}'), _memoir.check_text('question', p_question);
   perform _memoir.check_range('max_tokens', p_max_tokens, 50, 16000, true);
   v_asks := p_answer and (select config ->> 'llm_provider' from _memoir.settings_merged) is distinct from 'none';
   -- Lock the user before passages are looked for, so that nothing that is forgotten meanwhile is sent.
@@ -119,7 +118,11 @@ begin
     (array_agg(q.object order by q.o) filter (where q.object is not null))[1],
     string_agg(q.line, E'\n' order by q.o) filter (where q.is_sent), array_agg(q.id)
   into v_text, v_tokens, v_passages, v_memory, v_sent, v_ids
-  from (select p.*, v_asks and _memoir.may_be_sent(v_caller.user_id, p.id) as is_sent
+  -- A model is sent nothing private, and nothing that was not looked through for secrets, or was made of such.
+  from (select p.*, v_asks and not _memoir.is_above('normal', v_caller.user_id, p.id)
+      and not _memoir.awaits_scan(v_caller.user_id, p.id)
+      and not exists (select from _memoir.memory_sources s where s.user_id = v_caller.user_id and s.item_kind = 'memory'
+        and s.item_id = p.id and _memoir.awaits_scan(v_caller.user_id, s.source_id)) as is_sent
     from _memoir.query_passages(v_caller, p_user, p_session, p_question, p_max_tokens, p_scope = 'user') p) q;
   -- An object goes with the turns that it lies in.
   v_items := (select jsonb_agg(i) from (select unnest(v_ids) as i union select s.source_id from _memoir.memory_sources s

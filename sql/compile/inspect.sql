@@ -6,8 +6,7 @@ returns table (user_name text, created_at timestamptz, sessions integer, memorie
   last_recorded_at timestamptz)
 language plpgsql stable security definer set search_path from current as $$
 declare
-  v_login name := _memoir.login();
-  v_namespace text := coalesce((_memoir.binding(v_login)).namespace, 'default');
+  v_login name := _memoir.login(); v_namespace text := coalesce((_memoir.binding(v_login)).namespace, 'default');
 begin
   perform _memoir.check_count('limit', p_limit, 1000);
   return query
@@ -35,8 +34,7 @@ $$;
 create or replace function memoir.memory_stats(p_user text)
 returns jsonb language plpgsql stable security definer set search_path from current as $$
 declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
-  v_user uuid := v_caller.user_id; v_stats jsonb;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read'); v_user uuid := v_caller.user_id; v_stats jsonb;
 begin
   select jsonb_build_object('sessions', count(*), 'open_sessions', count(*) filter (where s.status = 'active'),
     'turns', coalesce(sum(c.turn_count), 0), 'tokens', coalesce(sum(c.tokens), 0),

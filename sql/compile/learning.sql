@@ -7,8 +7,7 @@ returns integer language plpgsql security definer set search_path from current a
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_from timestamptz := memoir.now() - make_interval(days => (select (config ->> 'ledger_days')::integer
-    from _memoir.settings_merged) + 31);
-  v_row _memoir.compile_ledger; v_used integer[]; v_count integer;
+    from _memoir.settings_merged) + 31); v_row _memoir.compile_ledger; v_used integer[]; v_count integer;
 begin
   if p_compile is null or p_used is null then
     perform _memoir.fail('PM014',

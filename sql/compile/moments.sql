@@ -289,8 +289,7 @@ create or replace function _memoir.targets(p_user_id uuid, p_session_id uuid, p_
   p_message text)
 returns _memoir.past_place[] language plpgsql stable as $$
 declare
-  v_learnt text[]; v_needed uuid[] := '{}';
-  v_words text[] := _memoir.query_terms('simple', p_message);
+  v_learnt text[]; v_needed uuid[] := '{}'; v_words text[] := _memoir.query_terms('simple', p_message);
   v_newest timestamptz := (select max(p.recorded_at) from unnest(p_past.places) p);
   v_roomy boolean := p_past.shown < p_past.budget / 2;
 begin
@@ -452,8 +451,7 @@ declare
   -- At warning half full is low enough: stubs and lines say little of what they stand for.
   v_low bigint := greatest((p_config ->> 'window_low_water')::float8, case v_zone
       when 2 then least(0.5, (p_config ->> 'window_warning')::float8 - 0.2) else 0 end)
-    * p_past.budget;
-  v_places _memoir.past_place[]; v_until integer;
+    * p_past.budget; v_places _memoir.past_place[]; v_until integer;
   -- Where the prefix is lost anyway, or room is scarce, all moves that is due; else what pays for what is rewritten.
   v_deep constant boolean := v_zone >= 2 or p_kind in ('room', 'cold', 'compaction', 'changed', 'born');
   v_message text := (_memoir.turn_seen(p_session, (select max(t.turn_index) from unnest(p_past.turns) t

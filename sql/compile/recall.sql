@@ -177,8 +177,7 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_user uuid := v_caller.user_id; v_scope _memoir.search_scope; v_session uuid; v_rows jsonb;
 begin
-  perform _memoir.check_text('query', p_query);
-  perform _memoir.check_count('limit', p_limit, 1000);
+  perform _memoir.check_text('query', p_query), _memoir.check_count('limit', p_limit, 1000);
   perform _memoir.check_choices('types', p_types, _memoir.known_types());
   p_where := _memoir.check_where(p_where);
   if p_session is not null then v_session := (_memoir.session(v_caller, p_session)).session_id; end if;

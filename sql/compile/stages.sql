@@ -80,8 +80,7 @@ end $$;
 create or replace function _memoir.with_newest_message(inout v _memoir.compile_state, p_query text, p_parts jsonb)
 language plpgsql stable as $$
 declare
-  v_newest _memoir.message;
-  v_counters _memoir.session_counters := v.counters;
+  v_newest _memoir.message; v_counters _memoir.session_counters := v.counters;
   v_turns integer := coalesce(v_counters.turn_count, 0);
 begin
   v.is_open := p_query is null and p_parts is null;
@@ -248,17 +247,13 @@ begin
       v_messages := v_messages || v_rendered[i];
       v_costs := v_costs || case when v_turn.role = 'system'
         then _memoir.message_tokens(v_rendered[i], v.tokenizer, v_overhead, v_images) else v_turn.cost end;
-      if v.is_open and v_turn.turn_index >= v.exchange_at and v.recall_at is null then
-        v.recall_at := n + 1;
-      end if;
+      if v.is_open and v_turn.turn_index >= v.exchange_at and v.recall_at is null then v.recall_at := n + 1; end if;
     end if;
     if v_turn.turn_index <= (v.frame).frozen_through then v.frozen := cardinality(v_messages); end if;
   end loop;
   v.messages := v_messages;
   v.costs := v_costs;
-  if not v.is_open then
-    v := _memoir.with_unanswered(v);
-  end if;
+  if not v.is_open then v := _memoir.with_unanswered(v); end if;
   if v.note is not null then
     v.messages[1] := jsonb_set(v.messages[1], '{content}',
       _memoir.join_content(to_jsonb(v.note), v.messages[1] -> 'content'));
@@ -315,10 +310,8 @@ end $$;
 create or replace function _memoir.with_recall(inout v _memoir.compile_state, p_task text, p_memory_budget integer,
   p_query_embedding real[]) language plpgsql stable as $$
 declare
-  v_counters _memoir.session_counters := v.counters;
-  v_projects text[] := (v.caller).projects;
-  v_clearance _memoir.sensitivity := (v.caller).clearance;
-  v_kept _memoir.kept_recalls;
+  v_counters _memoir.session_counters := v.counters; v_projects text[] := (v.caller).projects;
+  v_clearance _memoir.sensitivity := (v.caller).clearance; v_kept _memoir.kept_recalls;
 begin
   v.arms := '{}';
   v.recall_tokens := 0;
@@ -376,8 +369,7 @@ $$;
 create or replace function _memoir.with_found_recall(inout v _memoir.compile_state, p_query_embedding real[])
 language plpgsql stable as $$
 declare
-  v_scope _memoir.search_scope := _memoir.recall_scope(v);
-  v_pins _memoir.pins := _memoir.pins(v, v_scope);
+  v_scope _memoir.search_scope := _memoir.recall_scope(v); v_pins _memoir.pins := _memoir.pins(v, v_scope);
   v_question _memoir.question := _memoir.read_question(v.query, v.config, p_query_embedding, false);
   v_standing uuid[] := coalesce(v.left_out, '{}'); v_found record;
 begin

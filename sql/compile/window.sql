@@ -46,8 +46,7 @@ create or replace function _memoir.excerpt(p_turn _memoir.shown_turn, p_tokens i
   p_overhead integer)
 returns _memoir.shown_turn language plpgsql stable as $$
 declare
-  v_turn _memoir.shown_turn := p_turn;
-  v_source text := coalesce(p_turn.content, '');
+  v_turn _memoir.shown_turn := p_turn; v_source text := coalesce(p_turn.content, '');
   v_length integer := length(v_source); v_keep integer; v_tries integer := 0; v_cost integer := p_turn.cost;
 begin
   v_keep := (v_length::bigint * greatest(p_tokens - 40, 0) / greatest(p_turn.cost, 1) * 9 / 10)::integer;
@@ -81,9 +80,7 @@ declare
   v_first integer := coalesce((v.session).summary_through + 1, 0); v_threshold bigint := 0; v_total bigint;
 begin
   v_window.warnings := '{}';
-  if v_first > 0 then
-    v_threshold := coalesce(_memoir.tokens_before(v.session, v_first), v_counters.tokens);
-  end if;
+  if v_first > 0 then v_threshold := coalesce(_memoir.tokens_before(v.session, v_first), v_counters.tokens); end if;
   v_total := v_counters.tokens - v_threshold;
   if v_total > p_budget then
     v_threshold := v_threshold + ((v_total - p_budget + v_step - 1) / v_step) * v_step;
@@ -212,9 +209,7 @@ begin
       and v_turn.tokens_before >= p_threshold and v_turn.role <> 'tool' then
       v_step := i;
     end if;
-    if v_end < i and v_turn.role = 'assistant' then
-      v_newest := i;
-    end if;
+    if v_end < i and v_turn.role = 'assistant' then v_newest := i; end if;
   end loop;
   if v_step is null and p_open then
     v_step := v_newest;  -- the last step: the newest assistant message and what follows it

@@ -76,6 +76,11 @@ begin
   select substr(c, 13) into v_path from pg_db_role_setting, unnest(setconfig) c
   where setrole = 0 and setdatabase = (select oid from pg_database where datname = current_database())
     and c like 'search\_path=%';
+  -- Cursors of webhooks mean nothing on another server, and numbers of its transactions may be greater than ours.
+  update _memoir.outbox set xact_id = pg_current_xact_id() where xact_id >= pg_snapshot_xmax(pg_current_snapshot());
+  update _memoir.work_items set payload = payload - 'cursor' where kind = 'webhook'
+    and not starts_with(payload ->> 'cursor', (select system_identifier::text || '/' from pg_control_system()));
+
   if coalesce(v_path, '') !~ '\mmemoir\M' then
     execute format('alter database %I set search_path = %s', current_database(),
       coalesce(v_path || ', memoir', '"$user", public, memoir'));

@@ -274,8 +274,7 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_turn _memoir.conversation_history; v_read jsonb;
   v_config jsonb := _memoir.config(v_caller.user_id, null);
 begin
-  perform _memoir.check_text('query', p_query);
-  perform _memoir.check_size('query', p_query, 10000);
+  perform _memoir.check_text('query', p_query), _memoir.check_size('query', p_query, 10000);
   if not _memoir.reads_language() then
     perform _memoir.fail('PM050', 'forget_about needs PL/Python on this server', 'forget() takes the id of a memory');
   end if;

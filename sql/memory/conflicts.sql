@@ -37,8 +37,7 @@ declare
   v_now timestamptz := memoir.now(); v_winner _memoir.memory_store; v_loser _memoir.memory_store;
   v_new real := _memoir.authority(p_new.actor, p_new.provenance, p_new.trust, true);
   v_old real := _memoir.authority(p_old.actor, p_old.provenance, p_old.trust, false);
-  v_said timestamptz := _memoir.said(p_new);
-  v_was timestamptz := _memoir.said(p_old); v_reason text; v_prevails text;
+  v_said timestamptz := _memoir.said(p_new); v_was timestamptz := _memoir.said(p_old); v_reason text; v_prevails text;
 begin
   if v_new < v_old or p_new.local_to is not null and p_old.local_to is null then
     v_prevails := 'open';

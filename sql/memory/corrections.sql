@@ -44,8 +44,7 @@ declare
   v_now timestamptz := memoir.now(); v_user uuid := v_caller.user_id; v_reason text := coalesce(p_reason, 'forgotten');
   v_ids uuid[]; v_done record;
 begin
-  perform _memoir.check_size('reason', p_reason, 10000);
-  perform _memoir.unarchive_memory(v_user, p_memory);
+  perform _memoir.check_size('reason', p_reason, 10000), _memoir.unarchive_memory(v_user, p_memory);
   v_memory := _memoir.memory(v_caller, p_memory);
   perform from _memoir.user_counters where user_id = v_user for update;
   v_ids := _memoir.same_value(v_caller, v_memory, true);
@@ -365,8 +364,7 @@ declare
   v_user uuid := v_caller.user_id; v_now timestamptz := memoir.now();
   v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person');
   v_memory _memoir.memory_store; v_stone _memoir.tombstones; v_reason text := coalesce(p_reason, 'lifted');
-  v_of uuid := p_memory; v_keys bytea[]; v_lifted integer; v_turns integer := 0; v_back uuid[] := '{}';
-  v_refs uuid[];
+  v_of uuid := p_memory; v_keys bytea[]; v_lifted integer; v_turns integer := 0; v_back uuid[] := '{}'; v_refs uuid[];
 begin
   if v_actor <> 'person' then
     perform _memoir.fail('PM001', format('login %s acts as %s and may not lift a tombstone',

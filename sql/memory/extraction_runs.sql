@@ -169,8 +169,7 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_result jsonb;
 begin
-  perform _memoir.check_count('limit', p_limit, 10000);
-  perform _memoir.ensure_month(v_caller.user_id, memoir.now());
+  perform _memoir.check_count('limit', p_limit, 10000), _memoir.ensure_month(v_caller.user_id, memoir.now());
   loop
     v_result := _memoir.extract_turns(v_caller.user_id, v_session.session_id, p_limit, v_caller.login, true);
     exit when v_result is not null;  -- another run was first: what it left
@@ -192,8 +191,7 @@ language plpgsql security definer set search_path from current as $$
 declare
   v_work _memoir.work_items; v_claimed record;
 begin
-  perform _memoir.authorise_worker();
-  perform _memoir.check_count('limit', p_limit, 1000);
+  perform _memoir.authorise_worker(), _memoir.check_count('limit', p_limit, 1000);
   if _memoir.reads_language() then return; end if;
   v_work := _memoir.take_work('turns', 300);
   if v_work.work_id is null then return; end if;
@@ -217,8 +215,7 @@ returns jsonb language plpgsql security definer set search_path from current as 
 declare
   v_work _memoir.work_items; v_claimed record;
 begin
-  perform _memoir.authorise_worker();
-  perform _memoir.check_object('reading', p_reading);
+  perform _memoir.authorise_worker(), _memoir.check_object('reading', p_reading);
   v_work := _memoir.leased(p_work, p_lease);
   if v_work.work_id is null or v_work.kind <> 'turns' then return null; end if;
   v_claimed := _memoir.turns_to_read(v_work.user_id, v_work.dedup_key::uuid, (v_work.payload ->> 'limit')::integer,
@@ -234,8 +231,7 @@ returns jsonb language plpgsql security definer set search_path from current as 
 declare
   v_work _memoir.work_items; v_claimed record; v_counts jsonb;
 begin
-  perform _memoir.authorise_worker();
-  perform _memoir.check_object('reading', p_reading);
+  perform _memoir.authorise_worker(), _memoir.check_object('reading', p_reading);
   v_work := _memoir.leased(p_work, p_lease);
   if v_work.work_id is null or v_work.kind <> 'turns' then return null; end if;
   v_claimed := _memoir.turns_to_read(v_work.user_id, v_work.dedup_key::uuid, (v_work.payload ->> 'limit')::integer,

@@ -25,8 +25,7 @@ language plpgsql security definer set search_path from current as $$
 declare
   v_work _memoir.work_items; v_left integer := p_limit; v_count integer;
 begin
-  perform _memoir.authorise_worker();
-  perform _memoir.check_count('limit', p_limit, 10000);
+  perform _memoir.authorise_worker(), _memoir.check_count('limit', p_limit, 10000);
   while v_left > 0 loop
     v_work := _memoir.take_work('nli', 300);
     exit when v_work.work_id is null;
@@ -36,10 +35,7 @@ begin
     from _memoir.open_pairs(v_work) o
     join _memoir.memory_store m on m.user_id = v_work.user_id and m.memory_id = v_work.dedup_key::uuid;
     get diagnostics v_count = row_count;
-    if v_count = 0 then
-      delete from _memoir.work_items j where j.work_id = v_work.work_id;
-      continue;
-    end if;
+    if v_count = 0 then delete from _memoir.work_items j where j.work_id = v_work.work_id; continue; end if;
     v_left := v_left - v_count;
   end loop;
 end $$;

@@ -87,8 +87,7 @@ create or replace function _memoir.promote_user(p_user_id uuid, p_by text)
 returns jsonb language plpgsql as $$
 declare
   v_config jsonb := _memoir.config(p_user_id, null); v_now timestamptz := memoir.now(); v_memory _memoir.memory_store;
-  v_how text; v_counts jsonb := '{}';
-  v_accesses_1 integer := (v_config ->> 'promotion_accesses_1')::integer;
+  v_how text; v_counts jsonb := '{}'; v_accesses_1 integer := (v_config ->> 'promotion_accesses_1')::integer;
   v_accesses_2 integer := (v_config ->> 'promotion_accesses_2')::integer;
   -- Discount of utility per hour of age, and the utility above which a memory rises, by tier.
   v_lambda_1 constant float8 := 0.01; v_lambda_2 constant float8 := 0.001;
@@ -230,4 +229,3 @@ begin
   return jsonb_build_object('memories', v_memories, 'sessions', v_sessions, 'renewed', v_renewed, 'working', v_working,
     'more', v_more or v_seen = p_limit or v_working = p_limit);
 end $$;
-

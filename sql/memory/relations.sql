@@ -132,8 +132,7 @@ declare
   v_session _memoir.sessions := _memoir.session(v_caller, p_session);
   v_memory _memoir.memory_store := _memoir.memory(v_caller, p_memory); v_until integer;
 begin
-  perform _memoir.check_range('turns', p_turns, 1, 1000000);
-  perform _memoir.check_size('reason', p_reason, 10000);
+  perform _memoir.check_range('turns', p_turns, 1, 1000000), _memoir.check_size('reason', p_reason, 10000);
   perform from _memoir.user_counters where user_id = v_caller.user_id for update;
   v_memory := _memoir.current(v_memory);
   if v_memory.state <> 'active' then

@@ -63,10 +63,17 @@ end $$;
 create or replace function _memoir.note_state(p_user_id uuid, p_ids uuid[], p_state _memoir.item_state, p_by text,
   p_reason text, p_successor uuid, p_at timestamptz, p_actor _memoir.actor)
 returns void language plpgsql as $$
+declare
+  v_ids uuid[]; v_new boolean;
 begin
-  insert into _memoir.memory_states (user_id, memory_id, seq, recorded_at, state, superseded_by, reason, actor, set_by)
-  select p_user_id, id, 1 + coalesce((select max(s.seq) from _memoir.memory_states s where s.user_id = p_user_id
-    and s.memory_id = id), 0), p_at, p_state, p_successor, p_reason, p_actor, p_by from unnest(p_ids) id;
+  with noted as (insert into _memoir.memory_states
+      (user_id, memory_id, seq, recorded_at, state, superseded_by, reason, actor, set_by)
+    select p_user_id, id, 1 + coalesce((select max(s.seq) from _memoir.memory_states s where s.user_id = p_user_id
+      and s.memory_id = id), 0),
+      p_at, p_state, p_successor, p_reason, p_actor, p_by from unnest(p_ids) id returning memory_id, seq)
+  select array_agg(memory_id), bool_and(seq = 1) into v_ids, v_new from noted;
+  if v_ids is not null then perform _memoir.emit(p_user_id, case when p_state in ('forgotten', 'erased')
+    then 'memory.forgotten' when v_new then 'memory.added' else 'memory.changed' end, v_ids, p_state::text); end if;
 end $$;
 
 create or replace function _memoir.supersede(p_user_id uuid, p_ids uuid[], p_successor uuid, p_by text, p_reason text,

@@ -94,4 +94,3 @@ begin
   do update set content = excluded.content, losses = excluded.losses, made_by = excluded.made_by,
     token_count = excluded.token_count;
 end $$;
-

@@ -68,10 +68,7 @@ begin
     if v_last <> '{}' then
       v_mean := case when v_row.turn_index >= 50 then (select avg(v) from unnest(v_last) v)
         else v_last[cardinality(v_last)] end;
-      if v_mean <=> v_row.embedding > 0.3 then
-        v_starts := v_starts || v_row.turn_index;
-        v_last := '{}';
-      end if;
+      if v_mean <=> v_row.embedding > 0.3 then v_starts := v_starts || v_row.turn_index; v_last := '{}'; end if;
     end if;
     v_last := (v_last || v_row.embedding)[greatest(1, cardinality(v_last) - 1) :];
   end loop;

@@ -107,4 +107,3 @@ begin
   return jsonb_build_object('more', cardinality(v_users) = p_limit, 'users', cardinality(v_users), 'checked',
     v_checked, 'wrong', v_wrong);
 end $$;
-

@@ -35,8 +35,7 @@ end $$;
 
 -- Turns of a leaf for which no summary stands, by session.
 create or replace function _memoir.uncovered(p_leaf regclass)
-returns table (user_id uuid, session_id uuid, status _memoir.session_status, turns bigint)
-  language plpgsql stable as $$
+returns table (user_id uuid, session_id uuid, status _memoir.session_status, turns bigint) language plpgsql stable as $$
 declare
   v_part record; v_done int4multirange;
 begin
@@ -293,8 +292,7 @@ declare
   v_leaf regclass := to_regclass('_memoir.' || quote_ident(_memoir.leaf_name('conversation_history', p_part, p_month)));
   v_user uuid; v_session uuid; v_turn integer;
 begin
-  perform _memoir.authorise_admin();
-  perform _memoir.check_count('limit', p_limit, 100000);
+  perform _memoir.authorise_admin(), _memoir.check_count('limit', p_limit, 100000);
   if p_after !~ '^[0-9a-f-]{36}/[0-9a-f-]{36}/[0-9]{1,9}$' then
     perform _memoir.fail('PM014', format('after must be a key of this function, not %s', _memoir.shown(p_after)));
   end if;
@@ -320,8 +318,7 @@ returns boolean language plpgsql security definer set search_path from current a
 declare
   v_leaf name := _memoir.leaf_name('conversation_history', p_part, p_month); v_turns bigint;
 begin
-  perform _memoir.authorise_admin();
-  perform _memoir.check_short('destination', p_destination, 2000);
+  perform _memoir.authorise_admin(), _memoir.check_short('destination', p_destination, 2000);
   if not exists (select from _memoir.archives where leaf = v_leaf and state = 'ready') then return false; end if;
   select coalesce(sum(l.turns), 0) into v_turns
   from _memoir.leaf_sessions(('_memoir.' || quote_ident(v_leaf))::regclass) l;
@@ -375,8 +372,7 @@ declare
   v_turns _memoir.conversation_history[]; v_restored bigint := 0; v_missing bigint; v_left bigint := 0;
   v_now timestamptz := memoir.now();
 begin
-  perform _memoir.authorise_admin();
-  perform _memoir.check_count('days', p_days, 36500);
+  perform _memoir.authorise_admin(), _memoir.check_count('days', p_days, 36500);
   if coalesce(jsonb_typeof(p_turns), 'null') not in ('array', 'null') then
     perform _memoir.fail('PM014', format('turns must be a list of what export_month gave, not %s',
       _memoir.shown(p_turns::text)));
@@ -422,8 +418,7 @@ create or replace function memoir.export_memories(p_limit integer default 1000)
 returns table (user_id uuid, memory_id uuid, memory jsonb) language plpgsql stable security definer
   set search_path from current as $$
 begin
-  perform _memoir.authorise_admin();
-  perform _memoir.check_count('limit', p_limit, 100000);
+  perform _memoir.authorise_admin(), _memoir.check_count('limit', p_limit, 100000);
   return query
   select a.user_id, a.memory_id, a.memory || jsonb_build_object('user', u.external_id, 'session', s.external_id)
   from _memoir.archived_memories a left join _memoir.users u on u.user_id = a.user_id

@@ -33,8 +33,7 @@ begin
         union all select o + 2, format('events[%s]', o - 1), e from unnest(p_events) with ordinality t(e, o)
         order by 1) f(place, name, bytes)
   where octet_length(f.bytes) > v_limit;
-  perform _memoir.touch_user(v_caller, p_user);
-  perform _memoir.ensure_month(v_caller.user_id, v_now);
+  perform _memoir.touch_user(v_caller, p_user), _memoir.ensure_month(v_caller.user_id, v_now);
   -- A caller bound to projects leaves nothing outside them: a new session is opened in the caller's own.
   if v_caller.projects is not null then
     perform _memoir.open_session(v_caller, p_user, p_session, null, null, null, null, null, '{}', '{}')
@@ -88,8 +87,7 @@ create or replace function memoir.read_call(p_user text, p_call uuid)
 returns table (seq integer, kind text, body bytea, received_at timestamptz)
 language plpgsql stable security definer set search_path from current as $$
 declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
-  v_call _memoir.api_calls;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read'); v_call _memoir.api_calls;
 begin
   select * into v_call from _memoir.api_calls c where c.user_id = v_caller.user_id and c.call_id = p_call;
   if not found or v_call.sensitivity > v_caller.clearance

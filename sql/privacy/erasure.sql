@@ -318,7 +318,7 @@ begin
   update _memoir.user_counters set memories = greatest(0, memories - v_counted) where user_id = v_user;
   for v_table in select t from _memoir.user_tables() t
     where _memoir.has_column(t, 'memory_id') and t not in ('memory_store', 'memory_states', 'recall_exclusions',
-      'tombstones') loop
+      'tombstones', 'outbox') loop
     v_rows := _memoir.add_counts(v_rows, jsonb_build_object(v_table, _memoir.erase_from(v_table, v_user,
       'memory_id = any ($2)' || case when _memoir.has_column(v_table, 'other_id') then ' or other_id = any ($2)'
         else '' end, p_ids)));

@@ -3,35 +3,10 @@
 -- name. What can be made from the rest is not in it (words, numbers of items, counters), nor what is the install's own
 -- (audit, ledger, queue).
 
--- How each table with rows of users is exported. A table that is not named here is written row by row, as it is.
-create or replace function _memoir.export_rules()
-returns table (name name, ordering integer, how text) language sql immutable as $$
-  values ('users'::name,          1, 'rows'),
-         -- without it the tombstones would say nothing; whoever has the lines has what they hold anyway
-         ('user_keys',            2, 'rows'),
-         ('tombstones',           3, 'rows'),     -- what may not come back, before anything that could
-         ('turn_marks',           4, 'rows'),
-         ('recall_exclusions',    5, 'rows'),
-         ('sessions',             7, 'rows'),     -- after their prompts
-         ('conversation_history', 8, 'rows'),
-         ('session_counters',     9, 'rows'),
-         ('compactions',         10, 'rows'),
-         ('memory_sources',      11, 'rows'),
-         ('memory_store',        12, 'rows'),
-         ('memory_store_working', 13, 'rows'),
-         ('user_counters',       90, 'own'),
-         ('embeddings',          91, 'own'),
-         ('search_items',         0, 'made anew'), ('search_tail', 0, 'made anew'), ('search_postings', 0, 'made anew'),
-           ('search_aliases', 0, 'made anew'), ('embedding_cursors', 0, 'made anew'), ('packed_signs', 0, 'made anew'),
-         ('kept_recalls',         0, 'left'), ('query_answers', 0, 'left'), ('client_messages', 0, 'left'),
-           ('session_windows', 0, 'left'), ('shown_forms', 0, 'left'), ('compile_ledger', 0, 'left'),
-             ('compile_buffer', 0, 'left'),
-         ('work_items', 0, 'left'), ('audit_log', 0, 'left'), ('login_users', 0, 'left')
-$$;
-
 create or replace function _memoir.export_tables()
-returns table (name name, ordering integer) language sql stable as $$
-  select t, coalesce(r.ordering, 50) from _memoir.user_tables() t left join _memoir.export_rules() r on r.name = t
+returns table (name name, place integer) language sql stable as $$
+  select t, coalesce(r.place::integer, 50) from _memoir.user_tables() t left join _memoir.data_export_rules() r
+    on r.name = t
   where coalesce(r.how, 'rows') = 'rows' order by 2, 1
 $$;
 

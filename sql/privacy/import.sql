@@ -167,8 +167,7 @@ declare
   v_columns name[] := _memoir.uuid_columns('conversation_history');
   v_turns _memoir.conversation_history[] := array(select t from jsonb_array_elements(p_rows) with ordinality r(line, n),
     jsonb_populate_record(null::_memoir.conversation_history, _memoir.import_row(p_user_id, r.line, v_columns)) t
-    order by n);
-  v_turn _memoir.conversation_history; v_session _memoir.sessions; v_config jsonb;
+    order by n); v_turn _memoir.conversation_history; v_session _memoir.sessions; v_config jsonb;
   v_marks jsonb; v_there uuid; v_imported integer := 0; v_refused integer := 0; v_open text[]; v_overhead integer;
 begin
   foreach v_turn in array v_turns loop
@@ -307,6 +306,7 @@ begin
     continue when v_row.state = 'erased' or v_row.is_object;
     update _memoir.user_counters set memories = memories + 1 where user_id = p_user_id;
     if v_row.state <> 'forgotten' then
+      perform _memoir.emit(p_user_id, 'memory.added', array[v_row.memory_id], v_row.state::text);
       perform _memoir.index_memory(v_row, coalesce((v_row.metadata ->> 'said_at')::timestamptz, v_row.recorded_at),
         v_config);
       update _memoir.search_items set dead = true where user_id = p_user_id and ref_id = v_row.memory_id

@@ -166,8 +166,7 @@ create or replace function _memoir.retract_turns(p_caller _memoir.caller, p_sess
 returns jsonb language plpgsql as $$
 declare
   v_user uuid := p_caller.user_id; v_now timestamptz := memoir.now(); v_turns _memoir.conversation_history[];
-  v_units _memoir.said_unit[]; v_memories uuid[]; v_marks jsonb;
-  v_from integer; v_to integer; v_last integer;
+  v_units _memoir.said_unit[]; v_memories uuid[]; v_marks jsonb; v_from integer; v_to integer; v_last integer;
 begin
   v_marks := _memoir.marks(v_user, p_session.session_id);
   select turn_count - 1 into v_last from _memoir.session_counters where user_id = v_user

@@ -57,8 +57,7 @@ language plpgsql security definer set search_path from current as $$
 declare
   v_work _memoir.work_items; v_left integer := p_limit; v_count integer;
 begin
-  perform _memoir.authorise_worker();
-  perform _memoir.check_count('limit', p_limit, 10000);
+  perform _memoir.authorise_worker(), _memoir.check_count('limit', p_limit, 10000);
   while v_left > 0 loop
     v_work := _memoir.take_work('secrets', 300);
     exit when v_work.work_id is null;

@@ -37,8 +37,7 @@ begin
       || case when v_written.has_echo and 'echoes' <> all (features) then '{echoes}'::text[] else '{}' end
       || case when v_written.has_sensitive and 'sensitive' <> all (features) then '{sensitive}'::text[] else '{}' end
   where user_id = p_user_id;
-  perform _memoir.note_aliases(p_user_id, v_first, p_items, p_texts);
-  perform _memoir.ask_for_vectors(p_user_id, p_at);
+  perform _memoir.note_aliases(p_user_id, v_first, p_items, p_texts), _memoir.ask_for_vectors(p_user_id, p_at);
   return v_first;
 end $$;
 

@@ -55,9 +55,7 @@ begin
   end if;
   -- Without names the text was embedded when it was read.
   if p_given is not null or v_names <> '{}' or num_nulls(v_question.vector, v_question.problem) = 2 then
-    if v_names <> '{}' then
-      v_sent := v_sent || ' (' || array_to_string(v_names, ', ') || ')';
-    end if;
+    if v_names <> '{}' then v_sent := v_sent || ' (' || array_to_string(v_names, ', ') || ')'; end if;
     select q.vector, q.problem into v_question.vector, v_question.problem
     from _memoir.query_vector(p_config, v_sent, p_given) q;
   end if;

@@ -54,10 +54,7 @@ declare
 begin
   select * into v_model from _memoir.embedding_models where status = 'active';
   if not found then problem := 'no embedding model is active'; return; end if;
-  if p_given is not null then
-    vector := _memoir.to_vector(p_given, v_model);
-    return;
-  end if;
+  if p_given is not null then vector := _memoir.to_vector(p_given, v_model); return; end if;
   if coalesce(btrim(p_query), '') = '' then problem := 'no query'; return; end if;
   if v_model.provider = 'embedder' then
     if p_config ->> 'embedder_socket' = '' then problem := 'no embedder is configured'; return; end if;
@@ -75,9 +72,7 @@ begin
   else
     problem := format('model %s takes vectors from the client', v_model.name);
   end if;
-  if v_real is not null then
-    select u.* into vector, problem from _memoir.usable_vector(v_real, v_model) u;
-  end if;
+  if v_real is not null then select u.* into vector, problem from _memoir.usable_vector(v_real, v_model) u; end if;
 end $$;
 
 -- Signs of vectors, packed (migrations/0018): the kernel chooses by them whose vectors it compares.

@@ -8,8 +8,7 @@ declare
   v_session _memoir.sessions := _memoir.session(v_caller, p_session);
   v_to integer := coalesce(p_to_turn, p_from_turn); v_count integer; v_until integer;
 begin
-  perform _memoir.check_range('turns', p_turns, 1, 1000000);
-  perform _memoir.check_size('reason', p_reason, 10000);
+  perform _memoir.check_range('turns', p_turns, 1, 1000000), _memoir.check_size('reason', p_reason, 10000);
   -- As compaction locks, so that a pin is before it or after it.
   select turn_count into v_count from _memoir.session_counters where user_id = v_caller.user_id
     and session_id = v_session.session_id for update;

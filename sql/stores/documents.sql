@@ -266,8 +266,7 @@ returns table (namespace text[], key text, value jsonb, created_at timestamptz, 
   expires_at timestamptz)
 language plpgsql security definer set search_path from current as $$
 declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
-  v_project text := _memoir.default_project(v_caller);
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read'); v_project text := _memoir.default_project(v_caller);
 begin
   perform _memoir.check_namespace('namespace', p_namespace);
   if p_refresh then perform _memoir.refresh_documents(v_caller, p_namespace, p_keys); end if;

@@ -90,8 +90,7 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_id uuid := _memoir.session_id(v_caller.user_id, p_session); v_marks jsonb;
 begin
-  perform _memoir.check_session(p_session);
-  perform _memoir.check_range('limit', p_limit, 0, 2147483647);
+  perform _memoir.check_session(p_session), _memoir.check_range('limit', p_limit, 0, 2147483647);
   if not exists (select from _memoir.sessions s where s.user_id = v_caller.user_id and s.session_id = v_id) then
     return;
   end if;
@@ -115,8 +114,7 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_session _memoir.sessions; v_items integer[];
   v_turns integer[]; v_id uuid := _memoir.session_id(v_caller.user_id, p_session);
 begin
-  perform _memoir.check_session(p_session);
-  perform _memoir.check_range('count', p_count, 0, 2147483647);
+  perform _memoir.check_session(p_session), _memoir.check_range('count', p_count, 0, 2147483647);
   if not exists (select from _memoir.sessions s where s.user_id = v_caller.user_id and s.session_id = v_id) then
     return;
   end if;

@@ -22,8 +22,7 @@ declare
   v_words text[] := array_remove(string_to_array(translate(v_text, E'.,;:!?()[]"''’“”„«»…¿¡-–—/\n\t،؟؛।',
     repeat(' ', 31)), ' '), '');
   v_hits integer; v_other text; v_script text; v_class text[]; v_letters integer[]; v_last smallint := 0;
-  v_common tsvector; v_nth integer := 0;
-  v_found smallint := 0; v_most integer := 0;
+  v_common tsvector; v_nth integer := 0; v_found smallint := 0; v_most integer := 0;
 begin
   -- The rest of a list without the text's words tells how many it has. Much English is plain at once.
   v_hits := length((_memoir.language_words())[1]) - length(ts_delete((_memoir.language_words())[1], v_words));
@@ -43,10 +42,7 @@ begin
           {arabic,\\u0600-\\u06ff\\u0750-\\u077f},{devanagari,\\u0900-\\u097f},{thai,\\u0e00-\\u0e7f},
           {greek,\\u0370-\\u03ff\\u1f00-\\u1fff},{hebrew,\\u0590-\\u05ff},{tamil,\\u0b80-\\u0bff},
           {lao,\\u0e80-\\u0eff},{khmer,\\u1780-\\u17ff},{burmese,\\u1000-\\u109f}}'::text[] loop
-        if v_other ~ ('[' || v_class[2] || ']') then
-          v_script := v_class[1];
-          exit;
-        end if;
+        if v_other ~ ('[' || v_class[2] || ']') then v_script := v_class[1]; exit; end if;
       end loop;
     end if;
     v_letters := array(select length(v_text) - length(translate(v_text, letters, ''))

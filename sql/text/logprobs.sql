@@ -34,4 +34,3 @@ begin
   said := right((select string_agg(t ->> 'token', '' order by o)
     from jsonb_array_elements(v_tokens) with ordinality e(t, o) where o <= v_last), 400);
 end $$;
-

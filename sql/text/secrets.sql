@@ -67,9 +67,7 @@ declare
   v_text text := array_to_string(p_texts, E'\n'); v_kinds text[];
 begin
   if v_text = '' or not (p_config ->> 'detect_secrets')::boolean then return '{}'; end if;
-  if _memoir.reads_language() then
-    v_kinds := _memoir.py_find_secrets(v_text, p_config ->> 'embedder_socket');
-  end if;
+  if _memoir.reads_language() then v_kinds := _memoir.py_find_secrets(v_text, p_config ->> 'embedder_socket'); end if;
   -- Without disguise: full-width and other fancy digits and letters as plain ones, no invisible marks.
   return coalesce(v_kinds, array(select distinct s.kind from _memoir.plain_secrets(
     case when octet_length(v_text) = length(v_text) then v_text

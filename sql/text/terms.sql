@@ -171,8 +171,7 @@ create or replace function _memoir.kindred_stems(p_lines text[], p_language smal
 language plpgsql stable as $$
 declare
   v_near text[] := array(select l from unnest(p_lines) l
-    where exists (select from unnest(p_terms) t where strpos(l, left(t, 5)) > 0));
-  v_places integer[]; v_lines text[];
+    where exists (select from unnest(p_terms) t where strpos(l, left(t, 5)) > 0)); v_places integer[]; v_lines text[];
 begin
   v_places := array(select p from unnest(to_tsvector(p_config, _memoir.stemmed(_memoir.readable(array_to_string(v_near,
     ' ')), p_language))) v, unnest(v.positions) p where v.lexeme = any (p_terms));

@@ -64,10 +64,7 @@ begin
         v_tail := translate(reverse(right(piece, v_size / 2)), E'\t\r\u00a0\u3000!?।؟۔！？．｡', '    .....。。。。');
         v_cut := coalesce(least(nullif(strpos(v_tail, ' .'), 0), nullif(strpos(v_tail, '。'),
           0), nullif(strpos(v_tail, E'\n'), 0)), nullif(strpos(v_tail, ' '), 0), 1) - 1;
-        if v_cut > 0 then
-          span_length := span_length - v_cut;
-          piece := left(piece, span_length);
-        end if;
+        if v_cut > 0 then span_length := span_length - v_cut; piece := left(piece, span_length); end if;
       elsif v_block_start + v_block_length <= v_length then
         exit;  -- the rest of this block begins the next one
       end if;

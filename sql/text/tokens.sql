@@ -114,10 +114,7 @@ begin
   end if;
   foreach v_text in array p_texts loop
     v_length := coalesce(length(v_text), 0);
-    if v_length <= 64 * v_size then
-      v_counts := v_counts || _memoir.estimate_tokens(v_text);
-      continue;
-    end if;
+    if v_length <= 64 * v_size then v_counts := v_counts || _memoir.estimate_tokens(v_text); continue; end if;
     -- Of a large text a sample: sixteen stretches and the dearest of them among them, so that it stays above the whole
     -- where stretches are of one kind.
     v_costs := array(select _memoir.estimate_tokens(substr(v_text, 1 + ((v_length - v_size)::bigint * n / 15)::integer,

@@ -7,68 +7,15 @@ create or replace function _memoir.session_tools()
 returns text[] language sql immutable
 return '{memory_query,memory_pin,memory_objects,memory_restore,memory_release}'::text[];
 
--- name, description, JSON schemas of the arguments, whether it only reads, and where it is offered: to models, whose
--- tools are paid for with every request and so are few and short, by MCP, by both (null), or only where it is named.
--- offered: without what few calls need, for models. Every tool takes all of its parameters whoever calls it.
+-- The tools of sql/data/memory_tools.csv. offered: without what few calls need, for models.
 create or replace function _memoir.memory_tool_list()
 returns table (name text, description text, parameters jsonb, offered jsonb, reads boolean, door text)
 language sql immutable as $$
-  select t.name, t.description, jsonb_build_object('type', 'object', 'properties', t.properties || t.more, 'required',
-      t.required, 'additionalProperties', false),
-    jsonb_strip_nulls(jsonb_build_object('type', 'object', 'properties', t.properties, 'required',
-      nullif(t.required, '[]'))), t.reads, t.door
-  from (select jsonb '{"kind": {"type": "string", "enum": ["memory", "turn", "summary"]}, "type": {"type": "string"},
-    "tags": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 20},
-    "project": {"type": "string"}, "session": {"type": "string"}, "after": {"type": "string", "format": "date-time"},
-    "before": {"type": "string", "format": "date-time"}, "where": {"type": "object"},
-    "limit": {"type": "integer", "minimum": 1, "maximum": 50}}'
-    as filters) f cross join lateral (values
-    (1, 'memory_search', 'Search what is known about the user and what was said before: ids and short lines.',
-     '{"query": {"type": "string"}}'::jsonb, '{"kind": {"type": "string", "enum": ["memory", "turn", "summary"]},
-       "limit": {"type": "integer", "minimum": 1, "maximum": 50}}'::jsonb, '["query"]'::jsonb, true, 'model'),
-    (2, 'memory_index', 'Search what is known about the user and what was said before: ids and short lines, the cheap '
-     || 'first look. Then memory_timeline for what stands around a hit, memory_get for the whole text.',
-     '{"query": {"type": "string"}}', f.filters, '["query"]', true, 'mcp'),
-    (3, 'memory_recall', 'The passages that fit a query best, whole, up to max_tokens of them.',
-     '{"query": {"type": "string"}}', '{"max_tokens": {"type": "integer", "minimum": 50, "maximum": 16000}}'::jsonb
-       || f.filters, '["query"]', true, 'mcp'),
-    (4, 'memory_timeline', 'What was said around the id of a hit.',
-     '{"id": {"type": "string"}}', '{"query": {"type": "string"}, "window": {"type": "string",
-       "enum": ["1h", "24h", "7d"]}}', '[]', true, null),
-    (5, 'memory_get', 'The whole text behind ids.',
-     '{"ids": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 20}}', '{}', '["ids"]', true,
-     null),
-    (6, 'memory_query', 'Find what was said or shown, in earlier sessions too',
-     '{"question": {"type": "string"}}', '{"max_tokens": {"type": "integer", "minimum": 50, "maximum": 4000},
-       "scope": {"type": "string", "enum": ["session", "user"]}}', '["question"]', true, null),
-    (7, 'memory_remember', 'Keep a lasting fact, preference or instruction, as one sentence; said: the user''s words, '
-     || 'quoted', '{"content": {"type": "string"}, "said": {"type": "string"}}',
-     '{"type": {"type": "string", "enum": ["fact", "preference", "instruction"]}}', '["content"]', false, null),
-    (8, 'memory_correct', 'Replace what a memory says, or a part of it; said: the user''s words, quoted',
-     '{"id": {"type": "string"}, "content": {"type": "string"}, "said": {"type": "string"}}', '{}',
-     '["id", "content"]', false, null),
-    (9, 'memory_forget', 'Forget what the user asks to, by id or about a thing; said: that request, quoted',
-     '{"id": {"type": "string"}, "about": {"type": "string"}, "said": {"type": "string"}}', '{}', '["said"]', false,
-     null),
-    (10, 'memory_pin', 'Keep a memory in view in this session, or no longer.',
-     '{"id": {"type": "string"}, "pinned": {"type": "boolean"}}', '{}', '["id"]', false, null),
-    (11, 'memory_stats', 'How much is known about the user, in numbers: sessions, turns, memories by state and type.',
-     '{}', '{}', '[]', true, 'mcp'),
-    (12, 'memory_objects', 'The objects of this session, newest first: tool results, files, plans; the name of each, '
-     'how it is shown, what it is. query: those whose line has it.', '{}', '{"query": {"type": "string"},
-       "limit": {"type": "integer", "minimum": 1, "maximum": 200}}', '[]', true, 'mcp'),
-    (13, 'memory_sync', 'Have vectors made for what has none yet, so that it is found by meaning. dry_run: only say '
-     'how much that is and what it costs.', '{}', '{"dry_run": {"type": "boolean"}}', '[]', false, 'mcp'),
-    (14, 'memory_restore', 'The full text of an object that is shown shortened, by its name, or only lines of it '
-     '(40-80).', '{"id": {"type": "string"}, "lines": {"type": "string"}}', '{"reason": {"type": "string"}}', '["id"]',
-     false, null),
-    (15, 'memory_release', 'Objects that need not be shown any more, by their names.',
-     '{"ids": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 100}}',
-     '{"reason": {"type": "string"}}', '["ids"]', false, null),
-    (16, 'memory_update', 'Keep content, a lasting statement; with id it corrects that memory; id or about alone '
-     || 'forgets. said: the user''s words, quoted', '{"content": {"type": "string"}, "id": {"type": "string"},
-       "about": {"type": "string"}, "said": {"type": "string"}}', '{}', '[]', false, 'named')
-  ) t (no, name, description, properties, more, required, reads, door) order by t.no
+  select t.name, t.description, jsonb_build_object('type', 'object', 'properties', t.properties::jsonb || t.more::jsonb,
+      'required', r.names, 'additionalProperties', false),
+    jsonb_strip_nulls(jsonb_build_object('type', 'object', 'properties', t.properties::jsonb, 'required',
+      nullif(r.names, '[]'))), t.reads = 'yes', t.door
+  from _memoir.data_memory_tools() t, to_jsonb(coalesce(string_to_array(t.required, ' '), '{}')) r(names) order by t.nth
 $$;
 
 create or replace function memoir.memory_tools(p_format text default 'openai', p_names text[] default null)
@@ -98,39 +45,13 @@ memory_stats, memory_objects, memory_sync; _meta of each says whether it needs a
 memory_query and memory_update are the fewest that do everything. call_memory_tool runs what the model calls, with any
 of these arguments. Raises PM014.';
 
--- Returns what there is to read by MCP: what was said, what is known, and the job between them. Fields are those of the
--- rows as history, memory_get and sync_semantic give them.
 create or replace function memoir.memory_resources()
 returns jsonb language sql immutable security definer set search_path from current as $$
   select jsonb_agg(jsonb_strip_nulls(jsonb_build_object('uri', 'memoir://' || r.name, 'template', r.template, 'name',
-    r.name, 'title', r.title, 'description', r.description, 'fields', r.fields, 'tools', (
+    r.name, 'title', r.title, 'description', r.description, 'fields', r.fields::jsonb, 'tools', (
       select jsonb_agg(t order by t ->> 'name') from jsonb_array_elements(memoir.memory_tools('mcp')) t
-      where t ->> 'name' = any (r.tools)))) order by r.no)
-  from (values (1, 'episodic', 'memoir://episodic/{session}', 'What was said',
-     'Turns as they were said, session by session, never changed. The template reads those of one session.',
-     jsonb '{"namespace": "whose users are apart: of the login", "thread_id": "the session",
-       "speaker": "role, and name where given",
-       "content": "the text; what was forgotten of it is left out", 
-       "sensitivity": "normal, private or secret: above the clearance of the login it is not shown",
-       "tags": "of the memories made of it", "created_at": "when it was said"}',
-     '{memory_index,memory_timeline,memory_recall,memory_query,memory_get}'::text[]),
-    (2, 'semantic', 'memoir://semantic/{id}', 'What is known',
-     'Memories: statements with their sources, states and relations. The template reads one.',
-     '{"id": "of the memory", "episodic_id": "sources: the turns it came from", 
-       "chunk_id": "the span of the text that a vector stands for",
-       "model": "the embedding model", "dim": "dimension of its vectors",
-       "vector_ref": "(user, model, item, chunk): vectors stay in the database"}',
-     '{memory_index,memory_recall,memory_get,memory_remember,memory_correct,memory_forget,memory_pin,memory_stats}'),
-    (3, 'jobs/semantic_sync', null, 'From what was said to what is known',
-     'What was said gets vectors, so that it is found by meaning. Keeps a cursor per model and a row per batch; what '
-     'is expired, secret or marked as not to be embedded is left out. memory_sync with dry_run says how it stands.',
-     '{"model": "the embedding model", "cursor": "how far it has come, of items", "texts": "what has no vector yet",
-       "tokens": "of those",
-       "microcents": "what that costs", "secret": "left out", "expired": "left out", "not_embeddable": "left out",
-       "snapshots": "texts that stand for something referred to",
-       "queued": "whether work waits", "last_batch_at": "of the batches, each a row of the audit",
-       "last_error": "of the last batch that failed"}', '{memory_sync,memory_stats}')
-  ) r (no, name, template, title, description, fields, tools)
+      where t ->> 'name' = any (string_to_array(r.tools, ' '))))) order by r.nth)
+  from _memoir.data_memory_resources() r
 $$;
 comment on function memoir.memory_resources() is
   'Lists what MCP clients can read, as descriptors: uri, template of the single ones, name, title, description, fields,

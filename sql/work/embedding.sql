@@ -37,8 +37,7 @@ declare
   v_models text[]; v_work _memoir.work_items; v_model _memoir.embedding_models; v_items integer[];
   v_left integer := p_limit; v_through integer; v_unread integer; v_chunks integer;
 begin
-  perform _memoir.authorise_worker();
-  perform _memoir.check_count('limit', p_limit, 10000);
+  perform _memoir.authorise_worker(), _memoir.check_count('limit', p_limit, 10000);
   if p_model is not null then perform _memoir.embedding_model(p_model); end if;
   v_models := array(select m.model_id::text from _memoir.embedding_models m
                     where case when p_model is null then m.provider <> 'none' or m.status = 'retired'
@@ -49,10 +48,7 @@ begin
     exit when v_work.work_id is null;
     select m.* into v_model from _memoir.embedding_models m where m.model_id = v_work.dedup_key::smallint
       and m.status <> 'retired';
-    if not found then
-      delete from _memoir.work_items j where j.work_id = v_work.work_id;
-      continue;
-    end if;
+    if not found then delete from _memoir.work_items j where j.work_id = v_work.work_id; continue; end if;
     v_through := coalesce((select c.through_item from _memoir.embedding_cursors c where c.user_id = v_work.user_id
       and c.model_id = v_model.model_id), 0);
     v_unread := (select c.unread_from from _memoir.user_counters c where c.user_id = v_work.user_id);
@@ -262,8 +258,7 @@ only says. Writes work_items, audit_log. Raises PM001, PM014, PM031.';
 create or replace function memoir.fail_embeddings(p_user_ids uuid[], p_model text, p_error text)
 returns void language plpgsql security definer set search_path from current as $$
 declare
-  v_model _memoir.embedding_models;
-  v_work _memoir.work_items;
+  v_model _memoir.embedding_models; v_work _memoir.work_items;
 begin
   perform _memoir.authorise_worker();
   v_model := _memoir.embedding_model(p_model);
@@ -296,8 +291,7 @@ comment on function memoir.embedding_progress()
 create or replace function memoir.queue_backfill(p_model text, p_limit integer default 1000, p_after uuid default null)
 returns uuid language plpgsql security definer set search_path from current as $$
 declare
-  v_model _memoir.embedding_models;
-  v_last uuid;
+  v_model _memoir.embedding_models; v_last uuid;
 begin
   perform _memoir.authorise_worker();
   v_model := _memoir.embedding_model(p_model);
@@ -327,8 +321,7 @@ returns integer language plpgsql security definer set search_path from current a
 declare
   v_dropped integer;
 begin
-  perform _memoir.authorise_worker();
-  perform _memoir.check_count('limit', p_limit, 1000000);
+  perform _memoir.authorise_worker(), _memoir.check_count('limit', p_limit, 1000000);
   -- The cursors first, and no registering anew meanwhile: else a model that comes back would seem to have its vectors.
   perform from _memoir.embedding_models where status = 'retired' for share;
   delete from _memoir.embedding_cursors c using _memoir.embedding_models m where m.model_id = c.model_id
@@ -375,15 +368,4 @@ begin
   select m.provider, case m.provider when 'embedder' then s.config ->> 'embedder_socket' else m.endpoint end,
     m.dimension
   into provider, address, dimension from _memoir.embedding_models m, _memoir.settings_merged s where m.name = p_model;
-end $$;
-
-create or replace function _memoir.step_embedder(p_limit integer)
-returns jsonb language plpgsql as $$
-declare
-  v_answer text;
-begin
-  if to_regprocedure('_memoir.py_ensure_embedder(jsonb)') is null then return '{}'; end if;
-  v_answer := memoir.ensure_embedder();
-  return case when v_answer in ('running', 'not configured', 'starting') then '{}'
-    else jsonb_build_object(v_answer, 1) end;
 end $$;

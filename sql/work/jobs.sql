@@ -70,8 +70,7 @@ A job is due that has not started since. Service, jobs and admin logins only. Ra
 create or replace procedure memoir.enable_jobs()
 language plpgsql as $$
 declare
-  v_job record;
-  v_is_superuser boolean := pg_catalog.current_setting('is_superuser') operator(pg_catalog.=) 'on';
+  v_job record; v_is_superuser boolean := pg_catalog.current_setting('is_superuser') operator(pg_catalog.=) 'on';
 begin
   perform _memoir.authorise_admin();
   if pg_catalog.to_regnamespace('cron') is null then

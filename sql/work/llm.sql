@@ -65,8 +65,7 @@ create or replace function _memoir.summarise_store(p_work _memoir.work_items, p_
 returns integer language plpgsql as $$
 declare
   v_row _memoir.compactions := _memoir.summarised_row(p_work); v_session _memoir.sessions; v_config jsonb;
-  v_tokens integer; v_tokenizer text; v_said_at timestamptz;
-  v_text text := btrim(p_output ->> 'summary');
+  v_tokens integer; v_tokenizer text; v_said_at timestamptz; v_text text := btrim(p_output ->> 'summary');
 begin
   if v_row.compaction_id is null then return 0; end if;
   select * into v_session from _memoir.sessions where user_id = p_work.user_id and session_id = v_row.session_id;
@@ -121,8 +120,7 @@ create or replace function memoir.claim_model_calls(p_limit integer default 4)
 returns table (work_id bigint, lease_id uuid, kind text, input jsonb)
 language plpgsql security definer set search_path from current as $$
 declare
-  v_lease integer; v_work _memoir.work_items;
-  v_kinds text[] := '{answer,extract,judge,consolidate,summarise,render}';
+  v_lease integer; v_work _memoir.work_items; v_kinds text[] := '{answer,extract,judge,consolidate,summarise,render}';
 begin
   perform _memoir.authorise_worker();
   v_lease := (memoir.llm_config() ->> 'lease')::integer;
@@ -133,10 +131,7 @@ begin
     foreach kind in array v_kinds loop
       exit when p_limit = 0;
       v_work := _memoir.take_work(kind, v_lease);
-      if v_work.work_id is null then
-        v_kinds := array_remove(v_kinds, kind);
-        continue;
-      end if;
+      if v_work.work_id is null then v_kinds := array_remove(v_kinds, kind); continue; end if;
       -- Send nothing before somebody has looked through the turns for secrets.
       if exists (select from _memoir.user_counters c where c.user_id = v_work.user_id
         and c.unread_from is not null) then

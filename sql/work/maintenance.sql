@@ -225,7 +225,7 @@ declare
   v_config jsonb := (select config from _memoir.settings_merged); v_now timestamptz := clock_timestamp();
   v_users uuid[]; v_prompts bytea[]; v_log name; v_dropped boolean;
   v_leaves integer := 0; v_locked integer := 0; v_receipts integer; v_vectors integer := 0; v_runs integer := 0;
-  v_dead integer := 0; v_gone integer := 0; v_documents integer;
+  v_dead integer := 0; v_gone integer := 0; v_documents integer; v_events integer := 0;
 begin
   if _memoir.job_cursor('sweep') is null then  -- once a round: what is of no user
     foreach v_log in array '{compile_ledger,admission_scores}'::name[] loop
@@ -246,11 +246,18 @@ begin
         or finished_at < v_now - interval '1 day' and outcome in ('done', 'still running')
         and counts = '{}' limit 10000);
     get diagnostics v_runs = row_count;
-    delete from _memoir.work_items where state = 'dead'
+    delete from _memoir.work_items where state = 'dead' and kind <> 'webhook'
       and created_at < memoir.now() - make_interval(days => (v_config ->> 'dead_letter_days')::integer);
     get diagnostics v_dead = row_count;
+    -- Readers that had not read so far get one event that says so.
+    with gone as (delete from _memoir.outbox where event_id in (select event_id from _memoir.outbox where recorded_at
+      < memoir.now() - make_interval(days => (v_config ->> 'outbox_days')::integer) order by event_id limit 10000)
+      returning xact_id),
+    told as (insert into _memoir.outbox (user_id, xact_id, recorded_at, type) select _memoir.no_session(),
+      max(xact_id::text::bigint)::text::xid8, memoir.now(), 'events.dropped' from gone having count(*) > 0)
+    select count(*) into v_events from gone;
     v_vectors := memoir.drop_retired_embeddings(10000);
-    if v_leaves > 0 or v_runs = 10000 or v_vectors = 10000 then  -- there may be more of them
+    if v_leaves > 0 or 10000 in (v_runs, v_vectors, v_events) then  -- there may be more of them
       return jsonb_build_object('more', true, 'log months', v_leaves, 'locked', v_locked, 'prompts', v_gone, 'runs',
         v_runs, 'dead letters', v_dead, 'vectors', v_vectors);
     end if;

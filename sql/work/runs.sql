@@ -12,7 +12,9 @@ create or replace function _memoir.step(p_job text, p_limit integer)
 returns jsonb language plpgsql as $$
 begin
   return case p_job
-    when 'embedder' then _memoir.step_embedder(p_limit)
+    when 'embedder' then case when to_regprocedure('_memoir.py_ensure_embedder(jsonb)') is null then '{}' else (select
+      case when a in ('running', 'not configured', 'starting') then '{}' else jsonb_build_object(a, 1) end
+      from memoir.ensure_embedder() a) end
     when 'extract' then _memoir.step_extract(p_limit)
     when 'merge' then _memoir.step_merge(p_limit)
     when 'scan' then _memoir.step_scan(p_limit)
@@ -56,23 +58,14 @@ returns text language sql as $$
   where l.job = p_job and l.leased_until >= clock_timestamp() and l.backend <> pg_backend_pid()
 $$;
 
--- Returns the time until which run_job waits for another run of its job.
-create or replace function _memoir.wait_end(p_wait integer)
-returns timestamptz language plpgsql security definer set search_path from current as $$
-begin
-  perform _memoir.authorise_jobs();
-  perform _memoir.check_range('wait', p_wait, 0, 3600, true);
-  return clock_timestamp() + make_interval(secs => p_wait);
-end $$;
-
 -- Begins a run: takes the lease, closes what a killed predecessor left open. Returns null while another run holds the
 -- lease. An attempt after p_until leaves a row in job_runs; one before it does not, because run_job tries again.
-create or replace function _memoir.job_begin(p_job text, p_seconds integer, p_until timestamptz)
+create or replace function _memoir.job_begin(p_job text, p_seconds integer, p_wait integer, p_until timestamptz)
 returns bigint language plpgsql security definer set search_path from current as $$
 declare
   v_run bigint; v_now timestamptz := clock_timestamp(); v_seconds integer := p_seconds;
 begin
-  perform _memoir.authorise_jobs();
+  perform _memoir.authorise_jobs(), _memoir.check_range('wait', p_wait, 0, 3600, true);
   if not exists (select from _memoir.job_list() where job = p_job) then
     perform _memoir.fail('PM014', format('there is no job %s', _memoir.shown(p_job)),
       (select 'jobs: ' || string_agg(job, ', ' order by job) from _memoir.job_list()));
@@ -203,12 +196,13 @@ end $$;
 create or replace function _memoir.job_end(p_run bigint)
 returns void language plpgsql security definer set search_path from current as $$
 declare
-  v_job text;
+  v_job text; v_outcome text;
 begin
   perform _memoir.authorise_jobs();
   update _memoir.job_runs set finished_at = clock_timestamp(),
     outcome = coalesce(outcome, case when error is null then 'done' else 'errors' end)
-  where run_id = p_run and finished_at is null returning job into v_job;
+  where run_id = p_run and finished_at is null returning job, outcome into v_job, v_outcome;
+  perform _memoir.emit(_memoir.no_session(), 'job.failed', null, v_job) where v_outcome in ('failed', 'errors');
   delete from _memoir.job_leases where job = v_job and run_id = p_run;
 end $$;
 
@@ -264,17 +258,14 @@ begin
   commit;  -- inside a transaction block this fails at once, before anything is locked
   perform memoir.cancel_overdue();
   commit;
-  v_until := _memoir.wait_end(p_wait);
+  v_until := pg_catalog.clock_timestamp() operator(pg_catalog.+) pg_catalog.make_interval(secs => p_wait);
   loop
-    v_run := _memoir.job_begin(p_job, p_seconds, v_until);
+    v_run := _memoir.job_begin(p_job, p_seconds, p_wait, v_until);
     commit;  -- no transaction is open for longer than one pause
     exit when v_run is not null or pg_catalog.clock_timestamp() operator(pg_catalog.>=) v_until;
     perform pg_catalog.pg_sleep(0.2);
   end loop;
-  if v_run is null then
-    perform _memoir.report_busy(p_job, p_wait);
-    return;
-  end if;
+  if v_run is null then perform _memoir.report_busy(p_job, p_wait); return; end if;
   if _memoir.job_in_python(p_job) then
     call _memoir.run_in_python(p_job, v_run);
   else

@@ -63,7 +63,8 @@ begin
   select case when max(v_now - j.run_after) > interval '6 hours' then 'red' else 'yellow' end,
     format('%s work items of kind %s wait, the oldest for %s', count(*), j.kind,
       date_trunc('second', max(v_now - j.run_after))), 'select * from memoir.queue_depth'
-  from _memoir.work_items j where j.state = 'ready' and j.run_after < v_now - interval '1 hour' group by j.kind
+  from _memoir.work_items j
+  where j.state = 'ready' and j.kind <> 'webhook' and j.run_after < v_now - interval '1 hour' group by j.kind
   union all
   select 'yellow', format('%s dead letters of kind %s', count(*), j.kind),
     'select * from memoir.dead_letters; select memoir.retry_work(work_id)'

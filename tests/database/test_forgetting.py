@@ -71,7 +71,9 @@ def test_expired_is_said_anew(db: Db, user: str, clock: Callable[[str], None]) -
 
 
 def test_ended_is_said_anew_for_another_time(db: Db, user: str) -> None:
-    ended = [remember(db, user, "I live in Ulm.", actor="person", valid_to=f"{year}-05-01Z") for year in (2020, 2020, 2021)]
+    ended = [
+        remember(db, user, "I live in Ulm.", actor="person", valid_to=f"{year}-05-01Z") for year in (2020, 2020, 2021)
+    ]
     assert [done["outcome"] for done in ended] == ["stored", "duplicate", "stored"]
 
 

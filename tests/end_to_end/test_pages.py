@@ -11,7 +11,7 @@ from internals import lease_jobs, release_job
 from pages import outputs, settled, write_output
 from servers import connect
 
-PAGES = ["README.md", "docs/start/tutorial.md", "docs/guides/recipes.md", "docs/explain/compile.md"]
+PAGES = ["README.md", "docs/start/tutorial.md", "docs/guides/recipes.md", "docs/guides/events.md", "docs/explain/compile.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)

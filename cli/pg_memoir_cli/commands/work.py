@@ -34,6 +34,10 @@ def worker(
             help="Also judge contradictions (setting judge: nli) with that cross-encoder.",
         ),
     ] = None,
+    webhooks: Annotated[bool, typer.Option("--webhooks", help="Also send events to webhooks.")] = False,
+    allow_local: Annotated[
+        bool, typer.Option("--allow-local", help="Webhooks may be http:// and have addresses inside.")
+    ] = False,
     no_embed: Annotated[bool, typer.Option("--no-embed", help="Embed nothing.")] = False,
     provider: Annotated[str, typer.Option(help="auto, onnx, sentence-transformers or openai.")] = "auto",
     model: Annotated[str, typer.Option(help="The model's name for the provider, or a folder.")] = DEFAULT_MODEL,
@@ -64,7 +68,7 @@ def worker(
         raise _lacks(error) from error
     options = Options(
         provider, model, registered_as, endpoint, api_key_env, limit, interval, threads, jobs, llm, nli,
-        not no_embed, once,
+        not no_embed, once, webhooks, allow_local,
     )  # fmt: skip
     try:
         work(connection_string(dsn), options)

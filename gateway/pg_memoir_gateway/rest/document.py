@@ -13,6 +13,8 @@ from pydantic import TypeAdapter, create_model
 from .operations import OPERATIONS, Operation
 from .problems import MEDIA_TYPE, PREFIX, Problem
 from .shapes import Schema
+from .streams import LAST
+from .streams import MEDIA_TYPE as EVENTS
 
 NDJSON = "application/x-ndjson"
 ABOUT = (
@@ -27,6 +29,12 @@ KEY = {
     "in": "header",
     "description": "The same key and body return the first result.",
     "schema": {"type": "string", "pattern": "^[!-~]{1,200}$"},
+}
+LAST_EVENT = {
+    "name": LAST,
+    "in": "header",
+    "description": "The id of the last event, to go on behind it.",
+    "schema": {"type": "string"},
 }
 
 LINKS = {
@@ -89,7 +97,7 @@ def _answer(operation: Operation) -> Any:
     if operation.member:
         members = {operation.member: (operation.answer, ...)}
         return create_model(f"{operation.title}Answer", **members)
-    return None if operation.is_stream else operation.answer
+    return None if operation.is_stream or operation.has_events else operation.answer
 
 
 def _describe(operation: Operation, schemas: dict[tuple[str, str], Any]) -> dict[str, Any]:
@@ -103,7 +111,7 @@ def _describe(operation: Operation, schemas: dict[tuple[str, str], Any]) -> dict
         "operationId": operation.name,
         "summary": summary,
         "description": operation.about,
-        "parameters": parameters + ([KEY] if operation.has_key else []),
+        "parameters": parameters + [KEY] * operation.has_key + [LAST_EVENT] * operation.has_events,
     }
     if operation.takes_body:
         content = {"application/json": {"schema": schemas[operation.name, "body"]}}
@@ -114,8 +122,9 @@ def _describe(operation: Operation, schemas: dict[tuple[str, str], Any]) -> dict
 
 
 def _success(operation: Operation, schemas: dict[tuple[str, str], Any]) -> dict[str, Any]:
-    if operation.is_stream:
-        return {"200": {"description": "Lines of JSON", "content": {NDJSON: {"schema": {"type": "string"}}}}}
+    if operation.is_stream or operation.has_events:
+        said, media_type = ("Lines of JSON", NDJSON) if operation.is_stream else ("Events without an end", EVENTS)
+        return {"200": {"description": said, "content": {media_type: {"schema": {"type": "string"}}}}}
     if (schema := schemas.get((operation.name, "answer"))) is None:
         return {"204": {"description": HTTPStatus(204).phrase}}
     success = {"description": "The answer", "content": {"application/json": {"schema": schema}}}

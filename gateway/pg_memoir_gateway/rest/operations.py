@@ -16,9 +16,10 @@ from pg_memoir import AsyncMemoir
 from pg_memoir.call import Method
 from pg_memoir.calls import AllCalls
 from pg_memoir.errors import UnknownMemoryError, UnknownUserError
+from pg_memoir.types import EventPage, EventType
 from pydantic import BaseModel, Field
 
-from .shapes import Limit, answer_shape, is_flat, is_list, is_text, object_shape, shape_of, without_null
+from .shapes import Limit, Name, answer_shape, is_flat, is_list, is_text, object_shape, shape_of, without_null
 
 CURSORS = {"after_user": "user_name", "after_session": "session", "after_memory": "memory_id"}
 """Arguments that name the last row of the page before, and the member of a row that holds the name."""
@@ -79,6 +80,34 @@ async def export_user(memoir: AsyncMemoir, user: str) -> AsyncGenerator[str, Non
         yield line + "\n"
 
 
+async def stream_events(
+    memoir: AsyncMemoir, *, after: Name | None = None, types: list[EventType] | None = None
+) -> AsyncGenerator[EventPage, None]:
+    """Events of all users as they come, as text/event-stream. The id of an event is its cursor. A client that comes back
+    with it in `Last-Event-ID`, or in `after`, gets what came behind. Without one, all that are kept come first, with
+    `now` none. The data is the event as JSON. The stream has no end. Raises InvalidArgumentError while setting
+    outbox_days is 0."""
+    async for page in _read_pages(memoir, None, after, types):
+        yield page
+
+
+async def stream_user_events(
+    memoir: AsyncMemoir, user: str, *, after: Name | None = None, types: list[EventType] | None = None
+) -> AsyncGenerator[EventPage, None]:
+    """Events of a user as they come, as text/event-stream. See the events of all users."""
+    async for page in _read_pages(memoir, user, after, types):
+        yield page
+
+
+async def _read_pages(
+    memoir: AsyncMemoir, user: str | None, after: str | None, types: list[EventType] | None
+) -> AsyncGenerator[EventPage, None]:
+    while True:
+        page = await memoir.read_events(user, after=after, types=types)
+        yield page
+        after = page["cursor"]
+
+
 # Operations -----------------------------------------------------------------------------------------------------------
 
 
@@ -127,7 +156,8 @@ class Operation:
         self.takes_body, self.needs_body = bool(members), any(default is ... for _, default in members.values())
         outside = {p.name: (p.shape, ... if p.is_required else None) for p in self.parameters}
         self.outside = object_shape("Parameters", outside)
-        self.is_stream = get_origin(self.answer) is AsyncGenerator
+        self.has_events = self.answer == AsyncGenerator[EventPage, None]
+        self.is_stream = get_origin(self.answer) is AsyncGenerator and not self.has_events
         self.is_paged = bool(self.cursor) or self.answer is Page
         self.item = (
             dict[str, Any] if self.answer is Page else get_args(self.answer)[0] if is_list(self.answer) else None
@@ -234,6 +264,8 @@ OPERATIONS = (
     Operation("POST", MEMORY + "/forget", AllCalls.forget),
     Operation("POST", MEMORY + "/retract", AllCalls.retract),
     Operation("POST", MEMORY + "/validate", AllCalls.validate),
+    Operation("GET", USER + "/events", stream_user_events),
+    Operation("GET", "/events", stream_events),
     Operation("GET", "/jobs", AllCalls.list_jobs),
     Operation("GET", "/problems", AllCalls.health_problems),
 )

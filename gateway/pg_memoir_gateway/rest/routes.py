@@ -24,6 +24,7 @@ from .document import make_document
 from .exports import Exports
 from .operations import OPERATIONS, Operation
 from .problems import PREFIX, Refused, explain, find_mistakes
+from .streams import LAST, Streams
 
 BODY_SECONDS = 60.0  # a request whose body takes longer is given up
 CALL_SECONDS = 40.0  # a request waits so long for its call, which the database ends before (bounded.py)
@@ -47,6 +48,7 @@ class Rest(BaseRoute):
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
         self.exports = Exports(gateway, self.explain)
+        self.streams = Streams(gateway)
         by_path: dict[str, dict[str, Operation]] = defaultdict(dict)
         for operation in OPERATIONS:
             by_path[operation.path][operation.verb] = operation
@@ -94,6 +96,9 @@ class Rest(BaseRoute):
         memoir = self.gateway.rest_memoir
         if operation.is_stream:
             return self.exports.make(arguments["user"], operation.call(memoir, **arguments), HEADERS)
+        if operation.has_events:
+            arguments |= {"after": last} if (last := request.headers.get(LAST)) else {}
+            return await self.streams.make(operation.call(memoir, **arguments), HEADERS)
         answer = await self.gateway.within(CALL_SECONDS, operation.run(memoir, arguments | key))
         if operation.answer is None:
             return Response(status_code=204, headers=HEADERS)

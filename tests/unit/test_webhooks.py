@@ -1,0 +1,57 @@
+"""Webhooks go to addresses of the public internet only, and to the one that was checked."""
+
+import ipaddress
+import socket
+from typing import Any
+
+import pytest
+from pg_memoir_cli.webhooks import Refused, Sender, describe_test, is_outside
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+@pytest.mark.parametrize(
+    "address, outside",
+    [
+        ("93.184.216.34", True),
+        ("2606:2800:220:1:248:1893:25c8:1946", True),
+        ("127.0.0.1", False),
+        ("10.1.2.3", False),
+        ("172.20.0.1", False),
+        ("192.168.1.1", False),
+        ("169.254.169.254", False),
+        ("100.64.0.1", False),
+        ("0.0.0.0", False),
+        ("224.0.0.1", False),
+        ("::1", False),
+        ("fe80::1", False),
+        ("fd00::1", False),
+        ("::ffff:10.0.0.1", False),
+        ("::ffff:93.184.216.34", True),
+        ("64:ff9b::a00:1", False),
+        ("64:ff9b::5db8:d822", True),
+        ("2002:a00:1::", False),
+    ],
+)
+def test_addresses_outside(address: str, outside: bool) -> None:
+    assert is_outside(ipaddress.ip_address(address)) == outside
+
+
+@pytest.mark.parametrize(
+    "url, addresses, said",
+    [
+        ("http://example.org/h", ["93.184.216.34"], "only https:// is allowed"),
+        ("https://example.org:nine/h", [], "the URL can't be read"),
+        ("https://inside.example/h", ["93.184.216.34", "10.0.0.8"], "10.0.0.8, which is not of the public internet"),
+        ("https://[::ffff:127.0.0.1]/h", ["::ffff:127.0.0.1"], "not of the public internet"),
+    ],
+)
+def test_webhooks_do_not_lead_inside(
+    url: str, addresses: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_up(host: str, port: int, **_: Any) -> list[Any]:
+        return [(0, 0, 0, "", (address, port)) for address in addresses]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with Sender() as sender, pytest.raises(Refused, match=said):
+        sender.send(url, SECRET, describe_test())
