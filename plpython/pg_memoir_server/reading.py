@@ -67,12 +67,15 @@ def judge(language: str) -> Any:
 def wish_judge() -> Any:
     """Return the judge of lasting wishes in English, None where there is no judge or no encoder."""
     if "wishes" not in _judges:
-        told = judge(extraction.JUDGED)
-        if told and encoder():
-            from .judge_wishes import WishJudge
+        told, embeds = judge(extraction.JUDGED), encoder()
+        _judges["wishes"] = None
+        try:
+            if told and embeds:
+                from .judge_wishes import WishJudge
 
-            told = WishJudge(told, encoder().embed)
-        _judges["wishes"] = told if encoder() else None
+                _judges["wishes"] = WishJudge(told, embeds.embed)
+        except (ImportError, OSError, ValueError) as error:
+            logging.getLogger("pg_memoir.judge").warning("without it few wishes are found: %s", error)
     return _judges["wishes"]
 
 

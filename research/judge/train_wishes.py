@@ -99,6 +99,7 @@ def main() -> None:
     if options.write:
         target = teacher.of.LEARNT
         save_file(heads, target)
+        target.chmod(0o644)
         print(f"{target.name}: {hashlib.sha256(target.read_bytes()).hexdigest()[:12]}")
 
 

@@ -16,7 +16,7 @@ class Agreeing:
         self.asking, self.telling = asking, telling
 
     def wishes(self, texts: Sequence[str]) -> list[float]:
-        return [0.85] * len(texts)
+        return [0.8] * len(texts)
 
     def asks(self, texts: Sequence[str]) -> list[float]:
         return [0.85 if self.asking in text else 0.0 for text in texts]
