@@ -1,7 +1,6 @@
--- Notes an event for readers outside (work/events.sql), in the transaction of what happened: ids, never texts. Events of
--- memories are written under the user's lock. Writes nothing while setting outbox_days is 0. NOTIFY only wakes readers,
--- who look every few seconds anyway. It makes commits wait for each other, so of concurrent transactions only the one
--- that has the row of the installation notifies, and the others wait for nobody.
+-- Notes an event for readers outside (work/events.sql) in the transaction of what happened: ids, never texts. Events
+-- of memories are written under the user's lock. Writes nothing while setting outbox_days is 0. NOTIFY only wakes
+-- readers, who look anyway. It makes commits wait for each other, so the one with the installation's row notifies.
 create or replace function _memoir.emit(p_user_id uuid, p_type text, p_ids uuid[], p_subject text)
 returns void language plpgsql as $$
 begin

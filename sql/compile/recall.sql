@@ -90,15 +90,11 @@ declare
   v_scope _memoir.search_scope;
 begin
   if p_kinds is not null then v_scope.kinds := array(select left(k, 1)::"char" from unnest(p_kinds) k); end if;
-  v_scope.hidden_sessions := '{}';
-  v_scope.hidden_from := 0;
+  v_scope.hidden_sessions := '{}'; v_scope.hidden_from := 0;
   v_scope.local_sessions := array[coalesce(p_session, _memoir.no_session())];
-  v_scope.projects := p_caller.projects;
-  v_scope.clearance := p_caller.clearance;
-  v_scope.as_of := p_as_of;
-  v_scope.valid_at := p_valid_at;
-  v_scope.said_after := p_after;
-  v_scope.said_before := p_before;
+  v_scope.projects := p_caller.projects; v_scope.clearance := p_caller.clearance;
+  v_scope.as_of := p_as_of; v_scope.valid_at := p_valid_at;
+  v_scope.said_after := p_after; v_scope.said_before := p_before;
   return v_scope;
 end $$;
 
@@ -149,20 +145,6 @@ begin
   return v_text;
 end $$;
 
--- Returns the candidates for a query as rows of JSON, best first (pg_memoir_kernel/records.py).
-create or replace function _memoir.searched(p_user_id uuid, p_query text, p_embedding real[], p_project text,
-  p_scope _memoir.search_scope, p_limit integer)
-returns jsonb language plpgsql stable as $$
-declare
-  v_config jsonb := _memoir.config(p_user_id, null); v_counters _memoir.user_counters; v_question _memoir.question;
-begin
-  select * into v_counters from _memoir.user_counters where user_id = p_user_id;
-  v_question := _memoir.question(p_user_id, v_counters, v_config,
-    _memoir.read_question(p_query, v_config, p_embedding, false), p_scope, p_embedding);
-  return (_memoir.recalled(_memoir.asked(p_user_id, v_counters, v_config, v_question, p_scope, p_project)
-    || jsonb_build_object('limit', greatest(p_limit * 4, 100), 'frequent', 0), v_config, v_question.vector)).rows;
-end $$;
-
 create or replace function memoir.recall(p_user text, p_query text, p_session text default null,
   p_limit integer default 10,
   p_types text[] default null, p_tags text[] default null, p_project text default null, p_kinds text[] default null,
@@ -176,6 +158,7 @@ language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_user uuid := v_caller.user_id; v_scope _memoir.search_scope; v_session uuid; v_rows jsonb;
+  v_config jsonb := _memoir.config(v_user, null); v_counters _memoir.user_counters; v_question _memoir.question;
 begin
   perform _memoir.check_text('query', p_query), _memoir.check_count('limit', p_limit, 1000);
   perform _memoir.check_choices('types', p_types, _memoir.known_types());
@@ -183,7 +166,13 @@ begin
   if p_session is not null then v_session := (_memoir.session(v_caller, p_session)).session_id; end if;
   perform _memoir.check_choices('kinds', p_kinds, '{memory,turn,summary}');
   v_scope := _memoir.filter_scope(v_caller, v_session, p_kinds, p_after, p_before, p_as_of, p_valid_at);
-  v_rows := _memoir.searched(v_user, p_query, p_query_embedding, nullif(p_project, 'global'), v_scope, p_limit);
+  select * into v_counters from _memoir.user_counters where user_id = v_user;
+  v_question := _memoir.question(v_user, v_counters, v_config,
+    _memoir.read_question(p_query, v_config, p_query_embedding, false), v_scope, p_query_embedding);
+  -- Rows of pg_memoir_kernel/records.py, best first.
+  v_rows := (_memoir.recalled(_memoir.asked(v_user, v_counters, v_config, v_question, v_scope, nullif(p_project,
+    'global')) || jsonb_build_object('limit', greatest(p_limit * 4, 100), 'frequent', 0), v_config,
+    v_question.vector)).rows;
   return query
   with found as (
     select c.*, r.ordinality as o from jsonb_array_elements(v_rows) with ordinality r, jsonb_to_record(r.value) c(

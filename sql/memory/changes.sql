@@ -45,12 +45,22 @@ begin
       and i.created_at <= p_turn.created_at);
 end $$;
 
+-- Where a user said the lasting wishes that stand, the newest 40.
+create or replace function _memoir.wish_sources(p_user_id uuid)
+returns setof _memoir.memory_sources language sql stable as $$
+  select s.* from _memoir.memory_store m join _memoir.memory_sources s on s.user_id = m.user_id
+    and s.item_kind = 'memory' and s.item_id = m.memory_id and s.source_kind = 'turn'
+  where m.user_id = p_user_id and m.state = 'active' and m.type = 'instruction' order by m.recorded_at desc limit 40
+$$;
+
 -- Texts of items as the reader takes them, of the turn's own speaker and of assistants, with what finds their place
 -- again (unit) and the spans of the user's lasting wishes. p_near: messages near in meaning. p_with_changed: with what
 -- later turns changed, else blanked out.
 create or replace function _memoir.texts_as_read(p_turn _memoir.conversation_history,
   p_locators _memoir.item_locator[], p_near uuid[], p_most integer, p_with_changed boolean)
 returns jsonb language plpgsql stable as $$
+declare
+  v_wishes _memoir.memory_sources[] := array(select s from _memoir.wish_sources(p_turn.user_id) s);
 begin
   return (select coalesce(jsonb_agg(x.text order by x.is_here desc, x.created_at desc, x.item_no), '[]')
     from (
@@ -64,10 +74,7 @@ begin
         'said_at', i.created_at, 'role', i.role, 'turns_before', case when l.session_id = p_turn.session_id
           then p_turn.turn_index - l.turn_index end, 'is_near', coalesce(l.ref_id = any (p_near), false),
         'wishes', (select jsonb_agg(jsonb_build_array(s.span_start - l.span_start + 1, s.span_length))
-          from _memoir.memory_sources s join _memoir.memory_store m on m.user_id = p_turn.user_id
-            and m.memory_id = s.item_id and m.state = 'active' and m.type = 'instruction'
-          where s.user_id = p_turn.user_id and s.source_kind = 'turn' and s.source_id = l.ref_id
-            and s.item_kind = 'memory'),
+          from unnest(v_wishes) s where s.source_id = l.ref_id),
         'unit', jsonb_build_object('message_id', l.ref_id, 'session_id', l.session_id, 'turn_index', l.turn_index,
           'recorded_at', l.recorded_at, 'created_at', i.created_at, 'role', i.role, 'span_start', l.span_start)) as text
       from _memoir.texts_at(p_turn.user_id, p_locators, 'secret') t
@@ -75,7 +82,8 @@ begin
       join _memoir.search_items i on i.user_id = p_turn.user_id and i.item_no = l.item_no
       where length(t.body) <= 4000
         and (i.role <> 'user' or nullif(btrim(t.name), '') is not distinct from nullif(btrim(p_turn.name), ''))
-      order by 1 desc, 2 desc, 3 limit p_most) x);
+      order by l.ref_id in (select w.source_id from unnest(v_wishes) w) desc, 1 desc, 2 desc, 3
+      limit p_most + cardinality(v_wishes)) x);
 end $$;
 
 -- The items nearest in meaning to a text, and the messages that they are of, where the shared embedder answers.
@@ -134,11 +142,8 @@ declare
   v_no integer; v_turn _memoir.conversation_history; v_text text; v_language text; v_near record; v_since timestamptz;
   v_slots text[]; v_turns jsonb[] := '{}';
   -- Wishes share few words with what ends them.
-  v_wishes integer[] := array(select i.item_no from _memoir.memory_store m join _memoir.memory_sources s
-      on s.user_id = m.user_id and s.item_kind = 'memory' and s.item_id = m.memory_id and s.source_kind = 'turn'
-    join _memoir.search_items i on i.user_id = m.user_id and i.ref_id = s.source_id and i.kind = 't'
-    where m.user_id = (p_turns[1]).user_id and m.state = 'active' and m.type = 'instruction' and not p_has_model
-    order by m.recorded_at desc limit 40);
+  v_wishes integer[] := array(select i.item_no from _memoir.wish_sources((p_turns[1]).user_id) s
+    join _memoir.search_items i on i.user_id = s.user_id and i.ref_id = s.source_id and i.kind = 't');
 begin
   for v_no in select s::integer from jsonb_array_elements_text(p_reading -> 'stating') s where not p_has_model
     order by 1
@@ -161,7 +166,7 @@ begin
           and h.recorded_at between v_since and v_turn.recorded_at and h.role = 'assistant'),
       'earlier', _memoir.texts_as_read(v_turn, _memoir.items_before(v_turn,
         _memoir.query_terms(v_language::regconfig, v_text), '{user}', 12, coalesce(v_near.items, '{}')
-        || v_wishes), v_near.messages, 100, false),
+        || v_wishes), v_near.messages, 60, false),
       'memories', (select jsonb_agg(jsonb_build_object('id', m.memory_id, 'content', m.content))
         from _memoir.memory_store m where m.user_id = v_turn.user_id and m.state = 'active' and m.slot = any (v_slots)
           and not exists (select from _memoir.memory_sources s where s.user_id = m.user_id and s.item_kind = 'memory'

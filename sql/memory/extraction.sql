@@ -100,8 +100,7 @@ begin
   return case when not _memoir.is_memory_tool(v_tool) then coalesce(v_tool, p_turn.name, '') end;
 end $$;
 
--- Returns turns as the package reads them: {"turns": [{"text", "role", "name", "said_at", "utc_offset", "tool"}, …],
--- "before": the person's last messages before them, in which a scene may have begun}.
+-- {"turns": [{"text", "role", "name", "said_at", "utc_offset", "tool"}, …], "before": the last messages before them}.
 create or replace function _memoir.turns_as_read(p_turns _memoir.conversation_history[])
 returns jsonb language plpgsql stable as $$
 declare
