@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Protocol
 
 from .change_forms import GOES_ON, Form, find_form
-from .limits import ENDING, FREES_SLOT, LIMITS, LOOSE, MARGIN, OTHER_LIMITS, STATES, Limits
+from .limits import CHOSEN, CHOSEN_ALONE, ENDING, FREES_SLOT, LIMITS, LOOSE, MARGIN, OTHER_LIMITS, STATES, Limits
 from .lists import Remainder, find_remainder
 from .memories import word_memory
 from .stated import MOST_SENTENCES, Statement, states
@@ -37,6 +37,13 @@ class Judge(Protocol):
 
     def states(self, texts: Sequence[str]) -> Sequence[float]:
         """Return the chance that a sentence states something that could hold: no thanks, question or play."""
+
+
+class Heads(Protocol):
+    """A learnt model that reads all that may be over together."""
+
+    def ended(self, statements: Sequence[str], message: str) -> Sequence[float]:
+        """Return the chance that each of a user's statements holds no longer after a message."""
 
 
 LONGEST_TEXT = 4000
@@ -105,6 +112,7 @@ class Candidate:
     form: Form | None
     chance: float | None
     near: float
+    choice: float = 0.0
 
     @property
     def is_weak(self) -> bool:
@@ -139,13 +147,14 @@ class Candidate:
         form, chance, limits = self.form, self.chance, self._limits
         if chance is None:
             return "likely" if form and form.is_strong else None
+        is_alone = max(chance / limits.alone, self.choice / CHOSEN_ALONE) >= 1
         if form and form.name in LOOSE and find_remainder(self.unit.said, self.statement.said, self.unit.language):
             if chance >= limits.named_item and not form.is_barred:
                 return "certain"
-            return "likely" if chance >= limits.alone else None
-        if form and not form.is_barred and chance >= self._least_chance(form):
+            return "likely" if is_alone else None
+        if form and not form.is_barred and (chance >= self._least_chance(form) or self.choice >= CHOSEN):
             return "certain"
-        return "likely" if chance >= limits.alone and not (form and form.is_barred) else None
+        return "likely" if is_alone and not (form and form.is_barred) else None
 
 
 def may_change(text: str, language: str) -> bool:
@@ -154,12 +163,16 @@ def may_change(text: str, language: str) -> bool:
 
 
 def find_changes(
-    message: Message, earlier: Sequence[Earlier], judge: Judge | None, memo: Memo | None = None
+    message: Message,
+    earlier: Sequence[Earlier],
+    judge: Judge | None,
+    memo: Memo | None = None,
+    heads: Heads | None = None,
 ) -> list[Change]:
     """Return what a message changes of earlier texts of its speaker in its language, certain ones first.
 
     `judge`: None where there is none for the language; then nothing is certain. `memo`: statements of earlier texts,
-    kept from message to message.
+    kept from message to message. `heads`: None where there are none for the language.
     """
     text, language = message.text, message.language
     if len(text) > LONGEST_TEXT:
@@ -177,7 +190,7 @@ def find_changes(
         return []
     changes: list[Change] = []
     for window in _windows(text, language, message.asked if len(text) <= SHORT_ANSWER else ""):
-        found = _judge_units(window, units, earlier, judge)
+        found = _judge_units(window, units, earlier, judge, heads)
         changes += _chosen(found, earlier, message, window)
     return _once(changes)
 
@@ -212,7 +225,11 @@ def _windows(text: str, language: str, asked: str = "") -> list[Window]:
 
 
 def _judge_units(
-    window: Window, units: Sequence[tuple[int, Statement]], earlier: Sequence[Earlier], judge: Judge | None
+    window: Window,
+    units: Sequence[tuple[int, Statement]],
+    earlier: Sequence[Earlier],
+    judge: Judge | None,
+    heads: Heads | None,
 ) -> list[Candidate]:
     """Return the units that have to do with a window, with what both witnesses say of them."""
     stems = frozenset[str]().union(*(s.content.stems for s in window.statements))
@@ -242,6 +259,9 @@ def _judge_units(
         )
         candidates = [replace(c, chance=chance) for c, chance in zip(candidates, chances, strict=True)]
         candidates = _with_context(candidates, earlier, window, judge)
+    if heads and candidates:
+        choices_of = heads.ended([_as_statement(c.unit.said) for c in candidates], window.text)
+        candidates = [replace(c, choice=choice) for c, choice in zip(candidates, choices_of, strict=True)]
     found = [c for c in candidates if c.grade]
     if judge and found:
         stated = judge.states([c.unit.said for c in found])

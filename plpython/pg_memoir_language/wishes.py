@@ -81,7 +81,9 @@ def _whole_texts(rows: Sequence[Clause], clauses: Sequence[Clause]) -> list[Clau
         if 1 < len(text) == len(others) and last.end - first.span_start <= LONGEST:
             whole = " ".join(row.said for row in text)
             plain = " ".join(row.plain for row in text)
-            found.append(replace(first, span_length=last.end - first.span_start, said=whole, sentence=whole, plain=plain))
+            found.append(
+                replace(first, span_length=last.end - first.span_start, said=whole, sentence=whole, plain=plain)
+            )
     return found
 
 

@@ -64,19 +64,19 @@ def judge(language: str) -> Any:
     return _judges[of]
 
 
-def wish_judge() -> Any:
-    """Return the judge of lasting wishes in English, None where there is no judge or no encoder."""
-    if "wishes" not in _judges:
+def heads() -> Any:
+    """Return the heads over the judge of English, None where there is no judge or no encoder."""
+    if "heads" not in _judges:
         told, embeds = judge(extraction.JUDGED), encoder()
-        _judges["wishes"] = None
+        _judges["heads"] = None
         try:
             if told and embeds:
-                from .judge_wishes import WishJudge
+                from .judge_heads import Heads
 
-                _judges["wishes"] = WishJudge(told, embeds.embed)
+                _judges["heads"] = Heads(told, embeds.embed)
         except (ImportError, OSError, ValueError) as error:
-            logging.getLogger("pg_memoir.judge").warning("without it few wishes are found: %s", error)
-    return _judges["wishes"]
+            logging.getLogger("pg_memoir.judge").warning("without the heads few wishes are found: %s", error)
+    return _judges["heads"]
 
 
 def encoder() -> Any:
@@ -130,16 +130,14 @@ def read_turns(given: str) -> Json:
 
 def _as_turn(turn: Json) -> memories.Turn:
     text = turn["text"]
-    return memories.Turn(
-        text, turn["role"], turn.get("name"), _said_at(turn), spoken_language(text), turn.get("tool")
-    )
+    return memories.Turn(text, turn["role"], turn.get("name"), _said_at(turn), spoken_language(text), turn.get("tool"))
 
 
 class _Learnt:
     """The judge of English sentences, loaded with the first one."""
 
     def wishes(self, texts: Sequence[str]) -> Sequence[float]:
-        told = wish_judge()
+        told = heads()
         return told.wishes(texts) if told else [0.0] * len(texts)
 
     def asks(self, texts: Sequence[str]) -> Sequence[float]:
@@ -197,10 +195,11 @@ def _read_changes(turn: Json, memo: changes.Memo) -> Json:
     ]
     said_at = _said_at(turn)
     message = changes.Message(turn["text"], said_at, turn["language"], turn["asked"] or "", turn.get("name"))
-    wishes = _wishes_of(given) if language == extraction.JUDGED and wish_judge() else []
-    found = changes.find_changes(message, earlier, told, memo)
-    if wishes:
-        said = wish_changes.find_wish_changes(turn["text"], language, wishes, wish_judge())
+    read = heads() if language == extraction.JUDGED else None
+    found = changes.find_changes(message, earlier, told, memo, read)
+    wishes = _wishes_of(given)
+    if read and wishes:
+        said = wish_changes.find_wish_changes(turn["text"], language, wishes, read)
         found = _with_wishes(found, said, wishes, message, earlier)
     memories_given = turn["memories"] or []
     ended = changes.find_over(turn["text"], [one["content"] for one in memories_given], told)
@@ -257,7 +256,9 @@ def _with_wishes(
     return kept + [
         wish_changes.as_change(one, earlier[one.of].said_at, message)
         for one in of_wishes
-        if not any(change.earlier == one.of and change.start <= one.start < change.start + change.length for change in kept)
+        if not any(
+            change.earlier == one.of and change.start <= one.start < change.start + change.length for change in kept
+        )
     ]
 
 

@@ -33,9 +33,9 @@ def main() -> None:
     parser.add_argument("--texts", type=Path, default=TEXTS, help="their folder")
     options = parser.parse_args()
     from pg_memoir_language.changes import Earlier, Message, find_changes
-    from pg_memoir_server.judge import Judge
+    from pg_memoir_server import reading
 
-    judge = Judge()
+    judge, heads = reading.judge("english"), reading.heads()
     material = load(options.texts)
     for writer in options.writer:
         blocks = list(read_blocks(options.texts / f"{writer}.jsonl"))
@@ -56,7 +56,9 @@ def main() -> None:
         for (block, text, _), is_over in zip(pairs, truth, strict=True):
             whole = block.message or block.old
             start = whole.index(block.old) + 1
-            changes = find_changes(Message(text, SAID, "english"), [Earlier(whole, "english", SAID, None, True)], judge)
+            changes = find_changes(
+                Message(text, SAID, "english"), [Earlier(whole, "english", SAID, None, True)], judge, None, heads
+            )
             grades = {c.grade for c in changes if c.start < start + len(block.old) and start < c.start + c.length}
             grade = "certain" if "certain" in grades else "likely" if grades else "none"
             found[grade, bool(is_over)] += 1
@@ -79,10 +81,9 @@ def examine_people(people: Sequence[Person], is_listed: bool) -> None:
     """Print what is found of persons: of requests the statement that goes, of messages those that are over since."""
     from pg_memoir_language.changes import Earlier, Memo, Message, find_changes
     from pg_memoir_language.free_requests import find_meant
-    from pg_memoir_server.reading import Likeness
-    from pg_memoir_server.reading import judge as shipped_judge
+    from pg_memoir_server import reading
 
-    judge, likeness = shipped_judge("english"), Likeness()
+    judge, heads, likeness = reading.judge("english"), reading.heads(), reading.Likeness()
     counts: Counter[str] = Counter()
 
     def meant(text: str, earlier: Sequence[str]) -> set[int]:
@@ -101,7 +102,7 @@ def examine_people(people: Sequence[Person], is_listed: bool) -> None:
                 counts["lost without"] += bool(meant(text, without))
             elif mark != "x":
                 earlier = [Earlier(old, "english", SAID, None, True) for old in person.earlier]
-                changes = find_changes(Message(text, SAID, "english"), earlier, judge, memo)
+                changes = find_changes(Message(text, SAID, "english"), earlier, judge, memo, heads)
                 certain = {change.earlier for change in changes if change.grade == "certain"}
                 likely = {change.earlier for change in changes if change.grade == "likely"} - certain
                 counts["messages"] += 1
