@@ -62,8 +62,6 @@ def find_form(unit: Statement, statement: Statement, message: str, turns_before:
     if not forms:
         return None
     best = max(forms, key=lambda form: form.strength)
-    if best.name not in NAMING and _goes_on(statement):
-        return Form(GOES_ON, best.strength, is_barred=True)
     if (
         is_of_another(unit, statement, language)
         or _is_of_another_sort(unit, statement, best, message)
@@ -363,14 +361,6 @@ def _is_of_another_sort(unit: Statement, statement: Statement, form: Form, messa
 
 # Forms that name what they change, whatever stands beside it.
 NAMING = frozenset({"update", "slot", "slip", "corrected", "named", "answer"})
-# The form in which a clause says that something stays as it is; no other clause of the message changes it.
-GOES_ON = "goes on"
-
-
-def _goes_on(statement: Statement) -> bool:
-    """Return whether a clause says that what it names goes on: "the money rule stays"."""
-    lasting = choices(statement.language, "going_on")
-    return lasting is not None and search(lasting, statement.plain)
 
 
 def _is_further(unit: Statement, statement: Statement, form: Form) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
-from .change_forms import GOES_ON, Form, find_form
+from .change_forms import Form, find_form
 from .limits import CHOSEN, CHOSEN_ALONE, ENDING, FREES_SLOT, LIMITS, LOOSE, MARGIN, OTHER_LIMITS, STATES, Limits
 from .lists import Remainder, find_remainder
 from .memories import word_memory
@@ -300,9 +300,7 @@ def _with_context(
 def _strength(candidate: Candidate) -> tuple[float, ...]:
     form = candidate.form
     shared = len(candidate.unit.content.stems & candidate.statement.content.stems)
-    # A clause about somebody else says nothing against the one beside it, one that lets it go on does.
-    if form and form.name == GOES_ON:
-        return (2.0, shared)
+    # A clause about somebody else says nothing against the one beside it.
     return (0.0 if form is None else 0.1 if form.is_barred else form.strength, shared)
 
 

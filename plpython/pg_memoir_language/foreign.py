@@ -32,7 +32,6 @@ def _foreign_patterns() -> tuple[Foreign, ...]:
     """Match what is not the speaker's own: code, markup, quoted mail, text announced as somebody else's, logs."""
     announced = [
         *data.entries(None, "others_text"),
-        rf"(?:{choices(None, 'scene_openings')})[^\n]*",
         rf"\m(?:{choices(None, 'text_commands')})\M(?![\"'”])[^\n:]{{0,80}}:.*$",
     ]
     rows: list[tuple[str, tuple[str, ...]]] = [

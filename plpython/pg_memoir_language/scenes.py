@@ -1,64 +1,95 @@
 """Scenes that are played over several messages: what is said in a part is no statement of who says it.
 
-A message opens a scene ("you be the officer, I will be Kojo"), and what follows is played until a message ends it
-("okay cut!", "real me loves tacos"), the session rests, or many messages have passed.
+A message opens a scene where a learnt model is sure of it, or where it has the form ("you be the officer, I will be
+Kojo") and the model does not think otherwise. What follows is played until a message ends it ("okay cut!"), the session
+rests, or many messages have passed. English.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
+from typing import Protocol
 
 from .data import choices
 from .foreign import APOSTROPHES
 from .memories import Turn
 from .patterns import compile_pattern
+from .text import own_sentences, search
 
 # Messages of a person that one scene has at most, and the rest after which it is over.
 MOST_MESSAGES, REST = 12, timedelta(hours=3)
-LONGEST = 4000
+LONGEST = 2000
+# Chances from which on a message opens a scene, alone and beside its form, and ends one.
+OPENS, OPENS_IN_FORM, ENDS = 0.5, 0.15, 0.6
 
 
-def without_scenes(turns: Sequence[Turn], before: Sequence[Turn] = ()) -> list[Turn]:
+class Judge(Protocol):
+    def scenes(self, texts: Sequence[str]) -> Sequence[float]:
+        """Return the chance that a message opens a scene that is played, for each."""
+
+    def scene_ends(self, texts: Sequence[str]) -> Sequence[float]:
+        """Return the chance that a message in a scene ends it, for each."""
+
+
+def without_scenes(turns: Sequence[Turn], judge: Judge, before: Sequence[Turn] = ()) -> list[Turn]:
     """Return turns of one session with what is played in them blanked out, so that positions stay.
 
-    `before`: turns of the session before them, in which a scene may have begun.
+    `before`: the last messages before them, in which a scene may have begun.
     """
     left, last_at = 0, None
     read: list[Turn] = []
     for turn in (*before, *turns):
-        text, text_left = turn.text, left
+        text = turn.text
         if turn.role == "user":
             if last_at is not None and turn.said_at - last_at > REST:
-                text_left = 0
-            text, left = _without_scene(turn.text, text_left)
-            last_at = _later(last_at, turn.said_at)
+                left = 0
+            last_at = turn.said_at
+            text, left = _without_scene(turn, left, judge)
         elif left:
-            text = _blank(text, len(text))
+            text = _blank(text, 0, len(text))
         read.append(replace(turn, text=text))
     return read[len(before) :]
 
 
-def _later(one: datetime | None, other: datetime) -> datetime:
-    return other if one is None else max(one, other)
-
-
-def _without_scene(text: str, left: int) -> tuple[str, int]:
+def _without_scene(turn: Turn, left: int, judge: Judge) -> tuple[str, int]:
     """Return a message without what is played, and how many messages may follow in the scene."""
-    said = text[:LONGEST].translate(APOSTROPHES)
-    opening = compile_pattern(choices(None, "scene_openings") or "(?!)", True).search(said)
-    closing = compile_pattern(choices(None, "scene_closings") or "(?!)", True)
-    if opening:
-        end = closing.search(said, opening.end())
-        return text, 0 if end else MOST_MESSAGES
-    if not left:
-        return text, 0
-    end = closing.search(said)
-    if end:
-        return _blank(text, end.end()), 0
-    return _blank(text, len(text)), left - 1
+    text = turn.text
+    if len(text) > LONGEST or turn.language != "english":
+        return text, left
+    if left:
+        end = _end_of_scene(text, judge)
+        return _blank(text, 0, len(text) if end is None else end), 0 if end is not None else left - 1
+    start = _start_of_scene(text, judge)
+    return (text, 0) if start is None else (_blank(text, start, len(text)), MOST_MESSAGES)
 
 
-def _blank(text: str, end: int) -> str:
-    return "\n" * end + text[end:]
+def _start_of_scene(text: str, judge: Judge) -> int | None:
+    """Return where a message begins to set a scene, None where it sets none."""
+    if not search(choices("english", "scene_words"), text.lower(), False):
+        return None
+    form = compile_pattern(choices("english", "scene_openings") or "(?!)", True).search(text.translate(APOSTROPHES))
+    (chance,) = judge.scenes([text])
+    if chance < (OPENS_IN_FORM if form else OPENS):
+        return None
+    sentences = own_sentences(text)
+    chances = judge.scenes([sentence.said for sentence in sentences])
+    starts = [s.start - 1 for s, one in zip(sentences, chances, strict=True) if one >= OPENS]
+    return min([*starts, *([form.start()] if form else [])], default=0)
+
+
+def _end_of_scene(text: str, judge: Judge) -> int | None:
+    """Return where the words end with which a message leaves a scene, None where it goes on."""
+    closing = compile_pattern(choices("english", "scene_closings") or "(?!)", True).search(text.translate(APOSTROPHES))
+    if closing:
+        end: int = closing.end()
+        return end
+    sentences = own_sentences(text)
+    chances = judge.scene_ends([sentence.said for sentence in sentences])
+    ends = [s.start + s.length - 1 for s, chance in zip(sentences, chances, strict=True) if chance >= ENDS]
+    return min(ends, default=None)
+
+
+def _blank(text: str, start: int, end: int) -> str:
+    return text[:start] + "\n" * (end - start) + text[end:]

@@ -15,14 +15,14 @@ from typing import Protocol
 from .changes import Change, Message, word
 from .data import choices
 from .patterns import compile_pattern
-from .text import own_sentences, search, split_clauses
+from .text import own_sentences, search
 from .values import read_content
 
 # Chances from which on a wish is over for certain, or likely.
 CERTAIN, LIKELY = 0.8, 0.6
 # The chance from which on a part of a wish, or a message, is a wish by itself.
 WISH = 0.7
-LONGEST_MESSAGE, LONGEST_WINDOW = 2000, 300
+LONGEST_MESSAGE, LONGEST_WINDOW, MOST_SENTENCES = 2000, 300, 8
 
 
 class WishJudge(Protocol):
@@ -64,8 +64,8 @@ def find_wish_changes(text: str, language: str, wishes: Sequence[Wish], judge: W
     whole = [(wish, parts_of_wish(wish.said, judge)) for wish in wishes]
     units = [(wish, parts, n) for wish, parts in whole for n in range(len(parts))]
     best: dict[Wish, WishChange] = {}
+    kept = _kept_stems(text, language)
     for start, said in _windows(text):
-        kept = _kept_stems(said, language)
         chances = judge.over([parts[n][1].rstrip(". ") for _, parts, n in units], said)
         speaks = _speaks_of_behaviour(said, language, judge) if max(chances) >= CERTAIN else False
         for (wish, parts, n), chance in zip(units, chances, strict=True):
@@ -103,27 +103,25 @@ def as_change(one: WishChange, said_at: datetime, message: Message) -> Change:
 
 
 def _windows(text: str) -> list[tuple[int, str]]:
-    """Return a short message, or each sentence of a longer one with the one before, and where it begins."""
+    """Return a short message, and each of its sentences, and where they begin: "No more proverbs. Still Celsius"."""
     sentences = own_sentences(text)
     if not sentences:
         return []
+    found = [(s.start, s.said) for s in sentences if len(s.said) <= LONGEST_WINDOW][:MOST_SENTENCES]
     end = sentences[-1].start + sentences[-1].length
-    if end - sentences[0].start <= LONGEST_WINDOW:
-        return [(sentences[0].start, text[sentences[0].start - 1 : end - 1])]
-    pairs = zip([sentences[0], *sentences], sentences, strict=False)
-    return [
-        (first.start, text[first.start - 1 : last.start + last.length - 1])
-        for first, last in pairs
-        if last.start + last.length - first.start <= 2 * LONGEST_WINDOW
-    ]
+    if len(sentences) > 1 and end - sentences[0].start <= LONGEST_WINDOW:
+        found.append((sentences[0].start, text[sentences[0].start - 1 : end - 1]))
+    return found
 
 
 def _kept_stems(said: str, language: str) -> frozenset[str]:
-    """Return the stems of clauses that say that something goes on."""
+    """Return the stems of what a message says goes on: "the sizes stay"."""
     lasting = choices(language, "going_on")
-    clauses = [part for sentence in own_sentences(said) for _, _, part, _ in split_clauses(sentence.said, language)]
-    kept = [clause for clause in clauses if lasting and search(lasting, clause.lower())]
-    return frozenset[str]().union(*(read_content(clause, language).stems for clause in kept))
+    if not lasting:
+        return frozenset()
+    parts = compile_pattern(r"[.!?;,]+| (?:but|and|though) ", True).split(said)
+    kept = [part for part in parts if part and search(lasting, part.lower())]
+    return frozenset[str]().union(*(read_content(part, language).stems for part in kept))
 
 
 def _speaks_of_behaviour(said: str, language: str, judge: WishJudge) -> bool:

@@ -33,9 +33,20 @@ class Heads:
 
     def wishes(self, texts: Sequence[str]) -> list[float]:
         """Return the chance that a text is a lasting wish about how the assistant behaves, for each."""
+        return self._are("wish", texts)
+
+    def scenes(self, texts: Sequence[str]) -> list[float]:
+        """Return the chance that a message opens a scene that is played, for each."""
+        return self._are("scene", texts)
+
+    def scene_ends(self, texts: Sequence[str]) -> list[float]:
+        """Return the chance that a message in a scene ends it, for each."""
+        return self._are("scene_end", texts)
+
+    def _are(self, head: str, texts: Sequence[str]) -> list[float]:
         if not texts:
             return []
-        chances: list[float] = chance_of(self._apply("wish", text_features(self._judge, texts))).tolist()
+        chances: list[float] = chance_of(self._apply(head, text_features(self._judge, texts))).tolist()
         return chances
 
     def over(self, wishes: Sequence[str], message: str) -> list[float]:

@@ -113,7 +113,9 @@ def read_turns(given: str) -> Json:
     from 1. Requests to forget hold no memories, nor does what is played in a scene."""
     asked = json.loads(given)
     before = [_as_turn(turn) for turn in asked.get("before") or []]
-    turns = scenes.without_scenes([_as_turn(turn) for turn in asked["turns"]], before)
+    turns = [_as_turn(turn) for turn in asked["turns"]]
+    if read_by := heads():
+        turns = scenes.without_scenes(turns, read_by, before)
     read = extraction.read_turns(turns, _Learnt())
     asking = {request.text_no for request in read.requests}
     return {

@@ -3,7 +3,8 @@
     .local/venv/bin/python -m research.judge.train_heads [--leave-out WRITER …] [--calm FOLDER …] [--write]
 
 Logistic regressions over states and chances of the shipped judges (judge_heads.py). They learn of wishes/, users who tell an assistant
-how to behave and months later what of it has changed, of the persons of texts/ whom the judges have not read, and of its sentences.
+how to behave and months later what of it has changed, of the persons of texts/ whom the judges have not read, of its sentences, and of
+scenes/, which are played.
 --calm: conversations with an assistant in which little changes (RealMem, Apache-2.0; ProactiveMemBench, MIT). Of each second sentence and
 message the shares of wrong findings are printed, the others are learnt from. Prints, for the writers that are left out, how many wishes
 are found by a chance, and of wishes and statements that are over how many are told, with how many that are not. An hour on one core.
@@ -31,6 +32,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "plpython"))
 PARTS = ("weight", "bias")
 WISHES = Path(__file__).with_name("wishes")
+SCENES = Path(__file__).with_name("scenes")
 OVER, NEW = frozenset({"replaced", "ended"}), frozenset({"replaced", "narrowed"})
 # Strengths of the regressions (inverse of their L2 penalty), by a search over writers in turn.
 STRENGTHS = {
@@ -140,6 +142,7 @@ def main() -> None:
     heads = teach_wishes(teacher, [u for u in wishes if u.writer not in left], sentences[::2], chance)
     if held := [u for u in wishes if u.writer in left]:
         examine_wishes(teacher, heads, held, sentences[1::2])
+    heads |= teach_scenes(teacher, messages)
     for of, users, calm in (("wishes", wishes, []), ("statements", persons, messages)):
         heads |= teach(teacher, of, [u for u in users if u.writer not in left], calm[::2])
         examine(teacher, heads, of, [u for u in users if u.writer in left], calm[1::2])
@@ -148,6 +151,31 @@ def main() -> None:
         save_file(heads, target)
         target.chmod(0o644)
         print(f"{target.name}: {hashlib.sha256(target.read_bytes()).hexdigest()[:12]}")
+
+
+def read_scenes(folder: Path = SCENES) -> dict[str, list[str]]:
+    """Return texts of scenes by what they are: "scene" opens one, "part" is played, "end" ends it, "none" is talk that
+    sounds alike."""
+    found: dict[str, list[str]] = {}
+    for file in sorted(folder.glob("*.jsonl")):
+        for line in file.read_text("utf-8").splitlines():
+            for what, texts in json.loads(line).items():
+                found.setdefault(what, []).extend(texts)
+    return found
+
+
+def teach_scenes(teacher: Teacher, calm: list[User]) -> dict[str, np.ndarray]:
+    """Return the heads that tell what opens a scene and what ends it."""
+    texts = read_scenes()
+    talk = [one.text for user in calm for one in user.later]
+    heads = {}
+    for head, ours, others in (
+        ("scene", texts["scene"], texts["none"] + texts["part"] + talk),
+        ("scene_end", texts["end"], texts["part"]),
+    ):
+        truth = np.array([True] * len(ours) + [False] * len(others))
+        heads[f"{head}.weight"], heads[f"{head}.bias"] = fit(teacher.texts(ours + others), truth, STRENGTHS["scene"])
+    return heads
 
 
 def calm_sentences(folders: list[Path], chance: random.Random) -> list[str]:

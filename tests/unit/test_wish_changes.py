@@ -49,27 +49,51 @@ def test_part_of_a_wish_ends() -> None:
     assert read("you can drop the word limit", [said], Agreeing("words")) == [(parts[0], True, parts[1])]
 
 
-def played(*texts: str, before: Sequence[str] = ()) -> list[str]:
-    return [one.text.strip("\n") for one in without_scenes([turn(t) for t in texts], [turn(t) for t in before])]
+class Stage:
+    """Is as sure that a text opens a scene, or ends it, as the words in it say."""
+
+    def __init__(self, opens: float = 0.2, **ends: float):
+        self._opens, self._ends = opens, ends
+
+    def scenes(self, texts: Sequence[str]) -> list[float]:
+        return [self._opens] * len(texts)
+
+    def scene_ends(self, texts: Sequence[str]) -> list[float]:
+        return [max((chance for word, chance in self._ends.items() if word in text), default=0.0) for text in texts]
+
+
+def played(*texts: str, before: Sequence[str] = (), judge: Stage | None = None) -> list[str]:
+    read = without_scenes([turn(t) for t in texts], judge or Stage(), [turn(t) for t in before])
+    return [one.text.strip("\n") for one in read]
+
+
+OPENING = "Let us rehearse, you be the officer and I will be Kojo."
 
 
 def test_scene_goes_on_until_it_ends() -> None:
-    opening = "Let us rehearse, you be the officer and I will be Kojo."
-    for end, left in (("Okay cut! I moved to Ulm.", " I moved to Ulm."), ("real me loves tacos", " loves tacos")):
-        assert played(opening, "I am from Accra.", end, "I have a dog.") == [opening, "", left, "I have a dog."]
-    assert played("I am from Accra.", before=[opening]) == [""], "it may have begun in an earlier batch"
-    assert played(*["I am from Accra."] * (MOST_MESSAGES + 1), before=[opening])[-1] != ""
+    for end, left in (
+        ("Okay cut! I moved to Ulm.", " I moved to Ulm."),
+        ("real me loves tacos", " loves tacos"),
+        ("Book closed. I moved to Ulm.", " I moved to Ulm."),
+    ):
+        said = played(OPENING, "I am from Accra.", end, "I have a dog.", judge=Stage(closed=0.9))
+        assert said == ["", "", left, "I have a dog."]
+    assert played("I am from Accra.", before=[OPENING]) == [""], "it may have begun in an earlier batch"
+    assert played(*["I am from Accra."] * (MOST_MESSAGES + 1), before=[OPENING])[-1] != ""
     later = turn("").said_at + REST + timedelta(minutes=1)
     rested = [replace(turn("I am from Accra."), said_at=later)]
-    assert without_scenes(rested, [turn(opening)]) == rested
+    assert without_scenes(rested, Stage(), [turn(OPENING)]) == rested
 
 
-def test_plain_talk_opens_no_scene() -> None:
-    for text in (
-        "You're a star, I'm so grateful.",
-        "Do you play the guitar? I'll be a beginner for ever.",
-        "Let's do a role-play tomorrow.",
-        "I am a teacher in Leeds. You are the best help I have.",
-        "Can we pretend I never told you about the ring?",
+def test_scene_needs_a_judge() -> None:
+    ours = "I am a baker in Leeds."
+    for text, chance, is_scene in (
+        (f"{ours} {OPENING}", 0.2, True),
+        (f"{ours} {OPENING}", 0.1, False),
+        ("In this one you are my therapist and I say nothing true.", 0.6, True),
+        ("In this one you are my therapist and I say nothing true.", 0.4, False),
+        ("The weather is fine today.", 0.9, False),
     ):
-        assert played(text, "I have a dog.")[1] == "I have a dog.", text
+        said = played(text, "I have a dog.", judge=Stage(chance))
+        assert (said[1] == "") == is_scene, text
+        assert said[0].startswith(ours) or ours not in text
