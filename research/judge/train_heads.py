@@ -36,6 +36,7 @@ SCENES = Path(__file__).with_name("scenes")
 OVER, NEW = frozenset({"replaced", "ended"}), frozenset({"replaced", "narrowed"})
 # Strengths of the regressions (inverse of their L2 penalty), by a search over writers in turn.
 STRENGTHS = {
+    "scene": 0.01,
     "wish": 0.003,
     "wishes.changes": 0.003,
     "wishes.over": 0.01,
