@@ -15,13 +15,17 @@ FRAMEWORKS = sorted(set(PACKAGES) - {"framework"})
 
 def python_of(framework: str) -> str:
     """The Python of an environment with the framework, which is made when it is not there."""
-    folder = ROOT / ".local" / "frameworks" / framework
-    python = str(folder / "bin" / "python")
-    if not (folder / "done").exists():
+    return python_with(framework, "psycopg[binary]>=3.1.18", "psycopg-pool>=3.2", *PACKAGES[framework].split())
+
+
+def python_with(name: str, *packages: str) -> str:
+    """The Python of an environment with these arguments of pip install, made anew when they have changed."""
+    folder = ROOT / ".local" / "frameworks" / name
+    python, done = str(folder / "bin" / "python"), folder / "done"
+    if not done.exists() or done.read_text() != " ".join(packages):
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        install = [python, "-m", "pip", "install", "-q", "psycopg[binary]>=3.1.18", "psycopg-pool>=3.2"]
-        subprocess.run([*install, *PACKAGES[framework].split()], check=True, timeout=900)
-        (folder / "done").touch()
+        subprocess.run([python, "-m", "pip", "install", "-q", *packages], cwd=ROOT, check=True, timeout=900)
+        done.write_text(" ".join(packages))
     return python
 
 
