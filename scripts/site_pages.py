@@ -17,11 +17,12 @@ ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"(?<!`)\]\(([^)\s#]+)(?:#[^)\s]*)?\)")
 FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 LANGUAGES = {".sh": "sh", ".sql": "sql", ".py": "python", ".toml": "toml", ".json": "json", ".yml": "yaml"}
-PICTURES = {".svg", ".png"}
+PICTURES = {".svg", ".png", ".webp", ".jpg"}
+SHIM = ROOT / "scripts" / "iframe-worker.js"
 UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n"
 
 
-class Shown(File):
+class Shown(File):  # type: ignore[misc]  # mkdocs is in the environment of the site
     """A page whose text is made of a file that is no Markdown."""
 
     def is_documentation_page(self) -> bool:
@@ -50,11 +51,11 @@ def notebook(raw: str) -> str:
 
 
 def code(name: str) -> str:
+    """Returns a source as a page: its text, or the names in a folder."""
     path = ROOT / name
     if path.is_dir():
-        names = sorted(
-            file.name + "/" * file.is_dir() for file in path.iterdir() if not file.name.startswith(("_", "."))
-        )
+        found = [each for each in path.iterdir() if not re.match(r"[_.]|.*\.egg-info$|build$", each.name)]
+        names = sorted(each.name + "/" * each.is_dir() for each in found)
         return f"{UNSEARCHED}# {name}/\n\n" + "".join(f"- `{each}`\n" for each in names)
     return f"{UNSEARCHED}# {name}\n\n````{LANGUAGES.get(path.suffix, 'text')}\n{path.read_text()}\n````\n"
 
@@ -92,4 +93,6 @@ def on_files(files: Files, config: Any) -> Files:
             file.inclusion = InclusionLevel.NOT_IN_NAV
         made[name] = file
         waiting |= linked(name, text) - made.keys() if is_page else set()
-    return Files(made.values())
+    of_theme = [file for file in files if file.src_dir != config.docs_dir]
+    of_theme.append(File.generated(config, "assets/iframe-worker.js", abs_src_path=str(SHIM)))
+    return Files([*of_theme, *made.values()])
