@@ -17,6 +17,7 @@ from fastapi.responses import FileResponse, StreamingResponse
 from fastapi.security import HTTPBasic, HTTPBasicCredentials
 from openai import AsyncOpenAI
 from pg_memoir import AsyncMemoir, from_openai
+from pg_memoir.errors import UnknownSessionError, UnknownUserError
 from pydantic import BaseModel
 
 MODEL = os.environ.get("OPENAI_MODEL", "gpt-4o")
@@ -69,8 +70,12 @@ async def list_chats(user: User) -> list[str]:
 
 @app.get("/chats/{chat}")
 async def read_chat(chat: str, user: User) -> list[dict[str, Any]]:
-    """Returns the messages of a chat."""
-    return [{"role": turn["role"], "text": turn["content"]} for turn in await memoir.history(user, chat)]
+    """Returns the messages of a chat, none for one that has not begun."""
+    try:
+        turns = await memoir.history(user, chat)
+    except (UnknownUserError, UnknownSessionError):
+        return []
+    return [{"role": turn["role"], "text": turn["content"]} for turn in turns]
 
 
 @app.get("/memories")

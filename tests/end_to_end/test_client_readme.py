@@ -3,7 +3,7 @@
 import contextlib
 import io
 
-from readme import EXAMPLES, README
+from readme import EXAMPLES
 from stubs import Answer, ChatCompletionsStub, MessagesStub
 
 CALLS = [("c1", "get_invoice", {"month": "March"}), ("c2", "get_invoice", {"month": "April"})]

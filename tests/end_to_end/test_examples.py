@@ -86,6 +86,7 @@ def test_chat(python: str, memoir_dsn: str) -> None:
         for wrong in (None, ("alice", "builder"), ("carl", "")):
             assert httpx.get(f"{url}/chats", auth=wrong).status_code == 401
         assert "<form" in alice.get("/").text
+        assert [alice.get(path).json() for path in ("/chats", "/chats/monday", "/memories")] == [[], [], []]
         with alice.stream("POST", "/chats/monday", json={"text": "I read the paper edition."}) as answer:
             parts = list(answer.iter_text())
         assert "".join(parts) == told.text and len(parts) > 1
