@@ -3,6 +3,7 @@
 python scripts/build_site.py [FOLDER]      # default: .local/site; prints what is wrong, ends with 1 if anything is
 """
 
+import fcntl
 import json
 import os
 import re
@@ -59,12 +60,14 @@ def make_environment() -> str:
     """Returns the Python of the environment, which is made anew when its requirements have changed."""
     python, stamp = str(ENVIRONMENT / "bin" / "python"), ENVIRONMENT / "requirements"
     want = "".join(Path(file).read_text() for file in REQUIREMENTS)
-    if not stamp.exists() or stamp.read_text() != want:
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)], check=True)
-        install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-c", REQUIREMENTS[1]]
-        subprocess.run([*install, "pip"], check=True)
-        subprocess.run([*install, "-r", REQUIREMENTS[0]], check=True)
-        stamp.write_text(want)
+    with ENVIRONMENT.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several processes of a test run build the site
+        if not stamp.exists() or stamp.read_text() != want:
+            subprocess.run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)], check=True)
+            install = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-c", REQUIREMENTS[1]]
+            subprocess.run([*install, "pip"], check=True)
+            subprocess.run([*install, "-r", REQUIREMENTS[0]], check=True)
+            stamp.write_text(want)
     return python
 
 

@@ -14,11 +14,11 @@ from typing import Any
 from mkdocs.structure.files import File, Files, InclusionLevel
 
 ROOT = Path(__file__).resolve().parent.parent
-LINK = re.compile(r"(?<!`)\]\(([^)\s#]+)(?:#[^)\s]*)?\)")
+LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)\s]*)?\)")
 FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 LANGUAGES = {".sh": "sh", ".sql": "sql", ".py": "python", ".toml": "toml", ".json": "json", ".yml": "yaml"}
 PICTURES = {".svg", ".png", ".webp", ".jpg"}
-SHIM = ROOT / "scripts" / "iframe-worker.js"
+ASSETS = ROOT / "scripts" / "site"
 UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n"
 
 
@@ -55,8 +55,12 @@ def code(name: str) -> str:
     path = ROOT / name
     if path.is_dir():
         found = [each for each in path.iterdir() if not re.match(r"[_.]|.*\.egg-info$|build$", each.name)]
-        names = sorted(each.name + "/" * each.is_dir() for each in found)
-        return f"{UNSEARCHED}# {name}/\n\n" + "".join(f"- `{each}`\n" for each in names)
+        is_short = len(found) <= 20  # then its sources are shown too
+        names = [
+            f"[`{each.name}`]({path.name}/{each.name})" if is_short and each.suffix in LANGUAGES else f"`{each.name}`"
+            for each in sorted(found)
+        ]
+        return f"{UNSEARCHED}# {name}/\n\n" + "".join(f"- {each}\n" for each in names)
     return f"{UNSEARCHED}# {name}\n\n````{LANGUAGES.get(path.suffix, 'text')}\n{path.read_text()}\n````\n"
 
 
@@ -92,7 +96,8 @@ def on_files(files: Files, config: Any) -> Files:
         if not is_page or not name.startswith("docs/"):
             file.inclusion = InclusionLevel.NOT_IN_NAV
         made[name] = file
-        waiting |= linked(name, text) - made.keys() if is_page else set()
+        waiting |= linked(name, text) - made.keys() if is_page or (ROOT / name).is_dir() else set()
     of_theme = [file for file in files if file.src_dir != config.docs_dir]
-    of_theme.append(File.generated(config, "assets/iframe-worker.js", abs_src_path=str(SHIM)))
+    for asset in ASSETS.iterdir():
+        of_theme.append(File.generated(config, f"assets/{asset.name}", abs_src_path=str(asset)))
     return Files([*of_theme, *made.values()])
