@@ -9,7 +9,7 @@ TESTS = $(if $(filter tests/%,$(ARGS)),,tests)
 ENV = eval "$$($(CLUSTER) env)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo gateway check test promises acceptance soak simulate bench dist reference format setup up dsn psql reset down clean
+.PHONY: help demo gateway check test promises acceptance soak simulate bench dist docs reference format setup up dsn psql reset down clean
 
 help: ## This list
 	@echo "pg_memoir: memory for AI agents that lives in PostgreSQL"; echo
@@ -49,6 +49,9 @@ bench: up ## Measure recall and speed (DATA=file.json for the conversations)
 
 dist: setup ## Build wheels and sdists of all packages into .local/dist
 	@exec $(PYTHON) scripts/dist.py
+
+docs: setup ## Build the documentation site into .local/site, and check its links (open .local/site/index.html)
+	@exec $(PYTHON) scripts/build_site.py
 
 reference: up ## Write docs/reference.md and the pages of settings anew, from the comments of what is installed
 	@$(ENV); exec $(PYTHON) scripts/build_reference.py

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
-PAGES = ["README.md", "CONTRIBUTING.md", "client/README.md", *DOCS]
+PAGES = ["README.md", "CONTRIBUTING.md", "client/README.md", "examples/README.md", *DOCS]
 MADE = {"docs/reference.md"}  # from the comments in sql/, which are not pages to read through
 WORDS = 80
 

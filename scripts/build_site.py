@@ -1,0 +1,142 @@
+"""Builds the documentation site with mkdocs, in an environment of its own, and checks what mkdocs does not.
+
+python scripts/build_site.py [FOLDER]      # default: .local/site; prints what is wrong, ends with 1 if anything is
+"""
+
+import fcntl
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from markdown_it import MarkdownIt
+
+ROOT = Path(__file__).resolve().parent.parent
+ENVIRONMENT = ROOT / ".local" / "site-python"
+REQUIREMENTS = [str(ROOT / "requirements" / name) for name in ("docs.txt", "constraints.txt")]
+MARKDOWN = MarkdownIt().enable("table")
+# An element of a page, and the token of Markdown that asks for it. Counted on each side, since a list that one renderer
+# takes for a paragraph is no error to it.
+COUNTED = {"li": "list_item_open", "table": "table_open", "pre": "fence", "h2": "heading_open", "img": "image"}
+LOADING = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href", "video": "src"}
+
+
+class Page(HTMLParser):
+    """The anchors, the links, what is loaded, and how many elements of each kind the article has."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.anchors: set[str] = set()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.elements: Counter[str] = Counter()
+        self.is_article = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Notes an element."""
+        given = {name: value or "" for name, value in attrs}
+        self.anchors |= {given[name] for name in ("id", "name") if name in given}
+        self.is_article = self.is_article or tag == "article"
+        if self.is_article:
+            self.elements[tag] += 1
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        if tag in LOADING and LOADING[tag] in given and given.get("rel") not in ("canonical", "next", "prev"):
+            self.loaded.append(given[LOADING[tag]])
+
+    def handle_endtag(self, tag: str) -> None:
+        """Notes the end of the article."""
+        self.is_article = self.is_article and tag != "article"
+
+
+def make_environment() -> str:
+    """Returns the Python of the environment, which is made anew when its requirements have changed."""
+    python, stamp = str(ENVIRONMENT / "bin" / "python"), ENVIRONMENT / "requirements"
+    want = "".join(Path(file).read_text() for file in REQUIREMENTS)
+    with ENVIRONMENT.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several processes of a test run build the site
+        if not stamp.exists() or stamp.read_text() != want:
+            subprocess.run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)], check=True)
+            install = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-c", REQUIREMENTS[1]]
+            subprocess.run([*install, "pip"], check=True)
+            subprocess.run([*install, "-r", REQUIREMENTS[0]], check=True)
+            stamp.write_text(want)
+    return python
+
+
+def build(folder: Path) -> bool:
+    """Builds the site. Returns False if mkdocs warned of something."""
+    # Not --quiet: with it mkdocs does not count warnings.
+    command = [make_environment(), "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    env = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    print(done.stdout if done.returncode else "", end="")
+    return done.returncode == 0
+
+
+def wrong_links(folder: Path) -> Iterator[str]:
+    """Yields links and anchors that lead nowhere, and what would be loaded from another host."""
+    pages = {file: Page(file.read_text()) for file in sorted(folder.rglob("*.html"))}
+    for file, page in pages.items():
+        where = file.relative_to(folder)
+        for target in page.loaded + page.links:
+            parts = urlsplit(target)
+            if parts.scheme or parts.netloc:
+                if target in page.loaded:
+                    yield f"{where}: is loaded from another host: {target}"
+                continue
+            base = folder if file.name == "404.html" else file.parent
+            path = folder / parts.path[1:] if parts.path.startswith("/") else base / unquote(parts.path)
+            path = (path / "index.html" if path.is_dir() else path).resolve() if parts.path else file
+            if not path.is_file():
+                yield f"{where}: leads nowhere: {target}"
+            elif parts.fragment and path in pages and unquote(parts.fragment) not in pages[path].anchors | {"__top"}:
+                yield f"{where}: no such anchor: {target}"
+
+
+def lost_elements(folder: Path) -> Iterator[str]:
+    """Yields pages that show fewer lists, tables, examples, headings or pictures than their Markdown asks for."""
+    for file in sorted(folder.rglob("*.html")):
+        name = str(file.relative_to(folder)).removesuffix(".html") + ".md"
+        sources = [ROOT / path for path in (name, f"docs/{name}", re.sub(r"index\.md$", "README.md", name))]
+        source = next((path for path in sources if path.is_file()), None)
+        if source is None:
+            continue
+        shown = Page(file.read_text()).elements
+        shown["h2"] = sum(shown[f"h{level}"] for level in range(1, 7))
+        tokens = [token for block in MARKDOWN.parse(source.read_text()) for token in (block, *(block.children or []))]
+        asked = Counter("fence" if token.type == "code_block" else token.type for token in tokens)
+        for tag, kind in COUNTED.items():
+            if shown[tag] != asked[kind]:
+                yield f"{source.relative_to(ROOT)}: {asked[kind]} of {kind}, the site shows {shown[tag]} of <{tag}>"
+
+
+def unsearched(folder: Path) -> Iterator[str]:
+    """Yields pages of docs/ that the index of the search does not have."""
+    index = json.loads((folder / "search" / "search_index.json").read_text())
+    found = {entry["location"].partition("#")[0] for entry in index["docs"] if entry["text"]}
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        address = str(page.relative_to(ROOT / "docs").with_suffix(".html"))
+        if address not in found:
+            yield f"{page.relative_to(ROOT)}: is not in the index of the search"
+
+
+def main() -> int:
+    """Builds, checks and says where the site is."""
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / ".local" / "site").resolve()
+    if not build(folder):
+        return 1
+    wrong = [line for check in (wrong_links, lost_elements, unsearched) for line in check(folder)]
+    print("\n".join(wrong) if wrong else f"{folder}/index.html: {len(list(folder.rglob('*.html')))} pages")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
