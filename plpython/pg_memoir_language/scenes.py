@@ -22,7 +22,7 @@ from .text import own_sentences, search
 MOST_MESSAGES, REST = 12, timedelta(hours=3)
 LONGEST = 2000
 # Chances from which on a message opens a scene, alone and beside its form, and ends one.
-OPENS, OPENS_IN_FORM, ENDS = 0.5, 0.15, 0.6
+OPENS, OPENS_IN_FORM, ENDS = 0.5, 0.15, 0.8
 
 
 class Judge(Protocol):
@@ -70,12 +70,11 @@ def _start_of_scene(text: str, judge: Judge) -> int | None:
     if not search(choices("english", "scene_words"), text.lower(), False):
         return None
     form = compile_pattern(choices("english", "scene_openings") or "(?!)", True).search(text.translate(APOSTROPHES))
-    (chance,) = judge.scenes([text])
-    if chance < (OPENS_IN_FORM if form else OPENS):
-        return None
     sentences = own_sentences(text)
-    chances = judge.scenes([sentence.said for sentence in sentences])
-    starts = [s.start - 1 for s, one in zip(sentences, chances, strict=True) if one >= OPENS]
+    whole, *chances = judge.scenes([text, *(sentence.said for sentence in sentences)])
+    if max([whole, *chances]) < (OPENS_IN_FORM if form else OPENS):
+        return None
+    starts = [s.start - 1 for s, chance in zip(sentences, chances, strict=True) if chance >= OPENS]
     return min([*starts, *([form.start()] if form else [])], default=0)
 
 
