@@ -16,13 +16,14 @@ from .data import choices
 from .foreign import APOSTROPHES
 from .memories import Turn
 from .patterns import compile_pattern
-from .text import own_sentences, search
+from .text import search
 
 # Messages of a person that one scene has at most, and the rest after which it is over.
 MOST_MESSAGES, REST = 12, timedelta(hours=3)
 LONGEST = 2000
 # Chances from which on a message opens a scene, alone and beside its form, and ends one.
-OPENS, OPENS_IN_FORM, ENDS = 0.5, 0.15, 0.8
+OPENS, OPENS_IN_FORM, ENDS = 0.5, 0.15, 0.5
+SENTENCE = compile_pattern(r"[^.!?\n]+[.!?]*")
 
 
 class Judge(Protocol):
@@ -70,11 +71,11 @@ def _start_of_scene(text: str, judge: Judge) -> int | None:
     if not search(choices("english", "scene_words"), text.lower(), False):
         return None
     form = compile_pattern(choices("english", "scene_openings") or "(?!)", True).search(text.translate(APOSTROPHES))
-    sentences = own_sentences(text)
-    whole, *chances = judge.scenes([text, *(sentence.said for sentence in sentences)])
+    sentences = list(SENTENCE.finditer(text))
+    whole, *chances = judge.scenes([text, *(sentence[0].strip() for sentence in sentences)])
     if max([whole, *chances]) < (OPENS_IN_FORM if form else OPENS):
         return None
-    starts = [s.start - 1 for s, chance in zip(sentences, chances, strict=True) if chance >= OPENS]
+    starts = [s.start() for s, chance in zip(sentences, chances, strict=True) if chance >= OPENS]
     return min([*starts, *([form.start()] if form else [])], default=0)
 
 
@@ -84,10 +85,12 @@ def _end_of_scene(text: str, judge: Judge) -> int | None:
     if closing:
         end: int = closing.end()
         return end
-    sentences = own_sentences(text)
-    chances = judge.scene_ends([sentence.said for sentence in sentences])
-    ends = [s.start + s.length - 1 for s, chance in zip(sentences, chances, strict=True) if chance >= ENDS]
-    return min(ends, default=None)
+    sentences = list(SENTENCE.finditer(text))
+    whole, *chances = judge.scene_ends([text, *(sentence[0].strip() for sentence in sentences)])
+    if whole < ENDS:
+        return None
+    ends = [sentence.end() for sentence, chance in zip(sentences, chances, strict=True) if chance >= ENDS]
+    return min(ends, default=len(text))
 
 
 def _blank(text: str, start: int, end: int) -> str:
