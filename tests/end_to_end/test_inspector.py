@@ -198,6 +198,14 @@ def test_export_and_erase_take_the_typed_name(db: psycopg.Connection, ann: httpx
     assert call(db, "memory_stats", "ann")["sessions"] == 0
 
 
+def test_long_texts_come_whole_or_not_at_all(db: psycopg.Connection, ann: httpx.Client) -> None:
+    assert "Added." in text_of(post(ann, "add", {"content": "Чай " * 9000 + "готов", "type": "fact"}))
+    [(content,)] = table(db, "list_memories", "ann", columns="content")
+    assert content.endswith("Чай готов")
+    refused = post(ann, "add", {"content": "Tea " * 300_000, "type": "fact"})
+    assert refused.status_code == 413 and len(table(db, "list_memories", "ann")) == 1
+
+
 def test_sessions_have_titles_and_a_search(db: psycopg.Connection, ann: httpx.Client) -> None:
     tool = {"role": "tool", "tool_call_id": "c", "content": "berth 539 " * 20}
     asks = {"role": "assistant", "content": None, "tool_calls": [

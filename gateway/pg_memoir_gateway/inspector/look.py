@@ -19,7 +19,7 @@ from .render import link, render
 
 PAGE = 50  # rows of a list
 NEAR = 0.4  # share of the best hit's score that others must have
-MOST_FORM = 100_000  # bytes of a form
+MOST_FORM = 1_000_000  # bytes of a form, where a letter may take nine
 
 
 class Refused(Exception):
@@ -113,9 +113,15 @@ def read_uuid(text: str) -> UUID:
 
 
 async def parse_form(request: Request) -> dict[str, str]:
-    """Returns the fields of a form, the last of a name."""
-    body = (await request.body())[:MOST_FORM].decode("utf-8", "replace")
-    return dict(parse_qsl(body, keep_blank_values=True))
+    """Returns the fields of a form, the last of a name. Raises Refused where it is too long."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_FORM:
+            raise Refused(
+                413, "Not done", "That is too long for a form. Use the client or SQL for a text of this size."
+            )
+    return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
 
 
 def keep_near(hits: list[IndexHit]) -> list[IndexHit]:
