@@ -206,6 +206,15 @@ def test_long_texts_come_whole_or_not_at_all(db: psycopg.Connection, ann: httpx.
     assert refused.status_code == 413 and len(table(db, "list_memories", "ann")) == 1
 
 
+def test_spaces_around_a_session_name_count(db: psycopg.Connection, ann: httpx.Client) -> None:
+    persist(db, "ann", "trip", "My sister Runa lives in Lisbon.", "Noted.")
+    persist(db, "ann", " trip", "My brother Jon lives in Bergen.", "Noted.")
+    assert "Bergen" in read_page(ann, "session", session=" trip")
+    assert post(ann, "erase", {"name": "trip"}, session=" trip").status_code == 400
+    assert "Erased." in text_of(post(ann, "erase", {"name": " trip"}, session=" trip"))
+    assert [name for (name,) in table(db, "list_sessions", "ann", columns="session")] == ["trip"]
+
+
 def test_sessions_have_titles_and_a_search(db: psycopg.Connection, ann: httpx.Client) -> None:
     tool = {"role": "tool", "tool_call_id": "c", "content": "berth 539 " * 20}
     asks = {"role": "assistant", "content": None, "tool_calls": [

@@ -47,8 +47,9 @@ class Look:
         return user
 
     def get(self, name: str) -> str | None:
-        """Returns an argument of the address, None where it is empty."""
-        return self.query.get(name, "").strip() or None
+        """Returns an argument of the address, None where it is empty. Spaces stay, because they are part of names."""
+        value = self.query.get(name, "")
+        return value if value.strip() else None
 
     def read_argument(self, name: str) -> str:
         """Returns an argument that must be there."""
@@ -118,9 +119,7 @@ async def parse_form(request: Request) -> dict[str, str]:
     async for part in request.stream():
         body += part
         if len(body) > MOST_FORM:
-            raise Refused(
-                413, "Not done", "That is too long for a form. Use the client or SQL for a text of this size."
-            )
+            raise Refused(413, "Not done", "That is too long for a form. Use the client or SQL for a text of this size.")
     return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
 
 
