@@ -248,6 +248,19 @@ def test_webhooks_by_what_receivers_answer(
     set_clock(db, None)
 
 
+def test_webhook_addresses_stay_out_of_logs(
+    memoir_dsn: str, db: psycopg.Connection, user: str, receiver: tuple[Receiver, str]
+) -> None:
+    taken, url = receiver
+    made = call(db, "add_webhook", f"{url.replace('//', '//user:word@')}/hook?key=token")
+    remembered(db, user, "Owns a kite.")
+    options = ["--webhooks", "--allow-local", "--no-embed", "--once", "--dsn", memoir_dsn]
+    done = subprocess.run([*CLI, "worker", *options], capture_output=True, text=True, timeout=60)
+    call(db, "remove_webhook", made["webhook"])
+    assert len(taken.got) == 1 and done.returncode == 0, done.stderr
+    assert "word" not in done.stderr and "token" not in done.stderr
+
+
 def test_events_on_the_command_line(memoir_dsn: str, db: psycopg.Connection, receiver: tuple[Receiver, str]) -> None:
     def run(*arguments: str) -> tuple[int, str, str]:
         command = [*CLI, *arguments, "--dsn", memoir_dsn]
