@@ -124,7 +124,9 @@ def is_outside(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
             return is_outside(inner)
         if address in ipaddress.IPv6Network("64:ff9b::/96"):
             return is_outside(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return address.is_global and not address.is_multicast
+        if address.is_site_local:  # the former private addresses, which Python calls global
+            return False
+    return address.is_global and not (address.is_multicast or address.is_reserved)
 
 
 def _sign(secret: str, identity: str, at: datetime, body: str) -> str:

@@ -28,6 +28,8 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
         ("::1", False),
         ("fe80::1", False),
         ("fd00::1", False),
+        ("fec0::1", False),
+        ("::7f00:1", False),
         ("::ffff:10.0.0.1", False),
         ("::ffff:93.184.216.34", True),
         ("64:ff9b::a00:1", False),
