@@ -279,6 +279,10 @@ def test_events_on_the_command_line(memoir_dsn: str, db: psycopg.Connection, rec
     [event] = map(json.loads, lines.splitlines())
     assert code == 0 and event["data"]["memory_id"] == memory
     assert run("events", "--user", "cli", "--since", event["cursor"])[:2] == (0, "")
+    os.environ["PG_MEMOIR_WEBHOOK_SECRET"] = given = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+    code, told, _ = run("webhooks", "add", f"{url}/own")
+    del os.environ["PG_MEMOIR_WEBHOOK_SECRET"]
+    assert told.endswith(f"secret {given}\n") and run("webhooks", "remove", told.split()[1].strip(","))[0] == 0
     code, told, _ = run("webhooks", "list")
     assert "active" in told and "memory.added" in told and "whsec_" not in told
     code, _, told = run("webhooks", "test", number)
