@@ -17,7 +17,7 @@ from pg_memoir.types import Message
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from .conversations import Conversation, ConversationError, Fact, Item
+from .conversations import UNEXPECTED, Conversation, ConversationError, Fact, Item
 from .formats import read_conversations
 from .storing import CHANGED, PRESENT, REFUSED, STORED, FactStore
 
@@ -94,10 +94,11 @@ def import_conversations(
                     _import(memoir, item, model)
                     done.conversations += 1
                     done.messages += len(item.messages)
-            except ConversationError as error:
+            except UNEXPECTED as error:
+                refused = item if isinstance(item, ConversationError) else _as_refusal(item, error)
                 if not skip_bad:
-                    raise
-                done.refused.append(error)
+                    raise refused from None
+                done.refused.append(refused)
             else:
                 if item.user not in done.users[-1:] and item.user not in done.users:
                     done.users.append(item.user)
@@ -106,6 +107,10 @@ def import_conversations(
             bar.advance(task)
     done.relations = facts.relate()
     return done
+
+
+def _as_refusal(item: Conversation | Fact, error: Exception) -> ConversationError:
+    return error if isinstance(error, ConversationError) else item.where.fail(None, f"can't be stored: {error}")
 
 
 def preview(items: Iterable[Item]) -> tuple[Imported, list[dict[str, Any]]]:

@@ -3,8 +3,9 @@
 import json
 from pathlib import Path
 
+import pytest
 from calls import run_job, set_clock
-from pg_memoir_cli import import_conversations
+from pg_memoir_cli import ConversationError, import_conversations
 from pg_memoir_cli.__main__ import main
 
 EXPORTS = Path(__file__).resolve().parents[1] / "cases" / "exports"
@@ -121,6 +122,21 @@ def test_bad_memories_are_left_out(memoir, memoir_dsn, user, tmp_path, capsys):
     assert not any("sk-proj" in text for text in recalled(memoir, user, "What opens the vault?"))
     assert main(["import", str(path), "--dsn", memoir_dsn, "--user", user]) == 3
     assert "messages, 4 memories there already" in capsys.readouterr().out
+
+
+def test_odd_values_leave_one_record_out(memoir, user, tmp_path):
+    """An object where an id belongs, or a NUL in a name, does not end the whole import."""
+    said = {"role": "user", "content": "The kiln is hot."}
+    odd = {"role": "tool", "tool_call_id": {"id": 1}, "content": "Rain"}
+    ends = [{"uuid": name, "name": name, "summary": "A friend.", "user_id": f"{user}\0"} for name in ("n1", "n2")]
+    edge = {"uuid": "e1", "fact": "Bo knows Ada.", "source_node_uuid": "n1", "target_node_uuid": "n2"}
+    document = [{"session": "odd", "messages": [said, odd]}, *ends, edge | {"user_id": f"{user}\0"}]
+    document.append({"session": "plain", "messages": [said]})
+    path = write(tmp_path, document)
+    done = import_conversations(memoir, path, user_prefix=user, skip_bad=True)
+    assert len(done.refused) == 4 and done.conversations == 1
+    with pytest.raises(ConversationError, match="record 1"):
+        import_conversations(memoir, path, user_prefix=user)
 
 
 def test_a_dry_run_stores_nothing(memoir, memoir_dsn, user, capsys):
