@@ -4,6 +4,7 @@ missing."""
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -179,7 +180,9 @@ def _append_new(memoir: Memoir, conversation: Conversation, stored: int) -> None
     user, session, messages = conversation.user, conversation.session, conversation.messages
     if conversation.newest:
         last = memoir.history(user, session, from_turn=stored - 1)[-1]["created_at"]
-        left = [m for m in messages if "created_at" in m and _instant(m["created_at"]) > _instant(last)]
+        later = [m for m in messages if "created_at" in m and _instant(m["created_at"]) > _instant(last)]
+        # A call without a result was stored with a note instead of it, and has no place for another one.
+        left = list(itertools.dropwhile(lambda message: message["role"] == "tool", later))
     else:
         left = messages[stored:]
         for turn in memoir.history(user, session):

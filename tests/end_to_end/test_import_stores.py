@@ -94,6 +94,22 @@ def test_a_store_with_the_newest_messages_alone(memoir, user, tmp_path):
     )
 
 
+def test_an_agent_exported_during_a_call(memoir, user, tmp_path):
+    def said(second, role, text, **more):
+        return {"id": f"message-{second}", "role": role, "content": text, **more} | {
+            "created_at": f"2025-05-01T09:00:{second:02}Z"
+        }
+
+    call = {"id": "call_1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
+    begun = [said(0, "user", "Look it up."), said(1, "assistant", None, tool_calls=[call])]
+    ended = [said(2, "tool", "found", tool_call_id="call_1"), said(4, "assistant", "It is in the cellar.")]
+    for messages in (begun, begun + ended):
+        agent = {"id": "agent-0", "name": "helper", "system": "You help.", "messages": messages}
+        import_conversations(memoir, write(tmp_path, {"agents": [agent]}), user=user)
+    said_last = [turn["content"] for turn in memoir.history(user, "letta helper")][-1]
+    assert said_last == "It is in the cellar."
+
+
 def test_bad_memories_are_left_out(memoir, memoir_dsn, user, tmp_path, capsys):
     huge = "x" * 17_000_000
     given = [
