@@ -233,6 +233,8 @@ def test_events_that_commit_late_on_a_standby(pair: Pair) -> None:
         seen = [event["data"]["user"] for event in at_standby["events"]]
         assert sorted(seen + users(at_standby["cursor"])) == ["early", "late"]
         assert users(at_primary["cursor"]) == ["late"]
+        with Memoir(pair.standby) as reader:  # LISTEN is refused there
+            assert next(reader.stream_events(after=start))["data"]["user"] == "late"
         call(control, "set_setting", "outbox_days", Jsonb(0))
 
 
