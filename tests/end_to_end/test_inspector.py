@@ -203,8 +203,10 @@ def test_long_texts_come_whole_or_not_at_all(db: psycopg.Connection, ann: httpx.
     assert "Added." in text_of(post(ann, "add", {"content": "Чай " * 9000 + "готов", "type": "fact"}))
     [(content,)] = table(db, "list_memories", "ann", columns="content")
     assert content.endswith("Чай готов")
+    assert "Added." in text_of(post(ann, "add", {"content": "Tea first.\r\nThen milk.", "type": "fact"}))
+    assert "Tea first.\nThen milk." in [text for (text,) in table(db, "list_memories", "ann", columns="content")]
     refused = post(ann, "add", {"content": "Tea " * 300_000, "type": "fact"})
-    assert refused.status_code == 413 and len(table(db, "list_memories", "ann")) == 1
+    assert refused.status_code == 413 and len(table(db, "list_memories", "ann")) == 2
 
 
 def test_spaces_around_a_session_name_count(db: psycopg.Connection, ann: httpx.Client) -> None:

@@ -120,7 +120,8 @@ async def parse_form(request: Request) -> dict[str, str]:
         body += part
         if len(body) > MOST_FORM:
             raise Refused(413, "Not done", "That is too long for a form. Use the client or SQL for a text of this size.")
-    return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+    fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
+    return {name: value.replace("\r\n", "\n") for name, value in fields}  # how browsers send the ends of lines
 
 
 def keep_near(hits: list[IndexHit]) -> list[IndexHit]:
