@@ -11,11 +11,11 @@
 -- transactions that are open, so a reader there gets what is older than all of them.
 
 create or replace function _memoir.event_types()
-returns text[] language sql immutable return '{memory.added,memory.changed,memory.forgotten,job.failed}'::text[];
+returns text[] language sql immutable as $$select '{memory.added,memory.changed,memory.forgotten,job.failed}'::text[]$$;
 
 -- Returns {"events", "cursor", "more"} behind a cursor, or behind what there is for 'now'; p_user_id: of one user.
 create or replace function _memoir.events_after(p_user_id uuid, p_after text, p_types text[], p_limit integer)
-returns jsonb language plpgsql as $$
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$  -- a user's partitions alone
 declare
   v_parts text[]; v_from pg_snapshot; v_to pg_snapshot; v_id bigint := 0; v_max bigint; v_rows _memoir.outbox[];
   v_now pg_snapshot := pg_current_snapshot(); v_all boolean := _memoir.sees_all();
@@ -55,12 +55,12 @@ begin
         jsonb_build_object('user', u.external_id, 'user_id', nullif(o.user_id, v_none), 'memory_id', o.memory_id,
           case when o.type = 'job.failed' then 'job' else 'state' end, o.subject, 'memory_type', m.type, 'project',
           m.project))) order by o.event_id), '[]')
-      from unnest(v_rows) o left join _memoir.users u on u.user_id = o.user_id
-      left join _memoir.memory_store m on m.user_id = o.user_id and m.memory_id = o.memory_id
+      from unnest(v_rows) o left join _memoir.users u on u.user_id = o.user_id and (p_user_id is null or
+        u.user_id = p_user_id) left join _memoir.memory_store m on m.user_id = o.user_id and m.memory_id = o.memory_id
+        and (p_user_id is null or m.user_id = p_user_id)
       where o.type = 'events.dropped' or coalesce(m.sensitivity <= v_clearance, true)
         and (v_projects is null or m.project = any (v_projects))
-        and (o.user_id = p_user_id or p_user_id is null
-          and (v_all or o.user_id in (select _memoir.visible_users())))));
+        and (o.user_id = p_user_id or p_user_id is null and (v_all or o.user_id in (select _memoir.visible_users())))));
 end $$;
 
 create or replace function memoir.read_events(p_user text default null, p_after text default null,
