@@ -4,6 +4,7 @@ missing."""
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,7 +18,7 @@ from pg_memoir.types import Message
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from .conversations import Conversation, ConversationError, Fact, Item
+from .conversations import UNEXPECTED, Conversation, ConversationError, Fact, Item
 from .formats import read_conversations
 from .storing import CHANGED, PRESENT, REFUSED, STORED, FactStore
 
@@ -94,10 +95,11 @@ def import_conversations(
                     _import(memoir, item, model)
                     done.conversations += 1
                     done.messages += len(item.messages)
-            except ConversationError as error:
+            except UNEXPECTED as error:
+                refused = item if isinstance(item, ConversationError) else _as_refusal(item, error)
                 if not skip_bad:
-                    raise
-                done.refused.append(error)
+                    raise refused from None
+                done.refused.append(refused)
             else:
                 if item.user not in done.users[-1:] and item.user not in done.users:
                     done.users.append(item.user)
@@ -106,6 +108,10 @@ def import_conversations(
             bar.advance(task)
     done.relations = facts.relate()
     return done
+
+
+def _as_refusal(item: Conversation | Fact, error: Exception) -> ConversationError:
+    return error if isinstance(error, ConversationError) else item.where.fail(None, f"can't be stored: {error}")
 
 
 def preview(items: Iterable[Item]) -> tuple[Imported, list[dict[str, Any]]]:
@@ -174,7 +180,9 @@ def _append_new(memoir: Memoir, conversation: Conversation, stored: int) -> None
     user, session, messages = conversation.user, conversation.session, conversation.messages
     if conversation.newest:
         last = memoir.history(user, session, from_turn=stored - 1)[-1]["created_at"]
-        left = [m for m in messages if "created_at" in m and _instant(m["created_at"]) > _instant(last)]
+        later = [m for m in messages if "created_at" in m and _instant(m["created_at"]) > _instant(last)]
+        # A call without a result was stored with a note instead of it, and has no place for another one.
+        left = list(itertools.dropwhile(lambda message: message["role"] == "tool", later))
     else:
         left = messages[stored:]
         for turn in memoir.history(user, session):

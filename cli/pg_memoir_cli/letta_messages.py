@@ -26,7 +26,9 @@ def read_messages(agent: Entry) -> list[tuple[Message, datetime | None]]:
             raise entry.fail("", f"is a {type(entry.value).__name__}, an object is needed")
         at = entry.time("created_at")
         found += [(message, at) for message in _messages(entry, waiting)]
-    return found + [(message, None) for message in _missing_results(waiting)]
+    # With the time of the call: whatever a later file has is behind it.
+    last = found[-1][1] if found else None
+    return found + [(message, last) for message in _missing_results(waiting)]
 
 
 def _messages(entry: Entry, waiting: list[str]) -> Iterator[Message]:

@@ -48,15 +48,16 @@ class FactStore:
         given = self._given.setdefault((fact.user, fact.source, fact.id), content)
         if given != content:
             raise fact.where.fail(None, f"the id {fact.id!r} stands twice in the file, here with another text")
-        if fact.relations:
-            self._related.append(fact)
         try:
             known = self._find_known(fact.user, fact.source)
             old = known.get(fact.id)
-            return self._add(fact, known) if old is None else self._update(fact, content, old)
+            outcome = self._add(fact, known) if old is None else self._update(fact, content, old)
         except (MemoirError, psycopg.DataError) as error:
             message = error.message if isinstance(error, MemoirError) else str(error).splitlines()[0]
             raise fact.where.fail(f"{fact.source} memory {fact.id!r}", message) from error
+        if fact.relations:
+            self._related.append(fact)
+        return outcome
 
     def relate(self) -> int:
         """Ties the facts that were stored to each other, as their store has it. Returns how many ties are new."""

@@ -6,6 +6,7 @@ look-up. Redirects are not followed, and of an answer only its status is read.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import json
 import logging
@@ -25,7 +26,7 @@ from .repeat import Step, repeat
 log = logging.getLogger("pg_memoir.worker")
 
 LANES = 8  # so many users' events are sent at a time
-SECONDS = 15.0  # so long a receiver may take
+SECONDS = 15.0  # so long a receiver may take in all
 GONE = 410
 
 
@@ -42,13 +43,20 @@ class Sender:
 
     def __init__(self, allow_local: bool = False) -> None:
         self._allow_local = allow_local
-        self._client = httpx.Client(timeout=SECONDS, follow_redirects=False, trust_env=False)
+        self._client = httpx.AsyncClient(timeout=SECONDS, follow_redirects=False, trust_env=False)
+        # A loop of its own, because only a task can be ended while a receiver sends its answer byte by byte.
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="webhooks", daemon=True)
+        self._thread.start()
 
     def __enter__(self) -> Sender:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._client.close()
+        asyncio.run_coroutine_threadsafe(self._client.aclose(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
     def send(self, url: str, secret: str, event: Event) -> int:
         """Sends an event and returns the status. Raises Refused."""
@@ -66,13 +74,20 @@ class Sender:
         try:
             request = self._client.build_request("POST", target.url, content=body, headers=headers)
             request.extensions["sni_hostname"] = target.name
-            answer = self._client.send(request, stream=True)
-            answer.close()
+            status = asyncio.run_coroutine_threadsafe(self._post(request), self._loop).result()
         except httpx.HTTPError as error:
             raise Refused(f"{type(error).__name__}: {error}") from None
-        if not answer.is_success:
-            raise Refused(f"status {answer.status_code}", answer.status_code == GONE)
-        return answer.status_code
+        except TimeoutError:
+            raise Refused(f"no answer within {SECONDS:.0f} seconds") from None
+        if not httpx.codes.is_success(status):
+            raise Refused(f"status {status}", status == GONE)
+        return status
+
+    async def _post(self, request: httpx.Request) -> int:
+        async with asyncio.timeout(SECONDS):
+            answer = await self._client.send(request, stream=True)
+            await answer.aclose()
+            return answer.status_code
 
     def _resolve(self, url: str) -> _Target:
         """Returns where an URL leads. Raises Refused for what is not outside."""
@@ -109,7 +124,9 @@ def is_outside(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
             return is_outside(inner)
         if address in ipaddress.IPv6Network("64:ff9b::/96"):
             return is_outside(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return address.is_global and not address.is_multicast
+        if address.is_site_local:  # the former private addresses, which Python calls global
+            return False
+    return address.is_global and not (address.is_multicast or address.is_reserved)
 
 
 def _sign(secret: str, identity: str, at: datetime, body: str) -> str:

@@ -204,6 +204,7 @@ class Options:
 def work(dsn: str, options: Options) -> None:
     """Runs until a signal, or with `once` until nothing is left. Raises what does not pass."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs addresses, and those of webhooks hold secrets
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -63,7 +63,7 @@ class Events:
 
 
 class Waiter:
-    """Waits for the next event. `dsn`: None where only a pool is known; then it looks every second."""
+    """Waits for the next event. `dsn`: None where only a pool is known. Then, and on a standby, it looks every second."""
 
     def __init__(self, dsn: str | None, connect: Mapping[str, Any]) -> None:
         self._dsn, self._connect = dsn, dict(connect)
@@ -73,7 +73,11 @@ class Waiter:
         """Has to come before the first look, or an event between the two would be noticed late."""
         if self._dsn is not None and (self._connection is None or self._connection.closed):
             self._connection = psycopg.connect(self._dsn, **self._connect)
-            self._connection.execute(f"listen {CHANNEL}".encode())
+            try:
+                self._connection.execute(f"listen {CHANNEL}".encode())
+            except psycopg.errors.ReadOnlySqlTransaction:  # a standby notifies nobody
+                self.close()
+                self._dsn = self._connection = None
 
     def wait(self) -> None:
         """Waits until something was noted, or until it is time for another look."""
@@ -99,7 +103,11 @@ class AsyncWaiter:
         """See Waiter.listen."""
         if self._dsn is not None and (self._connection is None or self._connection.closed):
             self._connection = await psycopg.AsyncConnection.connect(self._dsn, **self._connect)
-            await self._connection.execute(f"listen {CHANNEL}".encode())
+            try:
+                await self._connection.execute(f"listen {CHANNEL}".encode())
+            except psycopg.errors.ReadOnlySqlTransaction:
+                await self.close()
+                self._dsn = self._connection = None
 
     async def wait(self) -> None:
         """See Waiter.wait."""

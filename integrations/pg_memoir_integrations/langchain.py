@@ -128,7 +128,7 @@ def _chat_messages(message: BaseMessage) -> list[Message]:
     if message.type in ("remove", "function"):
         return []
     if isinstance(message.content, list):
-        blocks = [block if _is_shown(message, block) else f"[{block['type']}]" for block in message.content]
+        blocks = [block if _is_shown(message, block) else _name_block(block) for block in message.content]
         message = message.model_copy(update={"content": blocks})
     shown = convert_to_openai_messages([message])
     return [each for each in shown if each["role"] in ("system", "user", "assistant", "tool")]
@@ -138,9 +138,17 @@ def _is_shown(message: BaseMessage, block: Any) -> bool:
     """Says whether LangChain has a form of a content block for chat completions."""
     try:
         convert_to_openai_messages([message.model_copy(update={"content": [block]})])
-    except ValueError:
+    except (ValueError, KeyError, TypeError):
         return False
     return True
+
+
+def _name_block(block: dict[str, Any]) -> str:
+    """Returns what a turn says of a block that has no form for chat completions. Those of Bedrock have no type."""
+    text = block.get("text")
+    if isinstance(text, str):
+        return text
+    return "" if "cachePoint" in block else f"[{block.get('type') or next(iter(block), 'part')}]"
 
 
 class MemoirVectorStore(VectorStore):

@@ -1,5 +1,4 @@
--- Events: what is added, changed and forgotten, and jobs that fail, for readers outside, and webhooks, which a worker
--- delivers. At least once, a user's events in their order.
+-- Events for readers outside (changes of memories, failed jobs) and webhooks. At least once, a user's in their order.
 --
 -- A number from a sequence is no cursor: a transaction that commits late would have its events skipped. Here a cursor
 -- is a snapshot. A reader gets the events that it can see now and its cursor's snapshot could not, so each event is in
@@ -8,20 +7,22 @@
 -- in a later one. xid order would not do: a transaction may have its xid before it waits for the lock.
 --
 -- A crash may give an xid out again whose transaction left nothing on disk. So a cursor ends at the newest transaction
--- whose event was seen: its commit is on disk, and no xid up to it comes again.
+-- whose event was seen: its commit is on disk, and no xid up to it comes again. A standby's snapshot does not list the
+-- transactions that are open, so a reader there gets what is older than all of them.
 
 create or replace function _memoir.event_types()
-returns text[] language sql immutable return '{memory.added,memory.changed,memory.forgotten,job.failed}'::text[];
+returns text[] language sql immutable as $$select '{memory.added,memory.changed,memory.forgotten,job.failed}'::text[]$$;
 
 -- Returns {"events", "cursor", "more"} behind a cursor, or behind what there is for 'now'; p_user_id: of one user.
 create or replace function _memoir.events_after(p_user_id uuid, p_after text, p_types text[], p_limit integer)
-returns jsonb language plpgsql as $$
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$  -- a user's partitions alone
 declare
   v_parts text[]; v_from pg_snapshot; v_to pg_snapshot; v_id bigint := 0; v_max bigint; v_rows _memoir.outbox[];
   v_now pg_snapshot := pg_current_snapshot(); v_all boolean := _memoir.sees_all();
   v_server text := (select system_identifier from pg_control_system()); v_none constant uuid := _memoir.no_session();
   v_clearance _memoir.sensitivity := _memoir.own_clearance(); v_projects text[] := _memoir.bound_projects();
 begin
+  if pg_is_in_recovery() then v_now := format('%1$s:%1$s:', pg_snapshot_xmin(v_now)); end if;
   begin
     v_parts := string_to_array(coalesce(nullif(p_after, 'now'), v_server || '/1:1:'), '/');
     v_from := v_parts[2]; v_to := v_parts[3]; v_id := coalesce(v_parts[4]::bigint, 0);
@@ -32,12 +33,12 @@ begin
   end if;
   if v_to is null then  -- a new step
     select max(greatest(o.xact_id::text::bigint + 1, pg_snapshot_xmax(v_from)::text::bigint)) into v_max
-    from _memoir.outbox o
-    where o.xact_id >= pg_snapshot_xmin(v_from) and not pg_visible_in_snapshot(o.xact_id, v_from)
+    from _memoir.outbox o where o.xact_id >= pg_snapshot_xmin(v_from) and not pg_visible_in_snapshot(o.xact_id, v_from)
       and pg_visible_in_snapshot(o.xact_id, v_now) and (p_user_id is null or o.user_id in (p_user_id, v_none));
     v_to := case when v_max is null then v_from else (
       select format('%s:%s:%s', coalesce(min(x), v_max), v_max, string_agg(x::text, ',' order by x))::pg_snapshot
-      from (select x::text::bigint as x from pg_snapshot_xip(v_now) x) y where x < v_max) end;
+      from (select x::text::bigint as x from pg_snapshot_xip(v_now) x union select x::text::bigint
+        from pg_snapshot_xip(v_from) x where not pg_visible_in_snapshot(x, v_now)) y where x < v_max) end;
     if v_max is null or p_after = 'now' then
       return jsonb_build_object('events', '[]'::jsonb, 'more', false, 'cursor', v_server || '/' || v_to);
     end if;
@@ -46,8 +47,7 @@ begin
     where o.event_id > v_id and o.xact_id >= pg_snapshot_xmin(v_from) and not pg_visible_in_snapshot(o.xact_id, v_from)
       and pg_visible_in_snapshot(o.xact_id, v_to) and (p_user_id is null or o.user_id in (p_user_id, v_none))
       and (p_types is null or o.type = any (p_types) or o.type = 'events.dropped') order by o.event_id limit p_limit);
-  -- Behind the rest of a step there may be another.
-  return jsonb_build_object('more', cardinality(v_rows) = p_limit or v_parts[3] is not null,
+  return jsonb_build_object('more', cardinality(v_rows) = p_limit or v_parts[3] is not null,  -- another step may follow
     'cursor', concat_ws('/', v_server, case when cardinality(v_rows) = p_limit then v_from end, v_to,
       case when cardinality(v_rows) = p_limit then v_rows[p_limit].event_id end),
     'events', (select coalesce(jsonb_agg(jsonb_build_object('id', o.event_id, 'type', o.type, 'timestamp',
@@ -55,12 +55,12 @@ begin
         jsonb_build_object('user', u.external_id, 'user_id', nullif(o.user_id, v_none), 'memory_id', o.memory_id,
           case when o.type = 'job.failed' then 'job' else 'state' end, o.subject, 'memory_type', m.type, 'project',
           m.project))) order by o.event_id), '[]')
-      from unnest(v_rows) o left join _memoir.users u on u.user_id = o.user_id
-      left join _memoir.memory_store m on m.user_id = o.user_id and m.memory_id = o.memory_id
+      from unnest(v_rows) o left join _memoir.users u on u.user_id = o.user_id and (p_user_id is null or
+        u.user_id = p_user_id) left join _memoir.memory_store m on m.user_id = o.user_id and m.memory_id = o.memory_id
+        and (p_user_id is null or m.user_id = p_user_id)
       where o.type = 'events.dropped' or coalesce(m.sensitivity <= v_clearance, true)
         and (v_projects is null or m.project = any (v_projects))
-        and (o.user_id = p_user_id or p_user_id is null
-          and (v_all or o.user_id in (select _memoir.visible_users())))));
+        and (o.user_id = p_user_id or p_user_id is null and (v_all or o.user_id in (select _memoir.visible_users())))));
 end $$;
 
 create or replace function memoir.read_events(p_user text default null, p_after text default null,

@@ -73,6 +73,15 @@ def test_events_cost_nothing_unread(db: Db, user: str, setting: Any) -> None:
     assert len(read(db, user)[0]) == 1
 
 
+def test_events_right_after_an_upgrade(db: Db, user: str) -> None:
+    """The file of an upgrade makes the table, and a procedure makes its partitions later."""
+    memory = remembered(db, user, "Owns a kayak.")
+    leaf = one(db, "select _memoir.leaf_name('outbox', memoir.part_of(%s))", user)
+    db.execute(f"drop table _memoir.{leaf}")
+    call(db, "forget", user, memory)
+    assert read(db, user)[0] == [("forgotten", memory)]
+
+
 def test_events_that_commit_late(db: Db, memoir_dsn: str, user: str) -> None:
     """The number of an event is drawn before its transaction commits, so a later number may be seen first."""
     early, late = f"{user}-early", f"{user}-late"

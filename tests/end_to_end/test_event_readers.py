@@ -248,6 +248,19 @@ def test_webhooks_by_what_receivers_answer(
     set_clock(db, None)
 
 
+def test_webhook_addresses_stay_out_of_logs(
+    memoir_dsn: str, db: psycopg.Connection, user: str, receiver: tuple[Receiver, str]
+) -> None:
+    taken, url = receiver
+    made = call(db, "add_webhook", f"{url.replace('//', '//user:word@')}/hook?key=token")
+    remembered(db, user, "Owns a kite.")
+    options = ["--webhooks", "--allow-local", "--no-embed", "--once", "--dsn", memoir_dsn]
+    done = subprocess.run([*CLI, "worker", *options], capture_output=True, text=True, timeout=60)
+    call(db, "remove_webhook", made["webhook"])
+    assert len(taken.got) == 1 and done.returncode == 0, done.stderr
+    assert "word" not in done.stderr and "token" not in done.stderr
+
+
 def test_events_on_the_command_line(memoir_dsn: str, db: psycopg.Connection, receiver: tuple[Receiver, str]) -> None:
     def run(*arguments: str) -> tuple[int, str, str]:
         command = [*CLI, *arguments, "--dsn", memoir_dsn]
@@ -266,6 +279,10 @@ def test_events_on_the_command_line(memoir_dsn: str, db: psycopg.Connection, rec
     [event] = map(json.loads, lines.splitlines())
     assert code == 0 and event["data"]["memory_id"] == memory
     assert run("events", "--user", "cli", "--since", event["cursor"])[:2] == (0, "")
+    os.environ["PG_MEMOIR_WEBHOOK_SECRET"] = given = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+    code, told, _ = run("webhooks", "add", f"{url}/own")
+    del os.environ["PG_MEMOIR_WEBHOOK_SECRET"]
+    assert told.endswith(f"secret {given}\n") and run("webhooks", "remove", told.split()[1].strip(","))[0] == 0
     code, told, _ = run("webhooks", "list")
     assert "active" in told and "memory.added" in told and "whsec_" not in told
     code, _, told = run("webhooks", "test", number)

@@ -3,8 +3,9 @@
 import json
 from pathlib import Path
 
+import pytest
 from calls import run_job, set_clock
-from pg_memoir_cli import import_conversations
+from pg_memoir_cli import ConversationError, import_conversations
 from pg_memoir_cli.__main__ import main
 
 EXPORTS = Path(__file__).resolve().parents[1] / "cases" / "exports"
@@ -93,6 +94,22 @@ def test_a_store_with_the_newest_messages_alone(memoir, user, tmp_path):
     )
 
 
+def test_an_agent_exported_during_a_call(memoir, user, tmp_path):
+    def said(second, role, text, **more):
+        return {"id": f"message-{second}", "role": role, "content": text, **more} | {
+            "created_at": f"2025-05-01T09:00:{second:02}Z"
+        }
+
+    call = {"id": "call_1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
+    begun = [said(0, "user", "Look it up."), said(1, "assistant", None, tool_calls=[call])]
+    ended = [said(2, "tool", "found", tool_call_id="call_1"), said(4, "assistant", "It is in the cellar.")]
+    for messages in (begun, begun + ended):
+        agent = {"id": "agent-0", "name": "helper", "system": "You help.", "messages": messages}
+        import_conversations(memoir, write(tmp_path, {"agents": [agent]}), user=user)
+    said_last = [turn["content"] for turn in memoir.history(user, "letta helper")][-1]
+    assert said_last == "It is in the cellar."
+
+
 def test_bad_memories_are_left_out(memoir, memoir_dsn, user, tmp_path, capsys):
     huge = "x" * 17_000_000
     given = [
@@ -121,6 +138,21 @@ def test_bad_memories_are_left_out(memoir, memoir_dsn, user, tmp_path, capsys):
     assert not any("sk-proj" in text for text in recalled(memoir, user, "What opens the vault?"))
     assert main(["import", str(path), "--dsn", memoir_dsn, "--user", user]) == 3
     assert "messages, 4 memories there already" in capsys.readouterr().out
+
+
+def test_odd_values_leave_one_record_out(memoir, user, tmp_path):
+    """An object where an id belongs, or a NUL in a name, does not end the whole import."""
+    said = {"role": "user", "content": "The kiln is hot."}
+    odd = {"role": "tool", "tool_call_id": {"id": 1}, "content": "Rain"}
+    ends = [{"uuid": name, "name": name, "summary": "A friend.", "user_id": f"{user}\0"} for name in ("n1", "n2")]
+    edge = {"uuid": "e1", "fact": "Bo knows Ada.", "source_node_uuid": "n1", "target_node_uuid": "n2"}
+    document = [{"session": "odd", "messages": [said, odd]}, *ends, edge | {"user_id": f"{user}\0"}]
+    document.append({"session": "plain", "messages": [said]})
+    path = write(tmp_path, document)
+    done = import_conversations(memoir, path, user_prefix=user, skip_bad=True)
+    assert len(done.refused) == 4 and done.conversations == 1
+    with pytest.raises(ConversationError, match="record 1"):
+        import_conversations(memoir, path, user_prefix=user)
 
 
 def test_a_dry_run_stores_nothing(memoir, memoir_dsn, user, capsys):

@@ -12,6 +12,7 @@ import pytest
 from calls import active, call, persist, remember, remembered, run_job, table
 from gateways import Messages, gateway
 from pg_memoir_gateway.gateway import Gateway
+from pg_memoir_gateway.inspector import pages
 from routines import world_of
 from served import USERS, looking, read_fields, served
 from servers import user_of
@@ -196,6 +197,37 @@ def test_export_and_erase_take_the_typed_name(db: psycopg.Connection, ann: httpx
     assert [name for (name,) in table(db, "list_sessions", "ann", columns="session")] == ["other"]
     assert "Erased." in text_of(post(ann, "erase", {"name": "ann"}))
     assert call(db, "memory_stats", "ann")["sessions"] == 0
+
+
+def test_long_texts_come_whole_or_not_at_all(db: psycopg.Connection, ann: httpx.Client) -> None:
+    assert "Added." in text_of(post(ann, "add", {"content": "Чай " * 9000 + "готов", "type": "fact"}))
+    [(content,)] = table(db, "list_memories", "ann", columns="content")
+    assert content.endswith("Чай готов")
+    assert "Added." in text_of(post(ann, "add", {"content": "Tea first.\r\nThen milk.", "type": "fact"}))
+    assert "Tea first.\nThen milk." in [text for (text,) in table(db, "list_memories", "ann", columns="content")]
+    refused = post(ann, "add", {"content": "Tea " * 300_000, "type": "fact"})
+    assert refused.status_code == 413 and len(table(db, "list_memories", "ann")) == 2
+
+
+def test_spaces_around_a_session_name_count(db: psycopg.Connection, ann: httpx.Client) -> None:
+    persist(db, "ann", "trip", "My sister Runa lives in Lisbon.", "Noted.")
+    persist(db, "ann", " trip", "My brother Jon lives in Bergen.", "Noted.")
+    assert "Bergen" in read_page(ann, "session", session=" trip")
+    assert post(ann, "erase", {"name": "trip"}, session=" trip").status_code == 400
+    assert "Erased." in text_of(post(ann, "erase", {"name": " trip"}, session=" trip"))
+    assert [name for (name,) in table(db, "list_sessions", "ann", columns="session")] == ["trip"]
+
+
+def test_timeline_begins_at_the_newest_words(
+    db: psycopg.Connection, ann: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An import that begins with the newest memory records the oldest one last."""
+    monkeypatch.setattr(pages, "MONTH", 3)
+    for month in range(12, 0, -1):
+        remember(db, "ann", f"Shelf {month} holds {month} jars", created_at=f"2025-{month:02}-10T10:00:00Z")
+    assert "December 2025" in read_page(ann, "timeline")
+    page = ann.get("/timeline", params={"month": "2025-12"}).text
+    assert "Earlier: November 2025" in page
 
 
 def test_sessions_have_titles_and_a_search(db: psycopg.Connection, ann: httpx.Client) -> None:

@@ -7,7 +7,7 @@ from math import sin
 
 import psycopg
 import pytest
-from calls import call, export_rows, messages, one, persist, raises, set_clock, table
+from calls import call, export_rows, messages, one, persist, raises, remembered, set_clock, table
 from catalog import contents
 from internals import count_rows, own_rows
 from parallel import until
@@ -212,6 +212,30 @@ def test_what_a_standby_compiled_counts_on_the_primary(pair: Pair) -> None:
         for wrong in ({}, {"items": "x"}, *(context["report"] | other for other in others)):
             with raises("PM014", "report is not what context returned"):
                 primary.execute(report, [Jsonb(wrong)])
+
+
+def test_events_that_commit_late_on_a_standby(pair: Pair) -> None:
+    """A standby sees no list of open transactions, so its cursor must not pass one whose event is still to come."""
+    with connect(pair.primary) as control, connect(pair.primary) as early, connect(pair.standby) as standby:
+        call(control, "set_setting", "outbox_days", Jsonb(7))
+        start = call(control, "read_events", None, after="now")["cursor"]
+        with connect(pair.primary) as late, late.transaction():
+            remembered(late, "late", "Owns a slow boat.")
+            remembered(early, "early", "Owns a quick boat.")
+            pair.caught_up()
+            at_primary = call(control, "read_events", None, after=start)
+            at_standby = call(standby, "read_events", None, after=start)
+        pair.caught_up()
+
+        def users(cursor: str) -> list[str]:
+            return [event["data"]["user"] for event in call(standby, "read_events", None, after=cursor)["events"]]
+
+        seen = [event["data"]["user"] for event in at_standby["events"]]
+        assert sorted(seen + users(at_standby["cursor"])) == ["early", "late"]
+        assert users(at_primary["cursor"]) == ["late"]
+        with Memoir(pair.standby) as reader:  # LISTEN is refused there
+            assert next(reader.stream_events(after=start))["data"]["user"] == "late"
+        call(control, "set_setting", "outbox_days", Jsonb(0))
 
 
 def test_promoted_it_is_a_primary(pair: Pair) -> None:

@@ -180,6 +180,16 @@ def check_history(user: str, found: list[BaseMessage]) -> None:
     assert turns[5]["content"] == "Anholt's." and turns[6]["content"] == "And \ufffd this?\n[video]"
 
 
+def test_blocks_without_a_type_are_stored() -> None:
+    """Blocks of Bedrock have a key instead of a type."""
+    user = somebody()
+    history = MemoirChatMessageHistory(MEMOIR, user, "s")
+    blocks = [{"text": "Which lighthouse?"}, {"cachePoint": {"type": "default"}}, {"video": {"format": "mp4"}}]
+    history.add_messages([HumanMessage(blocks)])
+    assert history.messages == [HumanMessage(blocks)]
+    assert MEMOIR.history(user, "s")[0]["content"].split() == ["Which", "lighthouse?", "[video]"]
+
+
 def test_messages_come_back_equal() -> None:
     user = somebody()
     history = MemoirChatMessageHistory(MEMOIR, user, "s", project="lights")

@@ -2,9 +2,11 @@
 
 import ipaddress
 import socket
+import threading
 from typing import Any
 
 import pytest
+from pg_memoir_cli import webhooks
 from pg_memoir_cli.webhooks import Refused, Sender, describe_test, is_outside
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -26,6 +28,8 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
         ("::1", False),
         ("fe80::1", False),
         ("fd00::1", False),
+        ("fec0::1", False),
+        ("::7f00:1", False),
         ("::ffff:10.0.0.1", False),
         ("::ffff:93.184.216.34", True),
         ("64:ff9b::a00:1", False),
@@ -55,3 +59,25 @@ def test_webhooks_do_not_lead_inside(
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     with Sender() as sender, pytest.raises(Refused, match=said):
         sender.send(url, SECRET, describe_test())
+
+
+def test_webhooks_end_at_a_receiver_that_drips(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A receiver that sends a byte now and then does not hold the events of the others."""
+    monkeypatch.setattr(webhooks, "SECONDS", 0.5)
+    done = threading.Event()
+
+    def drip(listener: socket.socket) -> None:
+        connection = listener.accept()[0]
+        with connection:
+            for letter in b"HTTP/1.1 204 No Content\r\n\r\n":
+                if done.wait(0.2):
+                    return
+                connection.sendall(bytes([letter]))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, Sender(allow_local=True) as sender:
+        thread = threading.Thread(target=drip, args=(listener,))
+        thread.start()
+        with pytest.raises(Refused, match="no answer within"):
+            sender.send(f"http://127.0.0.1:{listener.getsockname()[1]}/h", SECRET, describe_test())
+        done.set()
+        thread.join()

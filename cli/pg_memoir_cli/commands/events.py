@@ -37,7 +37,7 @@ def events(
     They are recorded while setting outbox_days is not 0. Each line has a `cursor`. Keep the last one that you have
     worked off, and go on with --since: nothing is lost, and the last events may come twice.
 
-    `pg-memoir settings set outbox_days 7`, then `pg-memoir events --follow --since now`
+    `pg-memoir settings outbox_days 7`, then `pg-memoir events --follow --since now`
     """
     wanted = cast("list[EventType] | None", types or None)
     with connected(dsn) as memoir:
@@ -49,7 +49,13 @@ def events(
 def add_webhook(
     url: Annotated[str, typer.Argument(metavar="URL", help="https://…")],
     types: Types = None,
-    secret: Annotated[str | None, typer.Option(help="whsec_ and base64 (default: a new one).")] = None,
+    secret: Annotated[
+        str | None,
+        typer.Option(
+            envvar="PG_MEMOIR_WEBHOOK_SECRET",
+            help="whsec_ and base64 (default: a new one). Other processes see an option, but not the variable.",
+        ),
+    ] = None,
     dsn: Dsn = "",
 ) -> None:
     """Send events from now on to an URL, signed as Standard Webhooks say. Prints the secret for its receiver.

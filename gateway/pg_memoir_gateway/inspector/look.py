@@ -19,7 +19,7 @@ from .render import link, render
 
 PAGE = 50  # rows of a list
 NEAR = 0.4  # share of the best hit's score that others must have
-MOST_FORM = 100_000  # bytes of a form
+MOST_FORM = 1_000_000  # bytes of a form, where a letter may take nine
 
 
 class Refused(Exception):
@@ -47,8 +47,9 @@ class Look:
         return user
 
     def get(self, name: str) -> str | None:
-        """Returns an argument of the address, None where it is empty."""
-        return self.query.get(name, "").strip() or None
+        """Returns an argument of the address, None where it is empty. Spaces stay, because they are part of names."""
+        value = self.query.get(name, "")
+        return value if value.strip() else None
 
     def read_argument(self, name: str) -> str:
         """Returns an argument that must be there."""
@@ -113,9 +114,14 @@ def read_uuid(text: str) -> UUID:
 
 
 async def parse_form(request: Request) -> dict[str, str]:
-    """Returns the fields of a form, the last of a name."""
-    body = (await request.body())[:MOST_FORM].decode("utf-8", "replace")
-    return dict(parse_qsl(body, keep_blank_values=True))
+    """Returns the fields of a form, the last of a name. Raises Refused where it is too long."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_FORM:
+            raise Refused(413, "Not done", "That is too long for a form. Use the client or SQL for a text of this size.")
+    fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
+    return {name: value.replace("\r\n", "\n") for name, value in fields}  # how browsers send the ends of lines
 
 
 def keep_near(hits: list[IndexHit]) -> list[IndexHit]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -106,12 +106,25 @@ async def show_timeline(look: Look) -> Response:
 
 
 async def find_newest(look: Look, before: datetime | None) -> datetime | None:
-    """Returns when something was said last, before a time."""
+    """Returns when something was said last, before a time, to the day. Lists begin with what was recorded last, and an
+    import may record the oldest words last, so of long lists the end is searched for."""
+    times, is_cut = await read_times(look, None, before)
+    newest, beyond = max(times, default=None), before or datetime.now(UTC)
+    while newest and is_cut and beyond - newest > timedelta(days=1):
+        middle = newest + (beyond - newest) / 2
+        times, is_cut = await read_times(look, middle, before)
+        newest, beyond = (max(times), beyond) if times else (newest, middle)
+        is_cut = is_cut or not times
+    return newest
+
+
+async def read_times(look: Look, after: datetime | None, before: datetime | None) -> tuple[list[datetime], bool]:
+    """Returns when memories and sessions of a stretch were said, and whether there are more."""
     memories, sessions = await asyncio.gather(
-        look.memoir.list_memories(look.user, states=[], before=before, limit=MONTH),
-        look.memoir.list_sessions(look.user, before=before, limit=MONTH),
+        look.memoir.list_memories(look.user, states=[], after=after, before=before, limit=MONTH),
+        look.memoir.list_sessions(look.user, after=after, before=before, limit=MONTH),
     )
-    return max((row.said_at for row in (*memories, *sessions)), default=None)
+    return [row.said_at for row in (*memories, *sessions)], MONTH in (len(memories), len(sessions))
 
 
 # The user's data, and the install -----------------------------------------------------------------------------------

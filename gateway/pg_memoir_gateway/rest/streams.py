@@ -28,15 +28,19 @@ class Streams:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._open = 0
+        self._open = self._beginning = 0
         self._woken = asyncio.Event()
         self._listener: asyncio.Task[None] | None = None
 
     async def make(self, pages: AsyncGenerator[EventPage, None], headers: Mapping[str, str]) -> Response:
         """Returns an answer of the events in these pages. Raises what reading the first one raises, and Refused."""
-        if self._open >= MOST:
+        if self._open + self._beginning >= MOST:
             raise Refused(429, f"There are {MOST} streams of events. Close one, or try again.", {"retry-after": "5"})
-        first = await self._read(pages)
+        self._beginning += 1
+        try:
+            first = await self._read(pages)
+        finally:
+            self._beginning -= 1
         events = self._events(first, pages)
         return EventSourceResponse(
             events, headers=dict(headers), ping=PING_SECONDS, send_timeout=SEND_SECONDS, sep="\n"
