@@ -21,8 +21,9 @@ from .text import search
 # Messages of a person that one scene has at most, and the rest after which it is over.
 MOST_MESSAGES, REST = 12, timedelta(hours=3)
 LONGEST = 2000
-# Chances from which on a message opens a scene, alone and beside its form, and ends one.
-OPENS, OPENS_IN_FORM, ENDS = 0.5, 0.15, 0.5
+# Chances from which on a message opens a scene, alone and beside its form, and a sentence ends one, with all that its
+# message says. Short sentences sound like ends.
+OPENS, OPENS_IN_FORM, ENDS, ENDS_WITH_ALL = 0.5, 0.15, 0.9, 0.1
 SENTENCE = compile_pattern(r"[^.!?\n]+[.!?]*")
 
 
@@ -87,10 +88,8 @@ def _end_of_scene(text: str, judge: Judge) -> int | None:
         return end
     sentences = list(SENTENCE.finditer(text))
     whole, *chances = judge.scene_ends([text, *(sentence[0].strip() for sentence in sentences)])
-    if whole < ENDS:
-        return None
     ends = [sentence.end() for sentence, chance in zip(sentences, chances, strict=True) if chance >= ENDS]
-    return min(ends, default=len(text))
+    return min(ends, default=None) if whole >= ENDS_WITH_ALL else None
 
 
 def _blank(text: str, start: int, end: int) -> str:
