@@ -16,7 +16,19 @@ from datetime import datetime
 from typing import Protocol
 
 from .change_forms import Form, find_form
-from .limits import CHOSEN, CHOSEN_ALONE, ENDING, FREES_SLOT, LIMITS, LOOSE, MARGIN, OTHER_LIMITS, STATES, Limits
+from .limits import (
+    CHOSEN,
+    CHOSEN_ALONE,
+    ENDING,
+    FREES_SLOT,
+    LIMITS,
+    LOOSE,
+    MARGIN,
+    NOT_DENIED,
+    OTHER_LIMITS,
+    STATES,
+    Limits,
+)
 from .lists import Remainder, find_remainder
 from .memories import word_memory
 from .stated import MOST_SENTENCES, Statement, states
@@ -147,12 +159,13 @@ class Candidate:
         form, chance, limits = self.form, self.chance, self._limits
         if chance is None:
             return "likely" if form and form.is_strong else None
-        is_alone = max(chance / limits.alone, self.choice / CHOSEN_ALONE) >= 1
+        choice = self.choice if chance >= NOT_DENIED else 0.0
+        is_alone = chance >= limits.alone or choice >= CHOSEN_ALONE
         if form and form.name in LOOSE and find_remainder(self.unit.said, self.statement.said, self.unit.language):
             if chance >= limits.named_item and not form.is_barred:
                 return "certain"
             return "likely" if is_alone else None
-        if form and not form.is_barred and (chance >= self._least_chance(form) or self.choice >= CHOSEN):
+        if form and not form.is_barred and (chance >= self._least_chance(form) or choice >= CHOSEN):
             return "certain"
         return "likely" if is_alone and not (form and form.is_barred) else None
 

@@ -42,8 +42,8 @@ OTHER_LIMITS = Limits(
     alone=0.75, item=0.7, named_item=0.9, same=0.3,
 )  # fmt: skip
 # Chances of the heads that read all candidates together: beside any form, and alone. On texts of writers that they have
-# not read 24 in 25 and nine in ten are right.
-CHOSEN, CHOSEN_ALONE = 0.95, 0.7
+# not read 24 in 25 and nine in ten are right. They have seen no repetitions, so the judge must not deny it.
+CHOSEN, CHOSEN_ALONE, NOT_DENIED = 0.95, 0.7, 0.2
 # From here on it says that a memory's slot is free for another value.
 FREES_SLOT = 0.33
 # Of two matters that a message may end the better one is meant where it is better by so much.

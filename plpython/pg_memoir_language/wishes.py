@@ -33,7 +33,7 @@ MOST = 8
 # Characters between a wish and what it excepts.
 NEXT = 3
 # The chance from which on a sentence that says how far it holds is one, and any other.
-SCOPED, ALONE = 0.8, 0.9
+SCOPED, ALONE = 0.7, 0.9
 
 
 def find_wishes(
@@ -59,32 +59,12 @@ def find_wishes(
         and not any(no == row.text_no and start < row.end and row.span_start < end for no, start, end in taken)
     ]
     rows = [row for _, text in groupby(sentences, key=lambda c: c.text_no) for row in islice(text, MOST)]
-    rows += _whole_texts(rows, clauses)
     chances = judge([row.said for row in rows]) if rows else []
-    wishes: list[Extracted] = []
-    # Sentences first: a whole text is one only where none of its sentences is.
-    for row, chance in zip(rows, chances, strict=True):
-        if chance >= (SCOPED if search(scopes, row.plain) else ALONE):
-            wish = replace(state_clause(row, row.said, LEARNT, said[row.text_no - 1], language), standing=True)
-            if not any(wish.overlaps(other) for other in wishes):
-                wishes.append(wish)
-    return wishes
-
-
-def _whole_texts(rows: Sequence[Clause], clauses: Sequence[Clause]) -> list[Clause]:
-    """Return short texts of several sentences as one clause each: "I'm on a ladder all day. Three lines, tops"."""
-    found = []
-    for no, group in groupby(rows, key=lambda row: row.text_no):
-        text = list(group)
-        first, last = text[0], text[-1]
-        others = [row for row in clauses if row.text_no == no and row.clause_no == 0]
-        if 1 < len(text) == len(others) and last.end - first.span_start <= LONGEST:
-            whole = " ".join(row.said for row in text)
-            plain = " ".join(row.plain for row in text)
-            found.append(
-                replace(first, span_length=last.end - first.span_start, said=whole, sentence=whole, plain=plain)
-            )
-    return found
+    return [
+        replace(state_clause(row, row.said, LEARNT, said[row.text_no - 1], language), standing=True)
+        for row, chance in zip(rows, chances, strict=True)
+        if chance >= (SCOPED if search(scopes, row.plain) else ALONE)
+    ]
 
 
 def with_exceptions(found: Sequence[Extracted], clauses: Sequence[Clause], languages: Sequence[str]) -> list[Extracted]:

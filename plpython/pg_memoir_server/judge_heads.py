@@ -20,6 +20,8 @@ LEARNT = Path(__file__).with_name("judge_heads.safetensors")
 FLOOR = -4.0
 # Below this a message changes nothing, so that pairs need not be read.
 LEAST = -2.0
+# The least mean chance of the judges that a wish must have.
+NOT_DENIED = 0.4
 Embed = Callable[[Sequence[str]], np.ndarray]
 
 
@@ -32,8 +34,10 @@ class Heads:
         self._judge, self._embed, self._heads = judge, embed, load_file(LEARNT)
 
     def wishes(self, texts: Sequence[str]) -> list[float]:
-        """Return the chance that a text is a lasting wish about how the assistant behaves, for each."""
-        return self._are("wish", texts)
+        """Return the chance that a text is a lasting wish about how the assistant behaves, for each; 0 where the judges
+        deny it."""
+        chances = zip(self._are("wish", texts), self._judge.wishes(texts), strict=True)
+        return [chance if judged >= NOT_DENIED else 0.0 for chance, judged in chances]
 
     def scenes(self, texts: Sequence[str]) -> list[float]:
         """Return the chance that a message opens a scene that is played, for each."""

@@ -116,7 +116,7 @@ def read_turns(given: str) -> Json:
     turns = [_as_turn(turn) for turn in asked["turns"]]
     if read_by := heads():
         turns = scenes.without_scenes(turns, read_by, before)
-    read = extraction.read_turns(turns, _Learnt())
+    read = extraction.read_turns(turns, Learnt())
     asking = {request.text_no for request in read.requests}
     return {
         "languages": [turn.language for turn in turns],
@@ -135,8 +135,8 @@ def _as_turn(turn: Json) -> memories.Turn:
     return memories.Turn(text, turn["role"], turn.get("name"), _said_at(turn), spoken_language(text), turn.get("tool"))
 
 
-class _Learnt:
-    """The judge of English sentences, loaded with the first one."""
+class Learnt:
+    """The learnt reader of English sentences, loaded with the first one."""
 
     def wishes(self, texts: Sequence[str]) -> Sequence[float]:
         told = heads()

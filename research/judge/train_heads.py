@@ -43,7 +43,7 @@ STRENGTHS = {
     "statements.changes": 0.001,
     "statements.over": 0.003,
 }
-MOST_OF_TEXTS, MOST_CALM, MOST_MESSAGES = 3000, 3000, 600
+MOST_OF_TEXTS, MOST_CALM, MOST_MESSAGES = 6000, 3000, 600
 # Writers of persons whom no judge has read.
 UNREAD = frozenset({"t1", "t2", "t3", "t4"})
 # Statements before a message of a conversation that are nearest to it.

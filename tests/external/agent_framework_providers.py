@@ -1,6 +1,6 @@
 """Agents of the Microsoft Agent Framework with our providers: its own run loop, a chat client that answers by script.
 
-    PG_MEMOIR_DSN=... python -m pytest -c /dev/null --noconftest tests/external/agent_framework_providers.py
+PG_MEMOIR_DSN=... python -m pytest -c /dev/null --noconftest tests/external/agent_framework_providers.py
 """
 
 import asyncio
@@ -75,7 +75,9 @@ def test_messages_come_back_equal() -> None:
                     await provider.save_messages("s", [message])
                 assert dicts(await provider.get_messages("s")) == dicts(RICH)
                 await provider.save_messages("s", [*RICH, Message("assistant", ["Læsø's."])])
-                assert dicts((await provider.get_messages("s"))[:-1]) == dicts(RICH), "a repeated input adds what is new"
+                assert dicts((await provider.get_messages("s"))[:-1]) == dicts(RICH), (
+                    "a repeated input adds what is new"
+                )
                 turns = MEMOIR.history(users["s"], "s")
                 assert [turn["role"] for turn in turns] == [*TURNS, "assistant"]
                 assert turns[1]["content"][1]["image_url"]["url"] == IMAGE and turns[4]["tool_call_id"] == "two"
@@ -90,7 +92,13 @@ def test_history_is_sent_whole_with_its_calls() -> None:
     asyncio.run(run(provider, "s", "Look twice.", Message("assistant", CALLS), Message("assistant", ["Done."])))
     [seen] = asyncio.run(run(provider, "s", "And then?", Message("assistant", ["No more."])))
     assert [message.role for message in seen] == ["user", "assistant", "tool", "assistant", "user"]
-    assert [turn["role"] for turn in MEMOIR.history(user, "s")] == ["user", "assistant", "tool", "tool", *["assistant", "user", "assistant"]]
+    assert [turn["role"] for turn in MEMOIR.history(user, "s")] == [
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        *["assistant", "user", "assistant"],
+    ]
 
 
 def test_context_is_the_window_and_other_sessions() -> None:

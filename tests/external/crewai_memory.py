@@ -1,6 +1,6 @@
 """CrewAI's memory over MemoirStorage.
 
-    PG_MEMOIR_DSN=... python -m pytest -c /dev/null --noconftest -o asyncio_mode=auto tests/external/crewai_memory.py
+PG_MEMOIR_DSN=... python -m pytest -c /dev/null --noconftest -o asyncio_mode=auto tests/external/crewai_memory.py
 """
 
 import copy

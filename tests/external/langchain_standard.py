@@ -1,6 +1,6 @@
 """LangChain's standard suites (langchain-tests) for our classes, and cases that they do not ask for.
 
-    PG_MEMOIR_DSN=... python -m pytest -c /dev/null --noconftest -o asyncio_mode=auto tests/external/langchain_standard.py
+PG_MEMOIR_DSN=... python -m pytest -c /dev/null --noconftest -o asyncio_mode=auto tests/external/langchain_standard.py
 """
 
 import asyncio

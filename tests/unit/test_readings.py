@@ -23,8 +23,7 @@ from pg_memoir_language.memories import Extracted
 from pg_memoir_language.questions import read_question
 from pg_memoir_language.relations import Relation, read_relation
 from pg_memoir_language.text import read_clauses
-from pg_memoir_server.reading import judge as shipped_judge
-from pg_memoir_server.reading import quoted
+from pg_memoir_server.reading import Learnt, quoted
 
 
 def test_tools_and_several_statements_of_a_turn() -> None:
@@ -117,7 +116,7 @@ def test_statements_become_memories() -> None:
 
 
 def test_standing_statements_are_told_from_others() -> None:
-    cases, judge = read_cases("standing"), shipped_judge("english")
+    cases, judge = read_cases("standing"), Learnt()
     stands = {case["text"]: any(one.standing or one.slot for one in extract(case["text"], judge)) for case in cases}
     assert len(cases) > 75 and [case for case in cases if stands[case["text"]] != case["standing"]] == []
 
