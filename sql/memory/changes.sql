@@ -142,8 +142,8 @@ declare
   v_no integer; v_turn _memoir.conversation_history; v_text text; v_language text; v_near record; v_since timestamptz;
   v_slots text[]; v_turns jsonb[] := '{}';
   -- Wishes share few words with what ends them.
-  v_wishes integer[] := array(select i.item_no from _memoir.wish_sources((p_turns[1]).user_id) s
-    join _memoir.search_items i on i.user_id = s.user_id and i.ref_id = s.source_id and i.kind = 't');
+  v_user uuid := (p_turns[1]).user_id; v_wishes integer[] := array(select i.item_no from _memoir.search_items i
+    where i.user_id = v_user and i.kind = 't' and i.ref_id in (select source_id from _memoir.wish_sources(v_user)));
 begin
   for v_no in select s::integer from jsonb_array_elements_text(p_reading -> 'stating') s where not p_has_model
     order by 1
