@@ -84,8 +84,7 @@ def find_wish_changes(text: str, language: str, wishes: Sequence[Wish], judge: W
 def parts_of_wish(said: str, judge: WishJudge) -> list[tuple[int, str]]:
     """Return the parts of a text that are wishes by themselves, with where each begins: "answers short, and money in
     euros". The whole where it is one wish."""
-    joints = [match for match in compile_pattern(r",? and |; |[.!] +", True).finditer(said)]
-    for joint in joints:
+    for joint in compile_pattern(r",? and |; |[.!] +", True).finditer(said):
         halves = [(0, said[: joint.start()]), (joint.end(), said[joint.end() :])]
         if all(len(half.split()) >= 3 for _, half in halves) and min(judge.wishes([h for _, h in halves])) >= WISH:
             return halves
