@@ -44,6 +44,9 @@ class Judge(Protocol):
     def asks(self, texts: Sequence[str]) -> Sequence[float]:
         """Return the chance that a sentence asks to forget something, for each."""
 
+    def requests(self, texts: Sequence[str]) -> Sequence[float]:
+        """Return the chance that a message asks to forget something that was said before, for each."""
+
 
 @dataclass(frozen=True)
 class ExtractionRule:
@@ -197,7 +200,7 @@ def read_turns(turns: Sequence[Turn], judge: Judge | None = None) -> Reading:
             for c in clauses
             if languages[c.text_no - 1] == JUDGED and len(turns[c.text_no - 1].text) <= LONGEST_ASKING
         ]
-        requests += find_free_requests(read, requests, JUDGED, judge.asks)
+        requests += find_free_requests(read, requests, JUDGED, judge)
     asked = [(r.text_no, r.span_start, r.span_start + r.span_length) for r in requests]
     clauses = [
         clause

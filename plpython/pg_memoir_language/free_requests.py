@@ -1,14 +1,14 @@
 """Requests to forget in free words: "That business with my foot, I'd rather you didn't keep it. The rest is fine."
 
-The judge tells the request, with a word of forgetting as second witness, or alone where it is sure. The likeness of
-meaning and the judge together tell which message of the user is meant, with a clear lead over all others.
+The judge tells the request by its sentences, with a word of forgetting as second witness, or alone where it is sure,
+and a head over it tells it by the whole message. Heads also tell which parts of which messages are meant.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Protocol
 
@@ -26,53 +26,44 @@ class Judge(Protocol):
     def asks(self, texts: Sequence[str]) -> Sequence[float]:
         """Return the chance that a sentence asks to forget something, for each."""
 
-    def tells(self, texts: Sequence[str]) -> Sequence[float]:
-        """Return the chance that a sentence tells something and asks for nothing, for each."""
 
-    def means(self, pairs: Sequence[tuple[str, str]]) -> Sequence[float]:
-        """Return the chance that a request to forget (second) means a statement (first), for each."""
+class RequestJudge(Judge, Protocol):
+    """A learnt model that reads sentences and messages."""
+
+    def requests(self, texts: Sequence[str]) -> Sequence[float]:
+        """Return the chance that a message asks to forget something that was said before, for each."""
 
 
-Asks = Callable[[Sequence[str]], Sequence[float]]
 # The likeness of a text to others, cosines.
 Likeness = Callable[[str, Sequence[str]], Sequence[float]]
-# The chance from which on a sentence, or a whole message, with a word of forgetting is a request, and any other; and
-# where a message says what may stay.
-ASKS, ASKS_ALONE, ASKS_BESIDE_KEPT = 0.8, 0.9, 0.5
+# The chance from which on a sentence with a word of forgetting is a request, and any other; and where a message says what
+# may stay; and from which on a whole message is one.
+ASKS, ASKS_ALONE, ASKS_BESIDE_KEPT, ASKS_IN_ALL = 0.8, 0.9, 0.5, 0.6
 # A question with which one asks for something to be done.
 ASKED_OF_YOU = r"\m(?:can|could|would|will|any (?:way|chance)) (?:you|u)\M"
 # Sentences of a text that are read.
 MOST_SENTENCES_READ = 12
-# Earlier messages of the user that are compared, and the nearest of them that the judge reads.
-MOST_MESSAGES, MOST_JUDGED = 200, 12
-MOST_READ = 5  # texts of a message that the judge reads, the nearest
+# Earlier messages of the user that are compared, and the nearest of them that the heads read.
+MOST_MESSAGES, MOST_JUDGED = 200, 10
 LONGEST_MESSAGE = 300  # characters
-# A text is meant by its likeness plus the judge's log odds, read beside all of the request, beside what asks, and beside
-# that with what leads to it; a message from MEANT on, with a LEAD over all others.
-ODDS, MEANT, LEAD = (0.05, 0.05, 0.1), 0.12, 0.1
-IN_TIME = 0.3  # what a message from the time that the request names gains
-LEAST_CHANCE = 1e-3  # added to both sides of the odds
-# A text loses by as much as it is nearer to what may stay.
-KEPT_MARGIN, KEPT_LOSS = 0.05, 2.0
-# Of what two parts of a message hold alike, such as two codes, the part that is meant less stays.
-RIVAL_LEAD = 0.1
+# The chance from which on a part is meant, and from which on something might be.
+MEANT, UNCLEAR = 0.5, 0.3
+IN_TIME = 2.0  # log odds that a message from the time that the request names gains
 # Verbs among those of requests that let something stay.
 KEEPING = frozenset("keep remember store save mention".split())
-# The chance from which on a sentence tells something.
-TELLS = 0.3
-# Of a longer message only the sentence that is meant goes, with those beside it.
-MOST_SENTENCES = 5
 
 
 @dataclass(frozen=True)
 class Meant:
-    """The sentences that are meant, (text, start, length), or none; `is_unclear`: several messages fit as well."""
+    """What is meant, (text, start, length), or nothing; `is_unclear`: something might be."""
 
     spans: tuple[tuple[int, int, int], ...] = ()
     is_unclear: bool = False
 
 
-def find_free_requests(clauses: Sequence[Clause], found: Sequence[Request], language: str, asks: Asks) -> list[Request]:
+def find_free_requests(
+    clauses: Sequence[Clause], found: Sequence[Request], language: str, judge: RequestJudge
+) -> list[Request]:
     """Return the requests among sentences of texts in one language in which no rule found any."""
     taken = {request.text_no for request in found}
     cancelled, keeps = choices(language, "forget_cancelled"), choices(language, "kept_things")
@@ -90,18 +81,18 @@ def find_free_requests(clauses: Sequence[Clause], found: Sequence[Request], lang
             gives_up = any(search(choices(language, "forget_idioms"), row.plain) for row in said)
             wholes[number] = "" if gives_up else " ".join(row.said for row in said)
     read = [number for number in {row.text_no: None for row in rows} if 0 < len(wholes[number]) <= LONGEST_MESSAGE]
-    chances = asks([*(row.said for row in rows), *(wholes[number] for number in read)]) if rows else []
+    chances = judge.asks([row.said for row in rows]) if rows else []
     formed = [_has_form(row.said, language) for row in rows]
     asking = [
         row
-        for row, chance, has_form in zip(rows, chances, formed, strict=False)
+        for row, chance, has_form in zip(rows, chances, formed, strict=True)
         if chance >= (ASKS if has_form else ASKS_ALONE)
         or (chance >= ASKS_BESIDE_KEPT and row.text_no in sparing and _divide([row.said], language)[0])
     ]
     found_in = {row.text_no for row in asking}
-    for number, chance in zip(read, chances[len(rows) :], strict=True):
+    for number, chance in zip(read, judge.requests([wholes[n] for n in read]), strict=True):
         mine = [n for n, row in enumerate(rows) if row.text_no == number]
-        if number not in found_in and chance >= (ASKS if any(formed[n] for n in mine) else ASKS_ALONE):
+        if number not in found_in and chance >= ASKS_IN_ALL:
             asking.append(rows[max(mine, key=lambda n: chances[n])])
     # "How do I get rid of moths? I want them gone." asks for help.
     seeking = {row.text_no for row in clauses if search(r"^how (?:do|can|could|would|should|to)\M", row.said.lower())}
@@ -132,127 +123,121 @@ def _has_form(said: str, language: str) -> bool:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A request to forget: all of its message, what asks, that with what leads to it, and what may stay (or "")."""
+
+    whole: str
+    asked: str
+    led: str
+    kept: str
+
+
+class Heads(Protocol):
+    """A learnt model that reads a request beside all that it may mean."""
+
+    def meant(self, asked: Asked, messages: Sequence[tuple[str, Sequence[str]]]) -> Sequence[Sequence[float]]:
+        """Return the chance that a request means each part of each message: (the message, its parts)."""
+
+
+@dataclass(frozen=True)
 class _Message:
-    """An earlier message with its sentences that tell something."""
+    """An earlier message: its sentences, and their parts with where they start."""
 
     number: int
-    sentences: tuple[Sentence, ...]
     whole: str
+    sentences: tuple[Sentence, ...]
+    parts: tuple[tuple[int, str], ...]
 
-    @property
-    def texts(self) -> list[str]:
-        return [*(s.said for s in self.sentences), self.whole]
+
+def read_asked(text: str, judge: Judge, language: str) -> Asked | None:
+    """Return what a message asks to forget: the sentences that the judge takes for a request, or the likeliest one."""
+    sentences = [s.said for s in own_sentences(text)]
+    if not sentences:
+        return None
+    chances = judge.asks(sentences)
+    keeps = choices(language, "kept_things")
+    least = ASKS_BESIDE_KEPT if keeps and search(keeps, text.lower()) else ASKS
+    likeliest = max(range(len(chances)), key=lambda n: chances[n])
+    asking = [n for n, chance in enumerate(chances) if chance >= least] or [likeliest]
+    asked, kept = _divide([sentences[n] for n in asking], language)
+    if not asked:
+        return None
+    # Sentences before the request tell its matter, those behind it most often name things that may stay.
+    led = " ".join([*sentences[: asking[0]], asked])
+    kept = " ".join(filter(None, (kept, *sentences[asking[-1] + 1 :])))
+    return Asked(" ".join(sentences), asked, led, kept)
 
 
 def find_meant(
-    text: str, earlier: Sequence[tuple[str, bool]], judge: Judge, likeness: Likeness, language: str,
+    text: str, earlier: Sequence[tuple[str, bool]], judge: Judge, heads: Heads, likeness: Likeness, language: str,
     in_time: Sequence[bool] = (),
 ) -> Meant:  # fmt: skip
     """Return what a message that asks to forget means of earlier texts (with whether the user said them). `in_time`: of
     each whether it was said at a time that the message names."""
-    sentences = [s.said for s in own_sentences(text)]
-    chances = judge.asks(sentences) if sentences else []
-    keeps = choices(language, "kept_things")
-    least = ASKS_BESIDE_KEPT if keeps and search(keeps, text.lower()) else ASKS
-    asking = [n for n, chance in enumerate(chances) if chance >= least]
-    if not asking and chances and len(text) <= LONGEST_MESSAGE and judge.asks([" ".join(sentences)])[0] >= ASKS:
-        asking = [max(range(len(chances)), key=lambda n: chances[n])]
-    if not asking:
+    asked = read_asked(text, judge, language)
+    if asked is None:
         return Meant()
-    asked, kept = _divide([sentences[n] for n in asking], language)
-    if not asked:
-        return Meant()
-    # Sentences before the request tell its matter, those behind it most often name things that may stay.
-    led = " ".join([*sentences[: asking[0]], asked])
-    kept = " ".join(filter(None, (kept, *sentences[asking[-1] + 1 :])))
+    repeated = {s.said for s in own_sentences(text)}
     messages: list[_Message] = []
     for number, (said, is_own) in enumerate(earlier):
-        told = tuple(s for s in own_sentences(said)[:20] if s.said not in sentences) if is_own else ()
+        told = tuple(s for s in own_sentences(said)[:MOST_SENTENCES_READ] if s.said not in repeated) if is_own else ()
         if told and len(messages) < MOST_MESSAGES:
-            messages.append(_Message(number, told, said[:LONGEST_MESSAGE]))
+            messages.append(_Message(number, said, told, tuple(parts_of(told, language))))
     # "The interview on the 19th": what names a value means what holds it.
-    named = {value.key for value in read_content(asked, language).values}
-    with_value = [m for m in messages if named and named <= {v.key for v in read_content(m.whole, language).values}]
-    messages = with_value or messages
-    request = _Asked((" ".join(sentences), asked, led), kept, judge, likeness)
-    request.read(text for message in messages for text in message.texts)
-    ranked = []
-    for message in sorted(messages, key=lambda message: -request.near(message.texts))[:MOST_JUDGED]:
-        if max(judge.tells([s.said for s in message.sentences])) >= TELLS:
-            then = IN_TIME if in_time and in_time[message.number] else 0.0
-            ranked.append((request.score(message.texts) + then, message))
-    ranked.sort(key=lambda row: -row[0])
-    if not ranked or ranked[0][0] < MEANT:
-        return Meant()
-    if len(ranked) > 1 and ranked[1][0] > ranked[0][0] - LEAD:
-        return Meant(is_unclear=True)
-    return Meant(_spans(ranked[0][1], request, language))
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """A request: all of it, what asks, and that with what leads to it; what may stay."""
-
-    texts: tuple[str, str, str]
-    kept: str
-    judge: Judge
-    likeness: Likeness
-
-    known: dict[str, tuple[float, float]] = field(default_factory=dict)
-
-    def read(self, texts: Iterable[str]) -> None:
-        """Learn how near texts come to what asks, and to what may stay, all at once: an encoder reads them together."""
-        new = list(dict.fromkeys(text for text in texts if text not in self.known))
-        if new:
-            near = [self.likeness(one, new) for one in dict.fromkeys(self.texts[1:])]
-            stays = self.likeness(self.kept, new) if self.kept else [-1.0] * len(new)
-            # One row alone is no argument for max.
-            self.known.update(zip(new, zip(map(max, *near, near[0]), stays, strict=True), strict=True))
-
-    def near(self, texts: Sequence[str]) -> float:
-        """Return how near the nearest of some texts comes to what asks."""
-        self.read(texts)
-        return max(self.known[text][0] for text in texts)
-
-    def score(self, texts: Sequence[str]) -> float:
-        """Return how much some texts are meant together: by the nearest of them, and the one that the judge is surest
-        of, among the nearest."""
-        near = self.near(texts)
-        judged = sorted(dict.fromkeys(texts), key=lambda text: -self.known[text][0])[:MOST_READ]
-        odds = [max(_log_odds(c) for c in self.judge.means([(one, asked) for one in judged])) for asked in self.texts]
-        lost = max(0.0, max(self.known[text][1] for text in texts) - near + KEPT_MARGIN)
-        return near + sum(weight * one for weight, one in zip(ODDS, odds, strict=True)) - KEPT_LOSS * lost
-
-
-def _log_odds(chance: float) -> float:
-    return math.log((chance + LEAST_CHANCE) / (1 - chance + LEAST_CHANCE))
-
-
-def _spans(message: _Message, request: _Asked, language: str) -> tuple[tuple[int, int, int], ...]:
-    """Return what goes of a message: of a long one the sentence that is meant with those beside it, without the parts
-    that hold something of the same kind and are meant less."""
-    sentences = message.sentences
-    if len(sentences) > MOST_SENTENCES:
-        best = max(range(len(sentences)), key=lambda n: request.near([sentences[n].said]))
-        first = max(0, best - 1)
-        sentences = sentences[first : best + 2]
-    parts = [(s, start, said) for s in sentences for start, said in _divide_parts(s.said, language)]
-    kinds = [_kinds(said, language) for _, _, said in parts]
-    stays = [False] * len(parts)
-    if sum(map(bool, kinds)) > 1:
-        request.read(said for *_, said in parts)
-        worths = [request.score([said]) for *_, said in parts]
-        best = max((n for n, kind in enumerate(kinds) if kind), key=lambda n: worths[n])
-        stays = [bool(k & kinds[best]) and w < worths[best] - RIVAL_LEAD for k, w in zip(kinds, worths, strict=True)]
-    # Sentences of which all goes, and parts of the others.
-    parted = {s.start for (s, _, _), stay in zip(parts, stays, strict=True) if stay}
-    spans = [(s.start, s.length) for s in sentences if s.start not in parted]
-    spans += [
-        (s.start + start, len(said))
-        for (s, start, said), stay in zip(parts, stays, strict=True)
-        if s.start in parted and not stay
+    named = {value.key for value in read_content(asked.asked, language).values}
+    with_value = [
+        m
+        for m in messages
+        if named and named <= {v.key for s in m.sentences for v in read_content(s.said, language).values}
     ]
-    return tuple((message.number, *span) for span in sorted(spans))
+    messages = _nearest(with_value or messages, asked, likeness)
+    if not messages:
+        return Meant()
+    chances = heads.meant(asked, [(m.whole, [part for _, part in m.parts]) for m in messages])
+    if in_time:
+        chances = [
+            [_in_time(c) if in_time[m.number] else c for c in of] for m, of in zip(messages, chances, strict=True)
+        ]
+    best = max(map(max, chances))
+    if best < MEANT:
+        return Meant(is_unclear=best >= UNCLEAR)
+    spans = [span for m, of in zip(messages, chances, strict=True) for span in _spans(m, of)]
+    return Meant(tuple(spans))
+
+
+def _nearest(messages: Sequence[_Message], asked: Asked, likeness: Likeness) -> list[_Message]:
+    """Return the messages with the parts that come nearest to what is asked, in their order."""
+    texts = list(dict.fromkeys(part for m in messages for _, part in m.parts))
+    near = dict(zip(texts, map(max, likeness(asked.asked, texts), likeness(asked.led, texts)), strict=True))
+    ranked = sorted(messages, key=lambda m: -max(near[part] for _, part in m.parts))
+    return sorted(ranked[:MOST_JUDGED], key=lambda m: m.number)
+
+
+def _in_time(chance: float) -> float:
+    """Return the chance of what lies in the time that a request names."""
+    return chance * math.exp(IN_TIME) / (1 - chance + chance * math.exp(IN_TIME))
+
+
+def _spans(message: _Message, chances: Sequence[float]) -> list[tuple[int, int, int]]:
+    """Return what goes of a message: the sentences of which all parts are meant, and parts of the others."""
+    spans = []
+    for sentence in message.sentences:
+        end = sentence.start + sentence.length
+        mine = [
+            (at, part, c >= MEANT)
+            for (at, part), c in zip(message.parts, chances, strict=True)
+            if sentence.start <= at < end
+        ]
+        if all(goes for *_, goes in mine):
+            spans.append((message.number, sentence.start, sentence.length))
+        else:
+            spans += [(message.number, at, len(part)) for at, part, goes in mine if goes]
+    return spans
+
+
+def parts_of(sentences: Sequence[Sentence], language: str) -> list[tuple[int, str]]:
+    """Return the parts of a message's sentences, and where they start."""
+    return [(s.start + start, part) for s in sentences for start, part in _divide_parts(s.said, language)]
 
 
 def _divide_parts(sentence: str, language: str) -> list[tuple[int, str]]:
@@ -273,12 +258,6 @@ def _divide_parts(sentence: str, language: str) -> list[tuple[int, str]]:
             continue
         start = match.end() if match else end
     return parts or [(0, sentence)]
-
-
-def _kinds(said: str, language: str) -> set[str]:
-    """Return the kinds of values that a part holds, or "name"."""
-    content = read_content(said, language)
-    return {"name"} if content.names and not content.values else {value.kind for value in content.values}
 
 
 def _divide(sentences: Sequence[str], language: str) -> tuple[str, str]:

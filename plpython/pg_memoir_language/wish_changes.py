@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from .changes import Change, Message, word
+from .change_forms import NAMING
+from .changes import Change, Earlier, Message, word
 from .data import choices
 from .patterns import compile_pattern
 from .text import own_sentences, search
@@ -99,6 +100,34 @@ def as_change(one: WishChange, said_at: datetime, message: Message) -> Change:
         remainder=word(one.rest, said_at, message.name) if one.rest and one.is_certain else None,
         content=word(one.said, message.said_at, message.name),
     )  # fmt: skip
+
+
+def with_wishes(
+    found: Sequence[Change],
+    of_wishes: Sequence[WishChange],
+    wishes: Sequence[Wish],
+    message: Message,
+    earlier: Sequence[Earlier],
+) -> list[Change]:
+    """Return changes, with those of lasting wishes as their own judge has it, unless the message names what it changes."""
+    kept = [
+        change
+        for change in found
+        if change.form in NAMING
+        or not any(
+            wish.of == change.earlier
+            and change.start < wish.start + len(wish.said)
+            and wish.start < change.start + change.length
+            for wish in wishes
+        )
+    ]
+    return kept + [
+        as_change(one, earlier[one.of].said_at, message)
+        for one in of_wishes
+        if not any(
+            change.earlier == one.of and change.start <= one.start < change.start + change.length for change in kept
+        )
+    ]
 
 
 def _windows(text: str) -> list[tuple[int, str]]:

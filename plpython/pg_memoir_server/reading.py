@@ -30,9 +30,9 @@ from pg_memoir_language import (
     secrets,
     statements,
     summaries,
+    untrue,
     wish_changes,
 )
-from pg_memoir_language.change_forms import NAMING
 from pg_memoir_language.languages import spoken_language, written_language
 
 from .shim import SLOW
@@ -110,17 +110,18 @@ class Likeness:
 def read_turns(given: str) -> Json:
     """{"turns": [{"text", "role", "name", "said_at", "utc_offset", "tool"}, …], "before": [the last messages before
     them]} → {"languages": […], "found": [Extracted, …], "requests": [Request, …], "stating": [turn, …]}. Turns count
-    from 1. Requests to forget hold no memories, nor does what is played in a scene."""
+    from 1. Requests to forget hold no memories, nor do what is played in a scene and what is not meant."""
     asked = json.loads(given)
     before = [_as_turn(turn) for turn in asked.get("before") or []]
     turns = [_as_turn(turn) for turn in asked["turns"]]
     if read_by := heads():
         turns = scenes.without_scenes(turns, read_by, before)
     read = extraction.read_turns(turns, Learnt())
+    found = untrue.without_untrue(read.found, turns, read_by) if read_by else read.found
     asking = {request.text_no for request in read.requests}
     return {
         "languages": [turn.language for turn in turns],
-        "found": [_plain(asdict(one)) for one in read.found],
+        "found": [_plain(asdict(one)) for one in found],
         "requests": [asdict(request) for request in read.requests],
         "stating": [
             number
@@ -145,6 +146,10 @@ class Learnt:
     def asks(self, texts: Sequence[str]) -> Sequence[float]:
         told = judge(extraction.JUDGED)
         return told.asks(texts) if told else [0.0] * len(texts)
+
+    def requests(self, texts: Sequence[str]) -> Sequence[float]:
+        told = heads()
+        return told.requests(texts) if told else [0.0] * len(texts)
 
 
 def _said_at(turn: Json) -> datetime:
@@ -196,13 +201,14 @@ def _read_changes(turn: Json, memo: changes.Memo) -> Json:
         for one in given
     ]
     said_at = _said_at(turn)
-    message = changes.Message(turn["text"], said_at, turn["language"], turn["asked"] or "", turn.get("name"))
     read = heads() if language == extraction.JUDGED else None
+    text = untrue.blank_untrue(turn["text"], language, read) if read else turn["text"]
+    message = changes.Message(text, said_at, turn["language"], turn["asked"] or "", turn.get("name"))
     found = changes.find_changes(message, earlier, told, memo, read)
     wishes = _wishes_of(given)
     if read and wishes:
         said = wish_changes.find_wish_changes(turn["text"], language, wishes, read)
-        found = _with_wishes(found, said, wishes, message, earlier)
+        found = wish_changes.with_wishes(found, said, wishes, message, earlier)
     memories_given = turn["memories"] or []
     ended = changes.find_over(turn["text"], [one["content"] for one in memories_given], told)
     return {
@@ -236,34 +242,6 @@ def _wishes_of(earlier: Sequence[Json]) -> list[wish_changes.Wish]:
     return found
 
 
-def _with_wishes(
-    found: Sequence[changes.Change],
-    of_wishes: Sequence[wish_changes.WishChange],
-    wishes: Sequence[wish_changes.Wish],
-    message: changes.Message,
-    earlier: Sequence[changes.Earlier],
-) -> list[changes.Change]:
-    """Return changes, with those of lasting wishes as their own judge has it, unless the message names what it changes."""
-    kept = [
-        change
-        for change in found
-        if change.form in NAMING
-        or not any(
-            wish.of == change.earlier
-            and change.start < wish.start + len(wish.said)
-            and wish.start < change.start + change.length
-            for wish in wishes
-        )
-    ]
-    return kept + [
-        wish_changes.as_change(one, earlier[one.of].said_at, message)
-        for one in of_wishes
-        if not any(
-            change.earlier == one.of and change.start <= one.start < change.start + change.length for change in kept
-        )
-    ]
-
-
 def _span(earlier: Json, start: int, length: int) -> Json:
     """Return a span of an earlier text, from 1 on, as a row of said_unit."""
     unit: Json = earlier["unit"]
@@ -293,9 +271,12 @@ def _read_request(request: Json) -> Json:
             request["names"], request["said"], request["is_all"], request["language"], request["text"], said,
             remembered, told,
         )  # fmt: skip
-    if targets.outcome == "nothing" and told and encoder():
+    read_by = heads() if told else None
+    if targets.outcome == "nothing" and told and read_by:
         then = _in_time(request, earlier)
-        targets = forgetting.find_by_meaning(request["text"], said, request["language"], told, Likeness(), then)
+        targets = forgetting.find_by_meaning(
+            request["text"], said, request["language"], told, read_by, Likeness(), then
+        )
     return {
         "no": request["no"],
         "outcome": targets.outcome,

@@ -3,11 +3,13 @@
     .local/venv/bin/python -m research.judge.train_heads [--leave-out WRITER …] [--calm FOLDER …] [--write]
 
 Logistic regressions over states and chances of the shipped judges (judge_heads.py). They learn of wishes/, users who tell an assistant
-how to behave and months later what of it has changed, of the persons of texts/ whom the judges have not read, of its sentences, and of
-scenes/, which are played.
+how to behave and months later what of it has changed, of the persons of texts/ whom the judges have not read, of its sentences, of
+scenes/, which are played, of requests/, users who ask to forget parts of what they told, and of untrue/, messages of which some sentences
+are not meant.
 --calm: conversations with an assistant in which little changes (RealMem, Apache-2.0; ProactiveMemBench, MIT). Of each second sentence and
 message the shares of wrong findings are printed, the others are learnt from. Prints, for the writers that are left out, how many wishes
-are found by a chance, and of wishes and statements that are over how many are told, with how many that are not. An hour on one core.
+are found by a chance, of wishes and statements that are over how many are told, with how many that are not, of requests how many are known
+and what they take, and of sentences that are not meant how many are told. Two hours on one core.
 """
 
 from __future__ import annotations
@@ -16,75 +18,20 @@ import argparse
 import hashlib
 import json
 import random
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import save_file
-from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import StandardScaler
 
-from .texts import CLASSES, Material, conversations, load
+from .request_heads import teach_requests, teach_untrue
+from .teaching import PARTS, STRENGTHS, Later, Teacher, User, fit, read_persons, read_users
+from .texts import CLASSES, conversations, load
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "plpython"))
-PARTS = ("weight", "bias")
-WISHES = Path(__file__).with_name("wishes")
 SCENES = Path(__file__).with_name("scenes")
 OVER, NEW = frozenset({"replaced", "ended"}), frozenset({"replaced", "narrowed"})
-# Strengths of the regressions (inverse of their L2 penalty), by a search over writers in turn.
-STRENGTHS = {
-    "scene": 0.01,
-    "wish": 0.003,
-    "wishes.changes": 0.003,
-    "wishes.over": 0.01,
-    "statements.changes": 0.001,
-    "statements.over": 0.003,
-}
 MOST_OF_TEXTS, MOST_CALM, MOST_MESSAGES = 6000, 3000, 600
-# Writers of persons whom no judge has read.
-UNREAD = frozenset({"t1", "t2", "t3", "t4"})
 # Statements before a message of a conversation that are nearest to it.
 NEAREST, SHORTEST_PAST, LONGEST_PAST = 8, 4, 300
-
-
-@dataclass(frozen=True)
-class Later:
-    """A later message; `does`: what it does to what was said before, by number."""
-
-    text: str
-    does: dict[int, str]
-
-
-@dataclass(frozen=True)
-class User:
-    """`earlier`: wishes, or statements."""
-
-    writer: str
-    earlier: list[str]
-    later: list[Later]
-
-
-def read_users(folder: Path = WISHES) -> Iterator[User]:
-    for file in sorted(folder.glob("*.jsonl")):
-        for line in file.read_text("utf-8").splitlines():
-            row = json.loads(line)
-            later = [Later(one["text"], {number: what for what, number in one["does"]}) for one in row["later"]]
-            yield User(file.stem, row["wishes"], later)
-
-
-def read_persons(material: Material) -> Iterator[User]:
-    """Yield persons with what they said and the later messages that change it or leave it; no requests to forget."""
-    for writer in sorted(UNREAD):
-        for person in material.of({writer}).people:
-            later = [
-                Later(text, dict.fromkeys(about if mark == "!" else (), "ended"))
-                for mark, about, text in person.later
-                if mark != "x"
-            ]
-            yield User(writer, [one.rstrip(". ") for one in person.earlier], later)
 
 
 def read_calm(folders: list[Path], chance: random.Random) -> list[User]:
@@ -107,30 +54,6 @@ def read_calm(folders: list[Path], chance: random.Random) -> list[User]:
     return users
 
 
-def fit(given: np.ndarray, truth: np.ndarray, strength: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weights and the bias of a logistic regression over features as they are."""
-    scaler = StandardScaler().fit(given)
-    found = LogisticRegression(C=strength, max_iter=500).fit(scaler.transform(given), truth)
-    weight = found.coef_[0] / scaler.scale_
-    return weight.astype(np.float32), np.array([found.intercept_[0] - weight @ scaler.mean_], np.float32)
-
-
-class Teacher:
-    """What the shipped models know of all texts."""
-
-    def __init__(self) -> None:
-        from pg_memoir_server import judge_heads, reading
-        from pg_memoir_server.judge import Judge
-
-        self.judge, self.embed, self.of = Judge(), reading.encoder().embed, judge_heads
-
-    def texts(self, texts: list[str]) -> np.ndarray:
-        return self.of.text_features(self.judge, texts)
-
-    def pairs(self, user: User, text: str) -> np.ndarray:
-        return self.of.pair_features(self.judge, self.embed, user.earlier, text)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--leave-out", nargs="*", default=[], metavar="WRITER")
@@ -144,6 +67,8 @@ def main() -> None:
     if held := [u for u in wishes if u.writer in left]:
         examine_wishes(teacher, heads, held, sentences[1::2])
     heads |= teach_scenes(teacher, messages)
+    heads |= teach_untrue(teacher, left, sentences)
+    heads |= teach_requests(teacher, left, messages)
     for of, users, calm in (("wishes", wishes, []), ("statements", persons, messages)):
         heads |= teach(teacher, of, [u for u in users if u.writer not in left], calm[::2])
         examine(teacher, heads, of, [u for u in users if u.writer in left], calm[1::2])

@@ -5,15 +5,14 @@ from collections.abc import Sequence
 
 from cases import turn
 from pg_memoir_language.extraction import read_turns
-from pg_memoir_language.free_requests import find_meant
+from pg_memoir_language.free_requests import Asked, find_meant
 
 
 class Agreeing:
-    """Says yes to all, but is not quite sure of it, so that forms decide; `telling`: sentences that tell something, for
-    the rest it says no."""
+    """Says yes to all sentences with a word, but is not quite sure of it, so that forms decide."""
 
-    def __init__(self, asking: str = "", telling: str | None = None):
-        self.asking, self.telling = asking, telling
+    def __init__(self, asking: str = ""):
+        self.asking = asking
 
     def wishes(self, texts: Sequence[str]) -> list[float]:
         return [0.8] * len(texts)
@@ -21,11 +20,8 @@ class Agreeing:
     def asks(self, texts: Sequence[str]) -> list[float]:
         return [0.85 if self.asking in text else 0.0 for text in texts]
 
-    def tells(self, texts: Sequence[str]) -> list[float]:
-        return [1.0 if self.telling is None or self.telling in text else 0.0 for text in texts]
-
-    def means(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        return [0.5] * len(pairs)
+    def requests(self, texts: Sequence[str]) -> list[float]:
+        return [0.0] * len(texts)
 
 
 class Sure(Agreeing):
@@ -102,80 +98,84 @@ def test_lookalike_of_a_request() -> None:
         assert not any(request.is_free for request in read_turns([turn(text)], Agreeing()).requests), text
 
 
-def meant(text: str, likenesses: dict[str, float], kept: str | None = None) -> list[str] | None:
-    """Return the sentences that are meant, None where it is unclear; `kept`: a word of what may stay."""
-    earlier = [(said, True) for said in likenesses] + [("Your dentist is Dr Roe.", False)]
+class Heads:
+    """Means the parts that have one of some words, with the chance that is given for it."""
 
-    def like(query: str, texts: Sequence[str]) -> list[float]:
-        if kept and kept in query:
-            return [0.9 if kept in one else 0.0 for one in texts]
-        return [likenesses[one] for one in texts]
+    def __init__(self, **chances: float):
+        self.chances = chances
+        self.asked: list[Asked] = []
 
-    found = find_meant(text, earlier, Agreeing(asking="erase"), like, "english")
+    def meant(self, asked: Asked, messages: Sequence[tuple[str, Sequence[str]]]) -> list[list[float]]:
+        self.asked.append(asked)
+        return [
+            [max([0.0, *(c for word, c in self.chances.items() if word in part)]) for part in of] for _, of in messages
+        ]
+
+
+def meant(text: str, *earlier: str, in_time: Sequence[bool] = (), **chances: float) -> list[str] | None:
+    """Return what is meant, None where it is unclear. The assistant said the last one."""
+    said = [(one, number < len(earlier) - 1) for number, one in enumerate(earlier)]
+    heads, judge = Heads(**chances), Agreeing(asking="erase")
+    found = find_meant(text, said, judge, heads, lambda _, texts: [0.5] * len(texts), "english", in_time)
     if found.is_unclear:
         return None
-    return [earlier[of][0][start - 1 : start - 1 + length] for of, start, length in found.spans]
+    return [earlier[of][start - 1 : start - 1 + length] for of, start, length in found.spans]
+
+
+ROE = "Your dentist is Dr Roe."
 
 
 def test_what_a_free_request_means() -> None:
     ask = "Please erase that from your memory."
     gate, boat = "The gate opens with 7390.", "My boat is called Wren."
-    assert meant(ask, {gate: 0.5, boat: 0.2}) == [gate]
-    assert meant(ask, {gate: 0.1, boat: -0.1}) == [], "too far"
-    assert meant(ask, {gate: 0.5, boat: 0.48}) is None, "both are as near"
-    assert meant("Where is the boat?", {gate: 0.5, boat: 0.2}) == [], "asks for nothing of the kind"
-    assert meant(f"{ask} The boat you can keep.", {gate: 0.4, boat: 0.5}, kept="boat") == [gate]
+    assert meant(ask, gate, boat, ROE, gate=0.6, boat=0.1, Roe=0.9) == [gate]
+    assert meant(ask, gate, boat, ROE, gate=0.6, boat=0.6) == [gate, boat]
+    assert meant(ask, gate, boat, ROE, gate=0.1) == []
+    assert meant(ask, gate, boat, ROE, gate=0.4) is None
 
 
-def test_a_message_goes_as_a_whole() -> None:
-    said = "The scan is back. Grade 2, says the club doctor."
-    like = {"The scan is back.": 0.6, "Grade 2, says the club doctor.": 0.1, said: 0.5}
-    earlier, judge = [(said, True)], Agreeing("erase")
-    found = find_meant("Please erase the scan.", earlier, judge, lambda _, t: [like[x] for x in t], "english")
-    assert [said[start - 1 : start - 1 + length] for _, start, length in found.spans] == list(like)[:2]
+def test_parts_of_a_message_go() -> None:
+    said = "The hall alarm is 7731, and the one in the museum is 4408. Never mix them up. How long is its cable?"
+    ask = "Please erase the one of the museum."
+    assert meant(ask, said, ROE, museum=0.7) == ["the one in the museum is 4408."]
+    both = ["The hall alarm is 7731, and the one in the museum is 4408.", "Never mix them up."]
+    assert meant(ask, said, ROE, museum=0.7, hall=0.6, Never=0.8) == both
 
 
-def test_what_may_stay_of_a_message_stays() -> None:
-    said = "The gate opens with 7390. My locker is number 12."
-
-    def like(query: str, texts: Sequence[str]) -> list[float]:
-        return [0.9 if ("locker" in query) == ("locker" in one) else 0.3 for one in texts]
-
-    asked = "Please erase the gate. The locker you can keep."
-    found = find_meant(asked, [(said, True)], Agreeing("erase"), like, "english")
-    assert [said[start - 1 : start - 1 + length] for _, start, length in found.spans] == ["The gate opens with 7390."]
-
-
-def test_of_two_codes_in_a_sentence_one_goes() -> None:
-    said = "The hall alarm is 7731, and the one in the museum is 4408. Never mix them up."
-
-    def like(query: str, texts: Sequence[str]) -> list[float]:
-        return [0.6 if ("other" in query) != ("museum" in one) else 0.3 for one in texts]
-
-    asked = "Please erase the one of the museum. The other you can keep."
-    found = find_meant(asked, [(said, True)], Agreeing("erase"), like, "english")
-    gone = [said[start - 1 : start - 1 + length] for _, start, length in found.spans]
-    assert gone == ["the one in the museum is 4408.", "Never mix them up."]
+def test_a_request_is_divided_into_what_goes_and_what_stays() -> None:
+    heads = Heads(street=0.9)
+    ask = "I moved. Please erase my old street, but keep the wifi password and the alarm code. What a day."
+    find_meant(
+        ask, [("My old street was Rua Nova.", True)], Agreeing("erase"), heads, lambda _, t: [0.5] * len(t), "english"
+    )
+    (asked,) = heads.asked
+    assert (asked.asked, asked.led) == ("Please erase my old street", "I moved. Please erase my old street")
+    assert "alarm code" in asked.kept and "What a day." in asked.kept
 
 
-def test_what_is_kept_may_be_several_things() -> None:
-    codes = {"The alarm code is 7788.": 0.6, "My old street was Rua Nova.": 0.5}
-    ask = "Please erase my old street, but keep the wifi password and the alarm code."
-    assert meant(ask, codes, kept="alarm code") == ["My old street was Rua Nova."]
+def test_a_time_that_a_request_names_counts() -> None:
+    gate, boat = "The gate opens with 7390.", "My boat is called Wren."
+    ask = "Please erase what I told you in June."
+    assert meant(ask, gate, boat, ROE, in_time=(False, True, True), gate=0.3, boat=0.3) == [boat]
 
 
 def test_what_names_a_value_means_what_holds_it() -> None:
-    assert meant("Please erase what is on 19 May.", {"Oslo is on 12 May.": 0.7, "Riga is on 19 May.": 0.5}) == [
+    assert meant("Please erase what is on 19 May.", "Oslo is on 12 May.", "Riga is on 19 May.", ROE, May=0.9) == [
         "Riga is on 19 May."
     ]
 
 
-def test_a_message_that_tells_nothing_is_never_meant() -> None:
-    judge = Agreeing("erase", telling="7390")
-    earlier = [("How do I open a gate?", True), ("Mine opens with 7390.", True)]
-    like = {"How do I open a gate?": 0.9, "Mine opens with 7390.": 0.5}
-    (span,) = find_meant("Please erase that.", earlier, judge, lambda _, t: [like[x] for x in t], "english").spans
-    assert span[0] == 1
+def test_a_request_by_all_of_its_message() -> None:
+    class Whole(Agreeing):
+        def asks(self, texts: Sequence[str]) -> list[float]:
+            return [0.4] * len(texts)
+
+        def requests(self, texts: Sequence[str]) -> list[float]:
+            return [0.9 if "liked anyone" in text else 0.0 for text in texts]
+
+    text = "I am so over him. Pretend I never liked anyone."
+    assert len(read_turns([turn(text)], Whole()).requests) == 1
+    assert read_turns([turn("I am so over him. Pretend it is Monday.")], Whole()).requests == []
 
 
 def test_a_wish_says_what_it_excepts() -> None:
