@@ -160,8 +160,7 @@ def read_asked(text: str, judge: Judge, language: str) -> Asked | None:
     likeliest = max(range(len(chances)), key=lambda n: chances[n])
     asking = [n for n, chance in enumerate(chances) if chance >= least] or [likeliest]
     asked, kept = _divide([sentences[n] for n in asking], language)
-    if not asked:
-        return None
+    asked = asked or " ".join(sentences[n] for n in asking)
     # Sentences before the request tell its matter, those behind it most often name things that may stay.
     led = " ".join([*sentences[: asking[0]], asked])
     kept = " ".join(filter(None, (kept, *sentences[asking[-1] + 1 :])))

@@ -107,11 +107,11 @@ class Teacher:
         self, writer: str, text: str, asks: bool, messages: list[str], spans: dict[int, list[tuple[int, int]]]
     ) -> Asking:
         """`spans`: by message what of it goes."""
-        from pg_memoir_language.free_requests import parts_of, read_asked
+        from pg_memoir_language.free_requests import Asked, parts_of, read_asked
         from pg_memoir_language.text import own_sentences
 
         parts = [parts_of(own_sentences(message), "english") for message in messages]
-        asked = read_asked(text, self.judge, "english")
+        asked = read_asked(text, self.judge, "english") or Asked(text, text, text, "")
         given = self.of.Request(
             self.judge, self.embed, asked, [(m, [p for _, p in of]) for m, of in zip(messages, parts, strict=True)]
         )
