@@ -7,6 +7,7 @@ file and the line.
 """
 
 import csv
+import itertools
 import re
 import sys
 from collections.abc import Iterable
@@ -135,16 +136,23 @@ def function(name: str, returns: str, body: str, header: str = "immutable") -> s
     return f"create or replace function _memoir.{name}()\nreturns {returns} language sql {header} as $data$\n{body}\n$data$;\n"
 
 
-def csv_rows(path: Path, name: str) -> Iterable[tuple[str, list[str]]]:
-    """Yield the rows of a table below its line of column names. Lines that begin with # are comments."""
-    wanted = COLUMNS[name].replace("?", "").split()
-    columns = None
-    for number, line in enumerate(path.read_bytes().decode().split("\n"), 1):
-        where = f"{path.relative_to(ROOT)}:{number}"
+def whole_lines(path: Path) -> Iterable[tuple[str, str]]:
+    """Yield each line that is no comment (#), with its place. A line that begins with four blanks goes on the one above."""
+    lines = path.read_bytes().decode().split("\n")
+    for number, line in enumerate(lines):
+        where = f"{path.relative_to(ROOT)}:{number + 1}"
         if line.endswith(("\r", " ", "\t")):
             stop_at(where, "a line ends with a line feed alone, not with blanks before it")
-        if line == "" or line.startswith("#"):
-            continue
+        if line != "" and not line.startswith(("#", "    ")):
+            more = itertools.takewhile(lambda below: below.startswith("    "), lines[number + 1 :])
+            yield where, " ".join([line, *(below.strip() for below in more)])
+
+
+def csv_rows(path: Path, name: str) -> Iterable[tuple[str, list[str]]]:
+    """Yield the rows of a table below its line of column names."""
+    wanted = COLUMNS[name].replace("?", "").split()
+    columns = None
+    for where, line in whole_lines(path):
         try:
             fields = next(csv.reader([line], strict=True))
         except csv.Error as error:
@@ -174,7 +182,8 @@ def tables() -> str:
 
 def ranking_head(path: Path) -> str:
     """Return the function that returns the version and the source that the comments of ranking.csv name."""
-    found = dict(re.findall(r"^# (version|source): (.+)$", path.read_text("utf-8"), re.M))
+    text = path.read_text("utf-8").replace("\n#    ", "")
+    found = dict(re.findall(r"^# (version|source): (.+)$", text, re.M))
     if len(found) < 2 or not found["version"].isdigit():
         stop_at(str(path), "needs # version: n and # source: ...")
     return f"""create or replace function _memoir.data_ranking_head(out version integer, out source text)

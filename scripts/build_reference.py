@@ -137,7 +137,8 @@ def settings_tables(lines: list[str]) -> dict[str, str]:
 
 def settings_pages() -> dict[Path, str]:
     """Returns the pages as they should be."""
-    listed = settings_tables((ROOT / "sql" / "data" / "settings.csv").read_text("utf-8").splitlines())
+    text = (ROOT / "sql" / "data" / "settings.csv").read_text("utf-8")
+    listed = settings_tables(text.replace("\n    ", " ").splitlines())
     made = {}
     for path, table in ((REFERENCE.with_suffix("") / name, table) for name, table in listed.items()):
         before, rest = path.read_text("utf-8").split(BEGIN)

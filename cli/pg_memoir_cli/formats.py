@@ -259,7 +259,8 @@ def _record(name: str | None, record: Any, number: int, where: Where, options: O
             keys = ", ".join(sorted(record)[:8]) if isinstance(record, dict) else type(record).__name__
             needed = (
                 "no known format: needs 'messages' (OpenAI), 'conversations' (ShareGPT), 'conversation' (LoCoMo), "
-                "'mapping' (ChatGPT), 'chat_messages' (Claude), or what mem0, Zep, Letta, Hindsight or OpenMemory export"
+                "'mapping' (ChatGPT), 'chat_messages' (Claude), or what mem0, Zep, Letta, Hindsight or OpenMemory "
+                "export"
             )
             expected = f"is no record of the format {options.format}" if options.format else needed
             raise where.fail(None, f"{expected}, has {keys}")

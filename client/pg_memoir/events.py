@@ -63,7 +63,7 @@ class Events:
 
 
 class Waiter:
-    """Waits for the next event. `dsn`: None where only a pool is known. Then, and on a standby, it looks every second."""
+    """Waits for the next event. `dsn`: None where only a pool is known: then it looks each second, as on a standby."""
 
     def __init__(self, dsn: str | None, connect: Mapping[str, Any]) -> None:
         self._dsn, self._connect = dsn, dict(connect)

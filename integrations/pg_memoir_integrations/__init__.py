@@ -2,6 +2,6 @@
 
 langgraph: MemoirStore (a BaseStore), remembering (a node), recalled (a hook). openai_agents: MemoirSession. anthropic:
 MemoirMemoryTool. llama_index: MemoirChatStore, MemoirMemoryBlock. pydantic_ai: MemoirMemory. google_adk:
-MemoirSessionService, MemoirMemoryService. langchain: MemoirRetriever, MemoirChatMessageHistory, MemoirVectorStore. crewai:
-MemoirStorage. agent_framework: MemoirContextProvider, MemoirHistoryProvider.
+MemoirSessionService, MemoirMemoryService. langchain: MemoirRetriever, MemoirChatMessageHistory, MemoirVectorStore.
+crewai: MemoirStorage. agent_framework: MemoirContextProvider, MemoirHistoryProvider.
 """

@@ -58,6 +58,7 @@ def test_setting_of_the_wrong_shape(root: Path) -> None:
         ("a,text,,,,- a,yes,A choice.", None),
         ('a,text,x,,,,yes,"A text.', "unexpected end of data"),
         ("a,text,x,,,,yes,A text.\na,text,x,,,,yes,A text.", "twice: a"),
+        ("a,text,x,,,,yes,A text\n    that goes on.", None),
         ("a,text,x,,,,yes,A text. ", "not with blanks before it"),
     ):
         says = wrong and rf"settings.csv:{3 + row.count(chr(10))}: .*{re.escape(wrong)}"
@@ -116,7 +117,7 @@ def test_rules_have_their_defaults(root: Path) -> None:
 
 
 def test_every_setting_is_read_somewhere() -> None:
-    lines = [line for line in (DATA / "settings.csv").read_text().splitlines() if not line.startswith("#")]
+    lines = [line for _, line in build_data.whole_lines(DATA / "settings.csv")]
     keys = [row["key"] for row in csv.DictReader(lines)]
     text = code()
     beginnings = ("history_share_", "budget_microcents_")  # the code puts the rest of the name behind these

@@ -144,8 +144,8 @@ def find_command(is_shared: bool) -> str:
 
 
 def install(agent: str, root: Path | None, *, user: str = "", dsn: str = "") -> list[Path]:
-    """Installs an agent's hooks, or installs them anew; returns its files. Raises FileError and OSError, after which the
-    files are as before."""
+    """Installs an agent's hooks, or installs them anew; returns its files. Raises FileError and OSError, after which
+    the files are as before."""
     with change_records() as records:
         return _install(records, agent, root, user, dsn)
 

@@ -136,8 +136,9 @@ async def show_ask(look: Look) -> Response:
     return look.show("ask.html", "Try a question", **given)
 
 
-DAYS = """select namespace, day, calls, prompt_tokens, completion_tokens, cost_microcents, latency_ms_p50, latency_ms_p95
-from memoir.model_calls where user_name = %(user)s and session_name is null order by day desc nulls first"""
+DAYS = """select namespace, day, calls, prompt_tokens, completion_tokens, cost_microcents, latency_ms_p50,
+latency_ms_p95 from memoir.model_calls where user_name = %(user)s and session_name is null
+order by day desc nulls first"""
 
 
 async def show_costs(look: Look) -> Response:

@@ -18,11 +18,11 @@ from .streams import MEDIA_TYPE as EVENTS
 
 NDJSON = "application/x-ndjson"
 ABOUT = (
-    "Memory for AI agents that lives in PostgreSQL. A user's key reaches that user alone, a service's key every user whom "
-    "the path names. Errors are problems (RFC 9457): 400 where a request is not as this document says, 422 where it is "
-    "and can't be done. `Idempotency-Key` makes a POST answer a repetition with its first result, in "
-    f"{', '.join(f'`{one.name}`' for one in OPERATIONS if one.has_key)}. Other POSTs refuse it. Repeating a PUT or DELETE "
-    "changes nothing more."
+    "Memory for AI agents that lives in PostgreSQL. A user's key reaches that user alone, a service's key every user "
+    "whom the path names. Errors are problems (RFC 9457): 400 where a request is not as this document says, 422 where "
+    "it is and can't be done. `Idempotency-Key` makes a POST answer a repetition with its first result, in "
+    f"{', '.join(f'`{one.name}`' for one in OPERATIONS if one.has_key)}. Other POSTs refuse it. Repeating a PUT or "
+    "DELETE changes nothing more."
 )
 KEY = {
     "name": "Idempotency-Key",

@@ -101,7 +101,7 @@ class _Export(Response):
 
 
 async def _read_pieces(file: IO[bytes], size: int, end: Callable[[], None]) -> AsyncIterator[bytes]:
-    """Yields a file in pieces. `end` comes before the last: a client that has it may ask for the next export at once."""
+    """Yields a file in pieces. `end` comes before the last: a client that has it may ask for the next at once."""
     while piece := await asyncio.to_thread(file.read, LARGE_BYTES):
         if file.tell() >= size:
             end()

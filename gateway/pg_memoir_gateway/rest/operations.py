@@ -74,8 +74,8 @@ async def list_turns(
 
 
 async def export_user(memoir: AsyncMemoir, user: str) -> AsyncGenerator[str, None]:
-    """All that is kept of a user, one JSON object a line; one export of a user at a time. The gateway's login must be an
-    admin's, or a service's with clearance secret. Raises UnknownUserError, NotAuthorizedError."""
+    """All that is kept of a user, one JSON object a line; one export of a user at a time. The gateway's login must be
+    an admin's, or a service's with clearance secret. Raises UnknownUserError, NotAuthorizedError."""
     async for line in memoir.export_lines(user):
         yield line + "\n"
 
@@ -83,9 +83,9 @@ async def export_user(memoir: AsyncMemoir, user: str) -> AsyncGenerator[str, Non
 async def stream_events(
     memoir: AsyncMemoir, *, after: Name | None = None, types: list[EventType] | None = None
 ) -> AsyncGenerator[EventPage, None]:
-    """Events of all users as they come, as text/event-stream. The id of an event is its cursor. A client that comes back
-    with it in `Last-Event-ID`, or in `after`, gets what came behind. Without one, all that are kept come first, with
-    `now` none. The data is the event as JSON. The stream has no end. Raises InvalidArgumentError while setting
+    """Events of all users as they come, as text/event-stream. The id of an event is its cursor. A client that comes
+    back with it in `Last-Event-ID`, or in `after`, gets what came behind. Without one, all that are kept come first,
+    with `now` none. The data is the event as JSON. The stream has no end. Raises InvalidArgumentError while setting
     outbox_days is 0."""
     async for page in _read_pages(memoir, None, after, types):
         yield page
