@@ -292,6 +292,8 @@ def test_messages_are_refused_by_field_and_value(db: Db, user: str) -> None:
 
 
 UNKNOWN = "00000000-0000-0000-0000-000000000001"
+OMIT = object()
+"""The argument is not given."""
 OF = {"type": "object", "properties": {"of": {"type": "string", "description": "which one"}}}
 LOG = {"name": "kiln_log", "description": "Reads the kiln log.", "parameters": OF}
 TOOLS = [{"type": "function", "function": LOG}] * 2
@@ -301,6 +303,10 @@ HEADER = {"kind": "header", "format": "pg_memoir.export"}
 LOST = {"kind": "conversation_history", "row": {"session_id": {"session": "nowhere"}, "turn_index": 0}}
 PROMPT = {"kind": "system_prompts", "row": {"content": "x", "prompt_hash": "\\x00"}}
 NOTE = {"set_working_memory": {"key": "k", "content": "x"}}
+FILTERED = [
+    ("where", [[], "x"], "where must be a JSON object"),
+    ("where", [{"a": {"like": "x"}}, {"a": {"in": 1}}, {"a": {"exists": "yes"}}, {"a": {"b": {"c": 1}}}], "where"),
+]
 # Function: its other arguments, then rows of an argument, wrong values of it, and a part of the error. PM014 if not said.
 REFUSED: dict[str, list[Any]] = {
     "persist_turn": [
@@ -359,6 +365,7 @@ REFUSED: dict[str, list[Any]] = {
         ("limit", [0], "limit must be from 1 to 1000, not 0"),
         ("kinds", [["smell"]], 'kinds must be memory, turn or summary, not "smell"'),
         ("session", ["none"], 'PM003 unknown session "none"'),
+        *FILTERED,
     ],
     "correct": [{"content": "x"}, ("memory", [UNKNOWN], "PM004 unknown memory")],
     "pin": [{"session": "open"}, ("memory", [UNKNOWN], "PM004 unknown memory")],
@@ -418,6 +425,7 @@ REFUSED: dict[str, list[Any]] = {
         ("limit", [0], "limit must be from 1 to 1000, not 0"),
         ("states", [["asleep"]], 'not "asleep"'),
         ("after_memory", [UNKNOWN], f"PM004 {UNKNOWN}"),
+        *FILTERED,
     ],
     "list_sessions": [{}, ("status", ["asleep"], 'not "asleep"'), ("after_session", ["nowhere"], "PM003 nowhere")],
     "list_compiles": [{}, ("session", ["nowhere"], "PM003 unknown session")],
@@ -434,6 +442,21 @@ REFUSED: dict[str, list[Any]] = {
         ("memory", [UNKNOWN], f"PM004 {UNKNOWN}"),
     ],
     "memory_index": [{}, ("query", [" "], "query must not be empty")],
+    "memory_restore": [{"session": "open"}, ("object", ["zz", "3f2a91bc"], "PM004 no object")],
+    "memory_release": [{"session": "open"}, ("objects", [[]], "1 to 100")],
+    "memory_query": [
+        {"session": "open", "question": "x"},
+        ("question", ["  "], "must not be empty"),
+        ("max_tokens", [5], "from 50 to 16000"),
+        ("scope", ["all"], "scope"),
+    ],
+    "read_events": [{}, ("types", [["memory.lost"]], "memory.lost"), ("limit", [0], "limit")],
+    "register_model": [
+        {"user": OMIT, "model": "m", "provider": "openai", "context_window": 1000, "max_output": 100},
+        ("images", "tiles|tiles:|squares:1|area:1568|area:x:1|patches:1e9|flat:x|".split("|"), "images must be like"),
+    ],
+    "set_setting": [{"user": OMIT, "value": 1}, ("key", ["no_such", None], "PM015 unknown setting")],
+    "reset_setting": [{"user": OMIT}, ("key", ["no_such", None], "PM015 unknown setting")],
     "export_user": [{}, ("user", ["nobody at all"], "PM002 unknown user")],
     "set_user_settings": [
         {},
@@ -463,7 +486,8 @@ def test_arguments_are_refused_by_name_and_value(db: Db, user: str, name: str) -
         state, says = (says[:5], says[6:]) if says.startswith("PM0") else ("PM014", says)
         for value in values:
             given = [Jsonb(line) for line in value] if argument == "lines" else value
-            error = refusal(db, name, **{"user": user} | others | dict(*more) | {argument: given})
+            arguments = {"user": user} | others | dict(*more) | {argument: given}
+            error = refusal(db, name, **{key: value for key, value in arguments.items() if value is not OMIT})
             assert error.sqlstate == state and says in (error.diag.message_primary or ""), (argument, value, error)
     assert count_all_rows(db) == before
 

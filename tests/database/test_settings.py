@@ -71,13 +71,6 @@ def test_values_at_the_edge_and_defaults_are_taken(db: Db) -> None:
     assert read_settings(db) == defaults
 
 
-@pytest.mark.parametrize("function", ["set_setting", "reset_setting"])
-def test_unknown_settings_are_refused(db: Db, function: str) -> None:
-    for key in ("no_such", None):
-        error = refusal(db, function, key=key, **({"value": Jsonb(1)} if function == "set_setting" else {}))
-        assert error.sqlstate == "PM015" and "unknown setting" in str(error)
-
-
 def test_reset_and_upgrade_keep_what_was_set(db: Db, memoir_dsn: str, user: str) -> None:
     set_settings(db, window_steps=7, recall_tokens_max=1234)
     call(db, "reset_setting", "window_steps")

@@ -261,23 +261,6 @@ forget it
     assert "<memory-window>" in call(db, "history", user, "s", 9, 9)["content"]
 
 
-@pytest.mark.parametrize(
-    ("function", "arguments", "message"),
-    [
-        ("memory_restore", ["zz"], "no object"),
-        ("memory_restore", ["3f2a91bc"], "no object"),
-        ("memory_release", [[]], "1 to 100"),
-        ("memory_query", ["  "], "must not be empty"),
-        ("memory_query", ["x", 5], "from 50 to 16000"),
-        ("memory_query", ["x", 100, "all"], "scope"),
-    ],
-)
-def test_bad_arguments_are_named(db: Db, user: str, function: str, arguments: list[Any], message: str) -> None:
-    open_session(db, user, 64_000)
-    with pytest.raises(psycopg.Error, match=message):
-        call(db, function, user, "s", *arguments)
-
-
 def test_chat_without_tools_has_no_frame(db: Db, user: str) -> None:
     for n in range(8):
         append(db, user, messages(f"Question {n}", "Yes."))

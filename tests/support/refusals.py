@@ -40,7 +40,7 @@ EXCHANGE: list[dict[str, Any]] = [
     },
 ]
 ADDED = ("utc_offset", "turn_index", "message_id", "tokens", "tokenizer", "model", "usage", "created_at")
-JSON = {"messages", "query_parts", "tools", "usage", "metadata", "settings", "request_headers", "response_headers"}
+JSON = set("messages query_parts tools usage metadata settings where value request_headers response_headers".split())
 """Arguments that are JSON whatever is given."""
 
 
