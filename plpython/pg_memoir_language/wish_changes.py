@@ -109,7 +109,7 @@ def with_wishes(
     message: Message,
     earlier: Sequence[Earlier],
 ) -> list[Change]:
-    """Return changes, with those of lasting wishes as their own judge has it, unless the message names what it changes."""
+    """Return changes, those of lasting wishes as their own judge has it, unless the message names what it changes."""
     kept = [
         change
         for change in found

@@ -1,9 +1,9 @@
 """Heads over what the judges know of a text: which of a user's statements or wishes a message ends, and what is a wish.
 
-Logistic regressions (judge_heads.safetensors, learnt by research/judge/train_heads.py) over the states and chances of the
-three judges. Of a pair they also see how the encoder's vectors of both differ. Which one of several is over is said by
-three things together: the pair, whether the message changes anything at all, and by how much the pair leads before the
-others. Of a request to forget they tell each part of the earlier messages that it means. English.
+Logistic regressions (judge_heads.safetensors, learnt by research/judge/train_heads.py) over the states and chances of
+the three judges. Of a pair they also see how the encoder's vectors of both differ. Which one of several is over is said
+by three things together: the pair, whether the message changes anything at all, and by how much the pair leads before
+the others. Of a request to forget they tell each part of the earlier messages that it means. English.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Heads:
         return self._are("scene_end", texts)
 
     def untrue(self, sentences: Sequence[str], message: str) -> list[float]:
-        """Return the chance that a sentence of a message is not meant so, for each: a joke, a game, a line of a story."""
+        """Return the chance that a sentence of a message is not meant so, for each: a joke, a game, a story."""
         if not sentences:
             return []
         given = text_features(self._judge, [*sentences, message])
@@ -109,8 +109,9 @@ class Request:
     """A request to forget beside the parts of earlier messages: what the models know of it.
 
     `of`: of each part its message; `alone`: features of the request; `pairs`, `wholes`: of it with each part, and with
-    each message; `scores`: of each part how near it is to what asks, to that with what leads to it, and to what may stay
-    (cosines), the judges' log odds that these and the whole mean it, whether it tells something, and asks something.
+    each message; `scores`: of each part how near it is to what asks, to that with what leads to it, and to what may
+    stay (cosines), the judges' log odds that these and the whole mean it, whether it tells something, and whether it
+    asks something.
     """
 
     def __init__(self, judge: Judge, embed: Embed, asked: Asked, messages: Sequence[tuple[str, Sequence[str]]]):

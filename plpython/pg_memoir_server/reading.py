@@ -250,7 +250,7 @@ def _span(earlier: Json, start: int, length: int) -> Json:
 
 
 def _in_time(request: Json, earlier: Sequence[Json]) -> list[bool]:
-    """Return of each earlier text whether it was said at a past time that a request names: "what I told you in June"."""
+    """Return of each earlier text whether it was said at a past time that a request names: "I told you in June"."""
     times, _ = questions.find_times(request["text"])
     named = asdict(times) | {"days": [n for n in times.days if n], "years": []}
     if not earlier or not request.get("said_at") or not any(named.values()):
