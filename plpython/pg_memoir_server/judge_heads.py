@@ -117,8 +117,11 @@ class Request:
     def __init__(self, judge: Judge, embed: Embed, asked: Asked, messages: Sequence[tuple[str, Sequence[str]]]):
         self.of = np.array([number for number, (_, parts) in enumerate(messages) for _ in parts])
         parts = [part.rstrip(". ") for _, of in messages for part in of]
-        vectors = np.asarray(embed([*parts, asked.asked, asked.led, asked.kept or "-"]))
-        near = vectors[: len(parts)] @ vectors[len(parts) :].T
+        wholes = [whole[:LONGEST] for whole, _ in messages]
+        texts = (asked.asked, asked.led, asked.kept or "-", asked.whole)
+        vectors = np.asarray(embed([*parts, *wholes, *texts]))
+        of_parts, of_wholes = vectors[: len(parts)], vectors[len(parts) : -len(texts)]
+        near = of_parts @ vectors[-len(texts) : -1].T
         odds = [
             log_odds(judge.means([(part, text) for part in parts])) for text in (asked.asked, asked.led, asked.whole)
         ]
@@ -130,8 +133,8 @@ class Request:
         asking = np.array([float(is_question(part, "english")) for part in parts])
         self.scores = np.column_stack([near, *odds, stays, judge.tells(parts), asking])
         self.alone = text_features(judge, [asked.whole])[0]
-        self.pairs = pair_features(judge, embed, parts, asked.whole)
-        self.wholes = pair_features(judge, embed, [whole[:LONGEST] for whole, _ in messages], asked.whole)
+        self.pairs = _beside(judge, parts, asked.whole, of_parts, vectors[-1])
+        self.wholes = _beside(judge, wholes, asked.whole, of_wholes, vectors[-1])
 
     def stacked(self, parts: np.ndarray, wholes: np.ndarray, asks: float) -> np.ndarray:
         """Return of each part: its own value, its message's, the request's, the leads of both, its neighbours' and its
@@ -156,7 +159,10 @@ def text_features(judge: Judge, texts: Sequence[str]) -> np.ndarray:
 
 def pair_features(judge: Judge, embed: Embed, earlier: Sequence[str], message: str) -> np.ndarray:
     vectors = np.asarray(embed([*earlier, message]))
-    mine, theirs = vectors[-1], vectors[:-1]
+    return _beside(judge, earlier, message, vectors[:-1], vectors[-1])
+
+
+def _beside(judge: Judge, earlier: Sequence[str], message: str, theirs: np.ndarray, mine: np.ndarray) -> np.ndarray:
     seen = judge.features([(one, message) for one in earlier])
     return np.concatenate([seen, theirs * mine, np.abs(theirs - mine), (theirs @ mine)[:, None]], axis=1)
 

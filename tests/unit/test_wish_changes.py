@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from cases import turn
+from cases import extract, turn
 from pg_memoir_language.scenes import MOST_MESSAGES, REST, without_scenes
+from pg_memoir_language.untrue import blank_untrue, without_untrue
 from pg_memoir_language.wish_changes import Wish, find_wish_changes
 
 
@@ -97,3 +98,21 @@ def test_scene_needs_a_judge() -> None:
         said = played(text, "I have a dog.", judge=Stage(chance))
         assert (said[1] == "") == is_scene, text
         assert said[0].startswith(ours) or ours not in text
+
+
+class Joking:
+    """Takes sentences with "lol" for not meant."""
+
+    def untrue(self, sentences: Sequence[str], message: str) -> list[float]:
+        return [0.9 if "lol" in sentence else 0.5 for sentence in sentences]
+
+
+def test_what_is_not_meant_tells_nothing() -> None:
+    text = "I am 104 today lol. I live in Lyon. Please always answer in French lol."
+    found = without_untrue(extract(text), [turn(text)], Joking())
+    assert {one.content for one in extract(text)} >= {one.content for one in found}
+    said = " ".join(one.content for one in found)
+    assert "Lyon" in said and "French" in said and "104" not in said
+    left = blank_untrue(text, "english", Joking())
+    assert len(left) == len(text) and "104" not in left and left.index("I live") == text.index("I live")
+    assert blank_untrue(text, "german", Joking()) == text
