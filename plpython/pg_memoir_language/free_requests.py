@@ -38,7 +38,7 @@ class RequestJudge(Judge, Protocol):
 Likeness = Callable[[str, Sequence[str]], Sequence[float]]
 # The chance from which on a sentence with a word of forgetting is a request, and any other; and where a message
 # says what may stay; and from which on a whole message is one.
-ASKS, ASKS_ALONE, ASKS_BESIDE_KEPT, ASKS_IN_ALL = 0.8, 0.9, 0.5, 0.6
+ASKS, ASKS_ALONE, ASKS_BESIDE_KEPT, ASKS_IN_ALL = 0.8, 0.9, 0.5, 0.4
 # A question with which one asks for something to be done.
 ASKED_OF_YOU = r"\m(?:can|could|would|will|any (?:way|chance)) (?:you|u)\M"
 # Sentences of a text that are read.
@@ -46,9 +46,10 @@ MOST_SENTENCES_READ = 12
 # Earlier messages of the user that are compared, and the nearest of them that the heads read.
 MOST_MESSAGES, MOST_JUDGED = 200, 10
 LONGEST_MESSAGE = 300  # characters
-# The chance from which on a part is meant, and from which on something might be.
-MEANT, UNCLEAR = 0.5, 0.3
-IN_TIME = 2.0  # log odds that a message from the time that the request names gains
+# The chance from which on a part is meant, the one of parts beside it in its message where nothing is said to stay, and the
+# one of what might be meant.
+MEANT, BESIDE, UNCLEAR = 0.4, 0.2, 0.3
+IN_TIME = 4.0  # log odds that a message from the time that the request names gains
 # Verbs among those of requests that let something stay.
 KEEPING = frozenset("keep remember store save mention".split())
 
@@ -200,7 +201,8 @@ def find_meant(
     best = max(map(max, chances))
     if best < MEANT:
         return Meant(is_unclear=best >= UNCLEAR)
-    spans = [span for m, of in zip(messages, chances, strict=True) for span in _spans(m, of)]
+    least = MEANT if asked.kept else BESIDE
+    spans = [span for m, of in zip(messages, chances, strict=True) for span in _spans(m, of, least)]
     return Meant(tuple(spans))
 
 
@@ -217,13 +219,16 @@ def _in_time(chance: float) -> float:
     return chance * math.exp(IN_TIME) / (1 - chance + chance * math.exp(IN_TIME))
 
 
-def _spans(message: _Message, chances: Sequence[float]) -> list[tuple[int, int, int]]:
-    """Return what goes of a message: the sentences of which all parts are meant, and parts of the others."""
+def _spans(message: _Message, chances: Sequence[float], least: float) -> list[tuple[int, int, int]]:
+    """Return what goes of a message: the sentences of which all parts are meant, and parts of the others. `least`: the
+    chance of parts beside one that is meant."""
+    if max(chances) < MEANT:
+        return []
     spans = []
     for sentence in message.sentences:
         end = sentence.start + sentence.length
         mine = [
-            (at, part, c >= MEANT)
+            (at, part, c >= least)
             for (at, part), c in zip(message.parts, chances, strict=True)
             if sentence.start <= at < end
         ]

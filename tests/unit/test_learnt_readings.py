@@ -131,7 +131,7 @@ def test_what_a_free_request_means() -> None:
     assert meant(ask, gate, boat, ROE, gate=0.6, boat=0.1, Roe=0.9) == [gate]
     assert meant(ask, gate, boat, ROE, gate=0.6, boat=0.6) == [gate, boat]
     assert meant(ask, gate, boat, ROE, gate=0.1) == []
-    assert meant(ask, gate, boat, ROE, gate=0.4) is None
+    assert meant(ask, gate, boat, ROE, gate=0.35) is None
 
 
 def test_parts_of_a_message_go() -> None:
@@ -139,7 +139,11 @@ def test_parts_of_a_message_go() -> None:
     ask = "Please erase the one of the museum."
     assert meant(ask, said, ROE, museum=0.7) == ["the one in the museum is 4408."]
     both = ["The hall alarm is 7731, and the one in the museum is 4408.", "Never mix them up."]
-    assert meant(ask, said, ROE, museum=0.7, hall=0.6, Never=0.8) == both
+    assert meant(ask, said, ROE, museum=0.7, hall=0.25, Never=0.3) == both, "what lies beside it goes more easily"
+    assert meant(f"{ask} The hall you can keep.", said, ROE, museum=0.7, hall=0.25) == [
+        "the one in the museum is 4408."
+    ]
+    assert meant(ask, said, ROE, hall=0.25, Never=0.2) == []
 
 
 def test_a_request_is_divided_into_what_goes_and_what_stays() -> None:
