@@ -122,7 +122,7 @@ declare
   v_least real := least((v_config ->> 'duplicate_similarity')::real, (v_config ->> 'conflict_similarity')::real);
 begin
   select * into v_memory from _memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id
-    and state = 'active';
+    and state = 'active' and type <> all (_memoir.experience_types());  -- ways stand side by side
   if not found then return null; end if;
   select e.embedding, e.model_id into v_vector, v_model
   from _memoir.search_items i join _memoir.embeddings e on e.user_id = p_user_id and e.item_no = i.item_no
@@ -133,7 +133,8 @@ begin
   -- list, not in the condition: vectors of other models have other dimensions.
   with near as materialized (select i.ref_id, (1 - (e.embedding <=> v_vector))::real as similarity
     from _memoir.embeddings e join _memoir.search_items i on i.user_id = p_user_id and i.item_no = e.item_no
-    where e.user_id = p_user_id and e.model_id = v_model and i.kind = 'm' and i.chunk = 0 and i.ref_id <> p_memory_id),
+    where e.user_id = p_user_id and e.model_id = v_model and i.kind = 'm' and i.chunk = 0 and i.ref_id <> p_memory_id
+      and i.session_id is distinct from _memoir.experience_place()),
   nearest as (select * from near where similarity > v_least order by similarity desc, ref_id limit 50)
   select coalesce(array_agg(m order by s.similarity desc, m.memory_id), '{}'),
     coalesce(array_agg(s.similarity order by s.similarity desc, m.memory_id), '{}'),
