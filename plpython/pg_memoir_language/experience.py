@@ -19,7 +19,9 @@ from .work_words import (
     FAILED,
     FINE,
     GOALS,
+    GOES,
     LOOKS,
+    PREPARES,
     STOP_WORDS,
     TRIMMED,
     WAY_FAILED,
@@ -147,7 +149,8 @@ def _read_step(turn: int, result_turn: int, call: Mapping[str, Any], result: str
     path = next((str(arguments[key]) for key in _PATHS if arguments.get(key)), "")
     about = str(arguments.get("description") or "")[:200]
     if command:
-        return Step(turn, result_turn, TRIMMED.sub("", str(command)).strip(), about, result, False, False)
+        text = TRIMMED.sub("", GOES.sub("", str(command).strip())).strip()
+        return Step(turn, result_turn, text, about, result, False, False)
     if path:
         is_edit = bool(_EDITS.search(name))
         return Step(turn, result_turn, f"{name} {path}", about, result, is_edit, not is_edit)
@@ -167,10 +170,20 @@ def have_same_goal(one: Step, other: Step) -> bool:
     """Do two steps try to reach the same? Edits of one file; commands of one kind, or about the same things."""
     if one.is_edit or other.is_edit:
         return one.is_edit and other.is_edit and one.text.split(" ")[-1] == other.text.split(" ")[-1]
-    if one.goal or other.goal:
+    if one.goal and other.goal:
         return one.goal == other.goal
-    shared = len(one.words & other.words)
-    return shared >= 2 and 2 * shared >= min(len(one.words), len(other.words))
+    about, others = words_of(one.about), words_of(other.about)
+    shared, told = len(one.words & other.words), len(about & others)
+    return (shared >= 2 and 2 * shared >= min(len(one.words), len(other.words))) or (
+        told > 0 and 2 * told >= min(len(about), len(others))
+    )
+
+
+def takes_place(failed: Step, worked: Step, asked: frozenset[str]) -> bool:
+    """Is what an agent did next, after a way was wrong, the other way? Where it has to do with what was asked for."""
+    is_other = bool(failed.goal and worked.goal) and failed.goal != worked.goal
+    is_preparing = worked.goal == "install" or bool(PREPARES.search(worked.core))
+    return not (is_other or is_preparing or worked.is_edit) and bool((failed.words | asked) & worked.words)
 
 
 def find_experience(turns: Sequence[Mapping[str, Any]], since: int) -> list[Json]:
@@ -178,10 +191,9 @@ def find_experience(turns: Sequence[Mapping[str, Any]], since: int) -> list[Json
     way, succeeded, note, turn, sources and metadata. A row without a trigger says how a way went that may be known."""
     session = read_session(turns)
     found = [*_find_pairs(session, since), *_find_corrections(session, since)]
-    ways = {row["way"].split("\n")[-1] for row in found}
     for step in session.steps:
         is_sure = not step.has_failed or step.is_way_wrong
-        is_way = not (step.is_look or step.is_edit or step.is_script or step.text in ways)
+        is_way = not (step.is_look or step.is_edit or step.is_script)
         if step.result_turn >= since and is_sure and is_way:
             found.append(_row("", "", step.text, not step.has_failed, step.error if step.has_failed else "", step, []))
     return found
@@ -210,7 +222,7 @@ def _find_pairs(session: Session, since: int) -> Iterator[Json]:
         if step.has_failed or step.is_look or step.is_script or not step.result:
             continue
         before = range(max(0, at - LOOKED_BACK), at)
-        failures = [n for n in before if n not in done and _is_answered(session.steps, n, at)]
+        failures = [n for n in before if n not in done and _is_answered(session, n, at)]
         if not failures:
             continue
         done.update(failures)
@@ -228,14 +240,18 @@ def _find_pairs(session: Session, since: int) -> Iterator[Json]:
                 yield _row("procedure", trigger, one.text, False, one.error, one, asked)
 
 
-def _is_answered(steps: Sequence[Step], failure: int, success: int) -> bool:
+def _is_answered(session: Session, failure: int, success: int) -> bool:
     """Was a failure one of the way, and is the success another way to the same goal?"""
-    failed, worked = steps[failure], steps[success]
-    if not failed.has_failed or failed.is_look or not have_same_goal(failed, worked):
+    failed, worked = session.steps[failure], session.steps[success]
+    if not failed.has_failed or failed.is_look:
         return False
+    between = session.steps[failure + 1 : success]
+    if not have_same_goal(failed, worked):
+        request = session.request_of(failed.turn)
+        is_next = failed.is_way_wrong and all(step.is_look or step.has_failed for step in between)
+        return is_next and takes_place(failed, worked, words_of(request.text[:400]) if request else frozenset())
     if failed.is_edit:
         return True
-    between = steps[failure + 1 : success]
     has_edits = any(step.is_edit and not step.has_failed for step in between)
     is_other = failed.core.split(" ")[0] != worked.core.split(" ")[0]
     if failed.is_way_wrong:
@@ -265,7 +281,7 @@ def make_trigger(request: str, about: str, step: Step | None = None) -> str:
     sentences = [text] if len(text) <= LONGEST_TRIGGER else re.split(r"(?<=[.!?:]) ", text)
     wanted = words_of(f"{about} {step.core if step else ''}")
     asked = max(sentences, key=lambda one: len(words_of(one) & wanted))[:LONGEST_TRIGGER]
-    parts = [part.strip(" .") for part in (asked, about) if part.strip()]
+    parts = [part.strip(" .?!") for part in (asked, about) if part.strip()]
     return "; ".join(parts) or (step.text if step else "")
 
 

@@ -28,6 +28,7 @@ WAY_FAILED = re.compile(
     re.I | re.M,
 )
 TRIMMED = re.compile(r"(?: *2>&1| *\| *(?:tail|head)(?: -n? ?\d+| -\d+)?| *[12]?> */dev/null)+ *$")
+GOES = re.compile(r"^(?:cd [\"']?[/~][^\s;&|]*[\"']? *(?:&&|;) *)+")
 WRAPPERS = re.compile(
     r"^(?:cd \S+ *$|sudo |time |env |nohup |[A-Z_][A-Z0-9_]*=\S* |timeout(?: -\S+)* \S+ |(?:uv|poetry|pipenv|pdm|hatch|"
     r"rye|pixi) run (?:--?[\w-]+(?:[= ](?=[./~])\S+)? )*|npx (?:-y )?|pnpm (?:exec|dlx) |bundle exec |(?:docker compose|"
@@ -37,7 +38,7 @@ WRAPPERS = re.compile(
 GOALS = tuple(
     (name, re.compile(pattern))
     for name, pattern in (
-        ("test", r"^(?:py\.?test|tox|nox|unittest|rspec|ctest|jest|vitest|mocha|phpunit|gotestsum|nextest)\b|\b(?:make|"
+        ("test", r"(?:^|[\s/])(?:py\.?test|tox|nox|unittest|rspec|ctest|jest|vitest|mocha|phpunit|gotestsum|nextest)\b|\b(?:make|"
          r"just|task|npm(?: run)?|yarn(?: run)?|pnpm(?: run)?|cargo|go|mvn|gradle|gradlew|rake|mix|dotnet|bazel|swift|"
          r"\./\S+) (?:-\S+ )*(?:[\w:]*test\w*|check|verify|spec)\b|\btests?\.(?:sh|py)\b|run[_-]?tests"),
         ("lint", r"^(?:ruff|flake8|eslint|pylint|golangci-lint|clippy|shellcheck|black|prettier|isort)\b|\b(?:make|just|npm"
@@ -59,6 +60,7 @@ LOOKS = re.compile(
     r"sed -n|git (?:status|log|diff|show|branch|remote|rev-parse|blame)|ps|date|hostname|true|sleep|mkdir|touch|chmod|"
     r"python3? (?:-c|-\s*<<|<<)|node -e|jq|history|man|\S+ --?(?:help|version)$)\b"
 )
+PREPARES = re.compile(r"^(?:git|cp|mv|rm|ln|export|source|\.|kill|pkill|docker (?:ps|pull|compose (?:up|down|ps)))\b")
 STOP_WORDS = frozenset(
     "the and for with from this that into then what when you your run use using get set all one not but can please"
     " instead just make".split()

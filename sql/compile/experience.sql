@@ -4,7 +4,8 @@
 --   fit     the cosine of the task and the trigger, nine tenths of that of the way, blended with the words they share
 --   record  the lower end of Wilson's score interval (z = 1) of its successes; outcomes halve with their age, and a
 --           person's word counts as two successes, an agent's as one
---   failed  more failures than successes and that word make up for: such a way comes behind all others
+--   failed  more failures than successes and that word make up for, or the last time it failed and not three times as
+--           often it worked: such a way comes behind all others
 -- Of ways that are the same the nearest trigger decides.
 create or replace function _memoir.find_experience(p_user_id uuid, p_project text, p_scope _memoir.search_scope,
   p_question _memoir.question, p_config jsonb, p_limit integer)
@@ -43,6 +44,7 @@ begin
     select o.memory_id, count(*)::integer as tried, (count(*) filter (where o.succeeded))::integer as succeeded,
       max(o.recorded_at) as last_at, coalesce(sum(w.weight) filter (where o.succeeded), 0) as good,
       coalesce(sum(w.weight) filter (where not o.succeeded), 0) as bad,
+      not (array_agg(o.succeeded order by o.recorded_at desc))[1] as failed_last,
       (array_agg(o.note order by o.recorded_at desc) filter (where not o.succeeded and o.note is not null))[1] as note
     from seen s join _memoir.experience_outcomes o on o.user_id = p_user_id and o.memory_id = s.memory_id
     cross join lateral (select power(0.5, least(100, greatest(0, extract(epoch from v_now - o.recorded_at)::float8
@@ -50,15 +52,16 @@ begin
     group by o.memory_id
   ), fits as (
     select s.*, coalesce(o.tried, 0) as tried, coalesce(o.succeeded, 0) as succeeded, o.last_at, o.note,
-      coalesce(o.good, 0) as good, coalesce(o.bad, 0) as bad,
+      coalesce(o.failed_last, false) as failed_last, coalesce(o.good, 0) as good, coalesce(o.bad, 0) as bad,
       s.word * power(0.5, least(100, greatest(0, extract(epoch from v_now - s.recorded_at)::float8 / 86400
         / s.half_life))) as given,
-      case when not v_asks then 1 when a.cosine is null then w.share else 0.8 * a.cosine + 0.2 * w.share end as fit
+      case when not v_asks then 1 when a.cosine is null then w.share else 0.9 * a.cosine + 0.1 * w.share end as fit
     from seen s left join alike a on a.ref_id = s.memory_id left join outcomes o on o.memory_id = s.memory_id
     cross join lateral (select coalesce(sum(t.weight) filter (where t.term = any (s.words)) / nullif(sum(t.weight), 0),
       0) as share from terms t) w
   ), judged as (
-    select f.*, case when f.bad > f.good + f.word - 1 then 'failed' when f.succeeded > 0 then 'worked' else 'untried'
+    select f.*, case when f.bad > f.good + f.word - 0.95 or f.failed_last
+        and 3 * f.bad > f.good + 3 * f.word - 2.8 then 'failed' when f.succeeded > 0 then 'worked' else 'untried'
       end as verdict, f.fit * (0.7 + 0.3 * _memoir.wilson_bound(f.good + f.given, f.good + f.given + f.bad))
       * case f.project when p_project then 1 else 0.95 end as score
     from fits f where f.fit >= (p_config ->> 'experience_floor')::float8
@@ -72,7 +75,7 @@ begin
   ), ranked as (
     select (row_number() over (order by n.verdict = 'failed', n.score desc, n.last_at desc nulls last, n.memory_id))
       ::integer as rank, n.* from near n
-    where n.fit >= 0.75 * n.best and (n.verdict <> 'failed' or v_asks and (n.trigger = n.best_trigger
+    where n.fit >= 0.7 * n.best and (n.verdict <> 'failed' or v_asks and (n.trigger = n.best_trigger
       or n.fit >= coalesce(n.best_way, 0) - 0.02))
   )
   select r.rank, r.memory_id, r.type, r.trigger, r.way, r.verdict, r.tried, r.succeeded, r.tried - r.succeeded,

@@ -220,7 +220,7 @@ class _Hook:
     def _experience(self, *users: str, task: str | None = None, added: str = "") -> str:
         """The ways of users for a task, or those with the best records, as many as there is room for."""
         found = [way for user in users for way in self.memoir.recall_experience(user, task, limit=_WAYS)]
-        lines = [way.line for way in sorted(found, key=lambda way: -way.score) if way.line not in added]
+        lines = [way.line for way in sorted(found, key=lambda way: (way.failed > way.succeeded, -way.score)) if way.line not in added]
         while lines and self.memoir.count_tokens(_EXPERIENCE + "\n".join(lines)) > EXPERIENCE_TOKENS - 10:
             lines.pop()
         return _EXPERIENCE + "\n".join(lines) + "\n</memoir-experience>" if lines else ""
