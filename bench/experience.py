@@ -35,7 +35,7 @@ WRAPS = ("{}", "cd /work/app && {}", "{} 2>&1 | tail -n 30", "{}")
 
 @dataclass
 class Tally:
-    """What was shown for one kind of message."""
+    """Counts of one kind of message."""
 
     asked: int = 0
     shown: int = 0
@@ -186,7 +186,16 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     embed = CachedEmbedder()
     given = tomllib.loads(options.tasks.read_text())
     with fresh_database("experience", options.keep) as dsn, Memoir(dsn) as memoir:
-        columns = ["asked for", "messages", "with a block", "way in the first three", "way first", "failed above", "tokens", "most"]
+        columns = [
+            "asked for",
+            "messages",
+            "with a block",
+            "way in the first three",
+            "way first",
+            "failed above",
+            "tokens",
+            "most",
+        ]
         rows = measure(memoir, given["task"], given["unrelated"], options.list, embed)
         sections = [report("experience", table(columns, rows))]
         if options.sessions:

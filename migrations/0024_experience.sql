@@ -19,3 +19,11 @@ create index memory_store_of_experience on _memoir.memory_store (user_id, projec
   where state = 'active' and type in ('procedure', 'lesson', 'skill');
 -- The block of experience of a compile: {"text", "ids"}.
 alter type _memoir.compile_state add attribute experience jsonb;
+-- A way as it is ranked. word: the weight of whoever stated it; good and bad: outcomes by their age.
+create type _memoir.seen_way as (
+  memory_id uuid, type text, project text, word float8, trigger text, way text, words text[],
+  cosine float8, tried integer, succeeded integer, last_at timestamptz, good float8, bad float8, failed_last boolean,
+  note text);
+create type _memoir.found_way as (
+  rank integer, memory_id uuid, type text, trigger text, way text, verdict text, tried integer, succeeded integer,
+  failed integer, last_tried_at timestamptz, note text, fit real, score real, line text);

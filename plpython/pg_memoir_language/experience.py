@@ -158,7 +158,7 @@ def _read_step(turn: int, result_turn: int, call: Mapping[str, Any], result: str
 
 
 def _arguments(text: str) -> Json:
-    """The arguments of a call; of those that were cut, what stands at the beginning."""
+    """The arguments of a call. Where the text was cut, the first ones."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -188,13 +188,16 @@ def takes_place(failed: Step, worked: Step, asked: frozenset[str]) -> bool:
 
 def find_experience(turns: Sequence[Mapping[str, Any]], since: int) -> list[Json]:
     """Return what the turns of a session from `since` on teach, for _memoir.enter_experience: rows with type, trigger,
-    way, succeeded, note, turn, sources and metadata. A row without a trigger says how a way went that may be known."""
+    way, succeeded, note, turn, sources and the memory to make. A row without a trigger says how a way went that may be known."""
     session = read_session(turns)
     found = [*_find_pairs(session, since), *_find_corrections(session, since)]
+    wrong = {row["way"] for row in found if row["succeeded"] is False}
     for step in session.steps:
         is_sure = not step.has_failed or step.is_way_wrong
         is_way = not (step.is_look or step.is_edit or step.is_script)
-        if step.result_turn >= since and is_sure and is_way:
+        # What a person corrected did not work, whatever it printed.
+        is_corrected = not step.has_failed and step.text in wrong
+        if step.result_turn >= since and is_sure and is_way and not is_corrected:
             found.append(_row("", "", step.text, not step.has_failed, step.error if step.has_failed else "", step, []))
     return found
 
@@ -211,7 +214,17 @@ def _row(
         "note": note or None,
         "turn": step.result_turn,
         "sources": [*dict.fromkeys(turn for turn in (*sources, step.turn, step.result_turn) if turn is not None)],
-        "metadata": {"commands": way.split("\n")} | ({"files": files} if files else {}),
+        "memory": {
+            "content": f"{trigger}\n{way}",
+            "type": kind,
+            "provenance": "instruction" if kind == "lesson" else None,
+            "importance": "normal",
+            "actor": "agent",
+            "aliases": [],
+            "tags": [],
+            "metadata": {"extracted_by": "steps 1"}
+            | ({} if kind == "lesson" else {"commands": way.split("\n")} | ({"files": files} if files else {})),
+        },
     }
 
 
@@ -261,15 +274,14 @@ def _is_answered(session: Session, failure: int, success: int) -> bool:
 
 
 def _find_helpers(between: Sequence[Step], worked: Step) -> list[str]:
-    """What was done in between that may have helped: installs, starts, of edits the reading of the file."""
+    """The steps in between that may have helped: installs, starts. Before an edit, the reading of its file."""
     if worked.is_edit:
         path = worked.text.split(" ")[-1]
         return [step.text for step in between if step.is_read and step.text.endswith(path)][-1:]
     helped = [
         step.text
         for step in between
-        if not (step.has_failed or step.is_look or step.is_edit or step.is_script)
-        and not have_same_goal(step, worked)
+        if not (step.has_failed or step.is_look or step.is_edit or step.is_script) and not have_same_goal(step, worked)
     ]
     return helped[-MOST_HELPERS:]
 
@@ -297,8 +309,7 @@ def _find_corrections(session: Session, since: int) -> Iterator[Json]:
             earlier = session.request_of(request.turn)
             trigger = make_trigger(earlier.text if earlier else "", wrong)
             place = Step(request.turn, request.turn, "", "", "", False, False)
-            row = _row("lesson", trigger, said, None, "", place, [])
-            yield row | {"metadata": {}}
+            yield _row("lesson", trigger, said, None, "", place, [])
             if last and not last.is_script:
                 failed = _row("procedure", trigger, last.text, False, said[:160], last, [request.turn])
                 yield failed | {"turn": request.turn}

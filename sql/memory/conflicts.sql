@@ -133,8 +133,7 @@ begin
   -- list, not in the condition: vectors of other models have other dimensions.
   with near as materialized (select i.ref_id, (1 - (e.embedding <=> v_vector))::real as similarity
     from _memoir.embeddings e join _memoir.search_items i on i.user_id = p_user_id and i.item_no = e.item_no
-    where e.user_id = p_user_id and e.model_id = v_model and i.kind = 'm' and i.chunk = 0 and i.ref_id <> p_memory_id
-      and i.session_id is distinct from _memoir.experience_place()),
+    where e.user_id = p_user_id and e.model_id = v_model and i.kind = 'm' and i.chunk = 0 and i.ref_id <> p_memory_id),
   nearest as (select * from near where similarity > v_least order by similarity desc, ref_id limit 50)
   select coalesce(array_agg(m order by s.similarity desc, m.memory_id), '{}'),
     coalesce(array_agg(s.similarity order by s.similarity desc, m.memory_id), '{}'),
@@ -142,7 +141,7 @@ begin
       coalesce(jsonb_agg(m.content order by s.similarity desc, m.memory_id), '[]'))) -> 'found'
   into v_state.others, v_state.similarities, v_state.comparisons
   from nearest s join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.ref_id
-  where m.state <> 'expired' and m.project = v_memory.project;
+  where m.state <> 'expired' and m.project = v_memory.project and m.type <> all (_memoir.experience_types());
   v_state.memory := v_memory;
   v_state.is_settled := '{}'; v_state.open := '{}';
   v_state.superseded := '{}'; v_state.contradicts := '{}';

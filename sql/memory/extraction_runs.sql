@@ -79,9 +79,7 @@ begin
       from jsonb_array_elements(p_reading -> 'found') with ordinality e(one, o) order by e.o);
     v_all := array_append(v_all, _memoir.enter_found(p_session, p_turns, v_found, p_by, 'rules 1', false, p_config,
       v_read));
-    if p_reading -> 'experiences' <> '[]' then
-      v_all := v_all || _memoir.enter_experience(p_session, p_reading -> 'experiences', p_by, p_config);
-    end if;
+    perform _memoir.enter_experience(p_session, p_reading -> 'experiences', p_by, p_config);
     -- Few turns ask for anything or change anything.
     for i in select n from unnest(array(select (r ->> 'text_no')::integer from jsonb_array_elements(p_reading
         -> 'requests') r) || array(select r.text_no from unnest(v_read) r)) n group by n order by n loop

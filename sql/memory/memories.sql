@@ -231,12 +231,12 @@ create or replace function _memoir.admitted(p_memory _memoir.memory_store, p_ses
 returns _memoir.memory_store language plpgsql as $$
 declare
   v_memory _memoir.memory_store := p_memory; v_now timestamptz := p_memory.recorded_at; v_standing _memoir.standing;
-  v_global boolean; v_is_way boolean := p_memory.type = any (_memoir.experience_types()); v_holds boolean := coalesce((p_memory.metadata ->> 'standing')::boolean, false); v_read jsonb;
+  v_global boolean; v_holds boolean := coalesce((p_memory.metadata ->> 'standing')::boolean, false); v_read jsonb;
+  v_is_way boolean := p_memory.type = any (_memoir.experience_types());
 begin
   v_standing := _memoir.standing(v_memory.actor, v_memory.type, v_memory.provenance, p_sources);
   v_memory.provenance := v_standing.provenance;
   v_memory.trust := v_standing.trust;
-  -- What an agent learnt to do holds in its next sessions too.
   v_global := v_memory.actor = 'person' or v_memory.provenance in ('user_stated', 'correction', 'preference',
     'instruction') or v_is_way and v_memory.actor <> 'tool';
 
@@ -258,7 +258,8 @@ begin
   -- A person's direct word is validated by itself, and so is what they say of themselves that holds in every
   -- conversation: preferences and instructions are procedural, the rest semantic ([PG] 5.1).
   v_holds := v_holds and v_global and v_standing.by_person;
-  v_memory.tier := case when v_is_way and v_global then 4 when not v_global or v_memory.provenance in ('system_inferred', 'tool_output') then 1
+  v_memory.tier := case when v_is_way and v_global then 4
+    when not v_global or v_memory.provenance in ('system_inferred', 'tool_output') then 1
     when v_memory.actor <> 'person' and not v_holds then 2 when v_memory.provenance in ('preference', 'instruction')
       then 4 else 3 end;
   v_memory.validated_at := case when v_memory.actor = 'person' or v_holds then v_now end;

@@ -349,13 +349,11 @@ declare
     else ' ' || array_to_string(p_memory.aliases, ' ') end;
 begin
   v_item.ref_id := p_memory.memory_id;
-  v_item.session_id := case when v_is_way then _memoir.experience_place() else p_memory.local_to end;
-  -- The trigger of a way has a vector of its own.
+  -- The items of ways lie in no session, where no recall finds them. A trigger has a vector of its own.
+  v_item.session_id := case when v_is_way then 'ffffffff-ffff-ffff-ffff-ffffffffffff' else p_memory.local_to end;
   v_head := case when v_is_way then strpos(p_memory.content, E'\n') else 0 end;
-  if v_is_way then
-    update _memoir.user_counters c set features = c.features || 'experience'::text
-    where c.user_id = p_memory.user_id and 'experience' <> all (c.features);
-  end if;
+  update _memoir.user_counters c set features = c.features || 'experience'::text
+  where v_is_way and c.user_id = p_memory.user_id and 'experience' <> all (c.features);
   v_item.created_at := p_said_at;
   v_item.kind := 'm';
   v_item.is_question := false;
@@ -363,10 +361,9 @@ begin
   v_item.echo := coalesce(p_memory.metadata ->> 'extracted_by', '') like 'rules %';
   v_item.sensitivity := p_memory.sensitivity;
   for v_chunk in
-    select c.span_start + case p.o when 2 then v_head else 0 end as span_start, c.span_length, c.piece, c.tokens
-    from unnest(array[left(p_memory.content, v_head), substr(p_memory.content, v_head + 1)]) with ordinality p(part, o)
-    cross join lateral _memoir.chunks(p.part, (p_config ->> 'chunk_tokens')::integer) c
-    where p.part <> '' or v_head = 0 and p.o = 2 order by p.o, c.span_start
+    select c.span_start + p.at - 1 as span_start, c.span_length, c.piece, c.tokens
+    from (values (1, left(p_memory.content, v_head)), (v_head + 1, substr(p_memory.content, v_head + 1))) p(at, part),
+      _memoir.chunks(p.part, (p_config ->> 'chunk_tokens')::integer) c where p.part <> '' order by 1
   loop
     v_item.span_start := v_chunk.span_start;
     v_item.span_length := v_chunk.span_length;

@@ -227,12 +227,8 @@ begin
   end if;
 end $$;
 
--- Types of experience (memory/experience.sql), and the place of their items: no session, so that no recall finds them.
 create or replace function _memoir.experience_types()
 returns text[] language sql immutable as $$ select '{procedure,lesson,skill}'::text[] $$;
-
-create or replace function _memoir.experience_place()
-returns uuid language sql immutable as $$ select 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid $$;
 
 -- Returns the items that ids, or their first eight digits, name: turns, memories and objects.
 create or replace function _memoir.named_items(p_user_id uuid, p_names text[])

@@ -23,14 +23,12 @@ returns text language plpgsql immutable strict as $$
 declare
   v_tag text; v_end integer;
 begin
-  foreach v_tag in array '{recall,experience}'::text[] loop
-    while starts_with(p_text, _memoir.fence_note(v_tag)) loop
-      v_end := strpos(p_text, E'\n</memoir-' || v_tag || E'>\n\n');
-      exit when v_end = 0;
-      p_text := substr(p_text, v_end + length(v_tag) + 13);
-    end loop;
+  loop
+    v_tag := (select t from unnest('{recall,experience}'::text[]) t where starts_with(p_text, _memoir.fence_note(t)));
+    v_end := strpos(p_text, E'\n</memoir-' || v_tag || E'>\n\n');
+    if coalesce(v_end, 0) = 0 then return p_text; end if;
+    p_text := substr(p_text, v_end + length(v_tag) + 13);
   end loop;
-  return p_text;
 end $$;
 
 -- Disarms what could be read as one of our tags or as a token of a chat template (sql/data/markers.csv): its first

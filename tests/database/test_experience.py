@@ -4,7 +4,19 @@ import json
 from typing import Any
 
 import pytest
-from calls import Db, call, embed_waiting, export_rows, persist, raises, recalled, remember, set_clock, set_settings, table
+from calls import (
+    Db,
+    call,
+    embed_waiting,
+    export_rows,
+    persist,
+    raises,
+    recalled,
+    remember,
+    set_clock,
+    set_settings,
+    table,
+)
 
 Ways = list[tuple[str, str]]
 
@@ -84,10 +96,14 @@ def test_experience_block(db: Db, user: str) -> None:
     assert call(db, "recall_beside", user, "beside", TASK, said=text)["text"].count("PART=") < 3
     persist(db, user, "back", shown)
     assert table(db, "history", user, "back", columns="history ->> 'content'") == [(f"please {TASK}",)]
-    for setting, lines in (({"experience_tokens": 60}, 1), ({"experience_tokens": 300, "experience_ways": 2}, 2), (
-        {"experience_tokens": 0},
-        0,
-    )):
+    for setting, lines in (
+        ({"experience_tokens": 60}, 1),
+        ({"experience_tokens": 300, "experience_ways": 2}, 2),
+        (
+            {"experience_tokens": 0},
+            0,
+        ),
+    ):
         call(db, "set_user_settings", user, setting)
         assert block(db, user, TASK).count("PART=") == lines, setting
 
@@ -149,7 +165,11 @@ def steps(*told: tuple[str, str]) -> list[dict[str, Any]]:
     for n, (command, result) in enumerate(told):
         function = {"name": "Bash", "arguments": json.dumps({"command": command, "description": "Run importer tests"})}
         sent.append(
-            {"role": "assistant", "content": None, "tool_calls": [{"id": f"c{n}", "type": "function", "function": function}]}
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": f"c{n}", "type": "function", "function": function}],
+            }
         )
         sent.append({"role": "tool", "tool_call_id": f"c{n}", "content": result})
     return [*sent, {"role": "assistant", "content": "Done."}]
@@ -171,12 +191,22 @@ def test_experience_from_steps(db: Db, user: str) -> None:
         call(db, "extract_session", user, session)
     assert ways(db, user, TASK) == expected
     assert table(db, "recall_experience", user, TASK, columns="tried, succeeded") == [(3, 3), (1, 0)]
-    assert [(row["succeeded"], row["note"]) for row in export_rows(db, user, "experience_outcomes")].count((True, None)) == 3
+    assert [(row["succeeded"], row["note"]) for row in export_rows(db, user, "experience_outcomes")].count(
+        (True, None)
+    ) == 3
 
 
 def test_experience_from_a_correction(db: Db, user: str) -> None:
     told = steps(("pytest -n 8", "812 passed in 640 s"))
-    persist(db, user, "s", "Run the importer tests.", *told, "Don't run pytest on everything, use make check.", *steps(RIGHT))
+    persist(
+        db,
+        user,
+        "s",
+        "Run the importer tests.",
+        *told,
+        "Don't run pytest on everything, use make check.",
+        *steps(RIGHT),
+    )
     call(db, "extract_session", user, "s")
     found = table(db, "recall_experience", user, TASK, limit=9, columns="type, way, verdict")
     assert ("lesson", "Don't run pytest on everything, use make check", "untried") in found
@@ -216,7 +246,9 @@ def test_experience_tools(db: Db, user: str) -> None:
     made = use("memory_learn", when="deploy the api", how="./ship.sh api", worked=True)
     name = made.removeprefix("Kept as ")[:8]
     assert use("memory_outcome", id=name, worked=False, note="no VPN") == "Noted: worked 1 of 2."
-    assert "Failed: deploy the api => ./ship.sh api (failed 1 of 2, last" in use("memory_experience", task="deploy the api")
+    assert "Failed: deploy the api => ./ship.sh api (failed 1 of 2, last" in use(
+        "memory_experience", task="deploy the api"
+    )
     assert use("memory_experience", task="bake bread") == "Nothing found."
     got = call(db, "memory_get", user, [table(db, "list_memories", user, columns="memory_id")[0][0]])
     assert [(one["succeeded"], one.get("note")) for one in got["outcomes"]] == [(True, None), (False, "no VPN")]

@@ -33,18 +33,39 @@ def read(*told: str | tuple[str, str, str]) -> list[dict[str, Any]]:
     [
         ([("pytest a", "Run tests", MISSING), ("make check", "Test it", "31 passed")], "make check", ["pytest a"]),
         # By its folder a way is the same, and by what its output is cut to.
-        ([("cd /r && pytest a 2>&1 | tail -5", "", MISSING), ("cd /r && make test", "", "ok")], "make test", ["pytest a"]),
-        # What was done in between belongs to the way. The same command is no other way.
         (
-            [("pytest a", "", MISSING), ("pip install psycopg", "", "done"), ("ls", "", "a"), ("pytest a", "", "1 passed")],
+            [("cd /r && pytest a 2>&1 | tail -5", "", MISSING), ("cd /r && make test", "", "ok")],
+            "make test",
+            ["pytest a"],
+        ),
+        # The steps in between belong to the way. The same command is no other way.
+        (
+            [
+                ("pytest a", "", MISSING),
+                ("pip install psycopg", "", "done"),
+                ("ls", "", "a"),
+                ("pytest a", "", "1 passed"),
+            ],
             "pip install psycopg\npytest a",
             [],
         ),
-        ([("gradle test", "Test", UNKNOWN), ("./gradlew test", "Test", "BUILD SUCCESS")], "./gradlew test", ["gradle test"]),
-        # What agents do next may be called otherwise.
-        ([("kubectl apply -f x", "Deploy", "error: Unauthorized"), ("./ship.sh x", "Ship", "ok")], "./ship.sh x", ["kubectl apply -f x"]),
         (
-            [("Edit a.py", "", "<tool_use_error>String to replace not found"), ("Read a.py", "", "x"), ("Edit a.py", "", "done")],
+            [("gradle test", "Test", UNKNOWN), ("./gradlew test", "Test", "BUILD SUCCESS")],
+            "./gradlew test",
+            ["gradle test"],
+        ),
+        # What agents do next may be called otherwise.
+        (
+            [("kubectl apply -f x", "Deploy", "error: Unauthorized"), ("./ship.sh x", "Ship", "ok")],
+            "./ship.sh x",
+            ["kubectl apply -f x"],
+        ),
+        (
+            [
+                ("Edit a.py", "", "<tool_use_error>String to replace not found"),
+                ("Read a.py", "", "x"),
+                ("Edit a.py", "", "done"),
+            ],
             "Read a.py\nEdit a.py",
             [],
         ),
@@ -65,21 +86,36 @@ def test_steps_to_ways(steps: list[Any], worked: str | None, failed: list[str]) 
 
 
 def test_steps_row() -> None:
-    long = "You are a careful author. Never guess. Please run the tests of the importer. " + "Then write a summary. " * 20
-    worked, failed = read(long, ("pytest a.py", "Run importer tests", MISSING), ("make check", "Run importer tests", "ok"))
+    long = (
+        "You are a careful author. Never guess. Please run the tests of the importer. " + "Then write a summary. " * 20
+    )
+    worked, failed = read(
+        long, ("pytest a.py", "Run importer tests", MISSING), ("make check", "Run importer tests", "ok")
+    )
     assert worked["trigger"] == failed["trigger"] == "Please run the tests of the importer; Run importer tests"
     assert failed["note"] == "ModuleNotFoundError: No module named 'psycopg'" and worked["note"] is None
     assert (worked["turn"], worked["sources"], failed["sources"]) == (4, [0, 3, 4], [0, 1, 2])
-    assert failed["metadata"] == {"commands": ["pytest a.py"], "files": ["a.py"]}
+    told = {"extracted_by": "steps 1", "commands": ["pytest a.py"], "files": ["a.py"]}
+    assert failed["memory"]["metadata"] == told and failed["memory"]["content"].endswith(
+        "Run importer tests\npytest a.py"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "said", "wrong"),
     [
         ("don't run the whole suite, use make check", None, "run the whole suite"),
-        ("Never edit schema.sql by hand. Run make schema instead.", "Never edit schema.sql by hand. Run make schema instead", "edit schema.sql by hand"),
+        (
+            "Never edit schema.sql by hand. Run make schema instead.",
+            "Never edit schema.sql by hand. Run make schema instead",
+            "edit schema.sql by hand",
+        ),
         ("Use uv instead of pip.", "Use uv instead of pip", "pip"),
-        ("That's wrong: instead of kubectl apply, use ./ship.sh.", "instead of kubectl apply, use ./ship.sh", "kubectl apply"),
+        (
+            "That's wrong: instead of kubectl apply, use ./ship.sh.",
+            "instead of kubectl apply, use ./ship.sh",
+            "kubectl apply",
+        ),
         ("npm install doesn't work here, use pnpm install", None, "npm install"),
         ("always run make gen before you build the docs", None, "you build the docs"),
         ("Don't worry, just go on.", None, None),

@@ -35,7 +35,7 @@ RECALL_TOKENS = 1000
 MOST_CHARACTERS = 9_500
 """Of an answer: agents cut longer ones."""
 EXPERIENCE_TOKENS = 300
-"""Of the ways that worked before, at the start of a session, and beside a prompt of those that hold everywhere."""
+"""Maximum for ways at the start of a session, and for the person's own ways beside a prompt."""
 _RECENT, _LOOKED_AT = 20, 100
 _LOG_BYTES = 1 << 20
 _WAYS = 10
@@ -220,7 +220,11 @@ class _Hook:
     def _experience(self, *users: str, task: str | None = None, added: str = "") -> str:
         """The ways of users for a task, or those with the best records, as many as there is room for."""
         found = [way for user in users for way in self.memoir.recall_experience(user, task, limit=_WAYS)]
-        lines = [way.line for way in sorted(found, key=lambda way: (way.failed > way.succeeded, -way.score)) if way.line not in added]
+        lines = [
+            way.line
+            for way in sorted(found, key=lambda way: (way.failed > way.succeeded, -way.score))
+            if way.line not in added
+        ]
         while lines and self.memoir.count_tokens(_EXPERIENCE + "\n".join(lines)) > EXPERIENCE_TOKENS - 10:
             lines.pop()
         return _EXPERIENCE + "\n".join(lines) + "\n</memoir-experience>" if lines else ""

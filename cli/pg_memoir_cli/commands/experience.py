@@ -67,7 +67,9 @@ def outcome(
     if json:
         as_json(done)
     else:
-        print(f"worked {done['succeeded']} of {done['tried']}" + ("" if done["note_kept"] else "; the note looks secret"))
+        print(
+            f"worked {done['succeeded']} of {done['tried']}" + ("" if done["note_kept"] else "; the note looks secret")
+        )
 
 
 @app.command(rich_help_panel=_EXPERIENCE)
