@@ -84,7 +84,7 @@ class Step:
     @property
     def is_look(self) -> bool:
         """Does it only look at something?"""
-        return self.is_read or bool(LOOKS.search(self.core))
+        return self.is_read or bool(LOOKS.search(self.core) or LOOKS.search(self.text))
 
     @cached_property
     def is_script(self) -> bool:
@@ -173,9 +173,10 @@ def have_same_goal(one: Step, other: Step) -> bool:
     if one.goal and other.goal:
         return one.goal == other.goal
     about, others = words_of(one.about), words_of(other.about)
-    shared, told = len(one.words & other.words), len(about & others)
-    return (shared >= 2 and 2 * shared >= min(len(one.words), len(other.words))) or (
-        told > 0 and 2 * told >= min(len(about), len(others))
+    commands = words_of(one.core), words_of(other.core)
+    return any(
+        len(mine & its) >= least and 2 * len(mine & its) >= min(len(mine), len(its))
+        for mine, its, least in ((one.words, other.words, 2), (*commands, 2), (about, others, 1))
     )
 
 
@@ -262,6 +263,9 @@ def _is_answered(session: Session, failure: int, success: int) -> bool:
     if not have_same_goal(failed, worked):
         request = session.request_of(failed.turn)
         is_next = failed.is_way_wrong and all(step.is_look or step.has_failed for step in between)
+        # What helped first is no way where the same goal is reached after it.
+        coming = session.steps[success + 1 : success + LOOKED_BACK]
+        is_next = is_next and not any(not step.has_failed and have_same_goal(failed, step) for step in coming)
         return is_next and takes_place(failed, worked, words_of(request.text[:400]) if request else frozenset())
     if failed.is_edit:
         return True

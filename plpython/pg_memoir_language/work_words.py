@@ -22,7 +22,7 @@ WAY_FAILED = re.compile(
     r"required|environment)|no rule to make|could not (?:connect|find|resolve|open|read)|connection (?:refused|reset)|"
     r"ECONNREFUSED|EACCES|ENOENT|EADDRINUSE|cannot (?:find|open|connect|import|access)|unauthori[sz]ed|forbidden|"
     r"authentication|not logged in|access denied|timed? ?out|locked|\brequires?\b|must (?:be|run|use|first|have|set|not)|"
-    r"deprecated|no longer|instead\b|not (?:installed|supported|allowed|permitted|running|set|available|configured|read)|"
+    r"deprecated|no longer|instead\b|not (?:appear to be )?(?:installed|supported|allowed|permitted|running|set|available|configured|read)|"
     r"is (?:required|read-only|disabled)|already in use|does not exist|doesn't exist|environment variable|to replace|"
     r"did you mean|wrong version|incompatible|out of memory|\bkilled\b|too (?:large|many|long)|refus(?:ed|es|ing)",
     re.I | re.M,
@@ -38,14 +38,14 @@ WRAPPERS = re.compile(
 GOALS = tuple(
     (name, re.compile(pattern))
     for name, pattern in (
+        ("install", r"\b(?:pip3?|uv pip|uv|npm|yarn|pnpm|poetry|apt(?:-get)?|brew|cargo|gem|bundle|conda|go) (?:-\S+ )*"
+         r"(?:install|add|sync|ci|get)\b|\b(?:make|just) (?:install|setup|deps|bootstrap)\b"),
         ("test", r"(?:^|[\s/])(?:py\.?test|tox|nox|unittest|rspec|ctest|jest|vitest|mocha|phpunit|gotestsum|nextest)\b|\b(?:make|"
          r"just|task|npm(?: run)?|yarn(?: run)?|pnpm(?: run)?|cargo|go|mvn|gradle|gradlew|rake|mix|dotnet|bazel|swift|"
          r"\./\S+) (?:-\S+ )*(?:[\w:]*test\w*|check|verify|spec)\b|\btests?\.(?:sh|py)\b|run[_-]?tests"),
-        ("lint", r"^(?:ruff|flake8|eslint|pylint|golangci-lint|clippy|shellcheck|black|prettier|isort)\b|\b(?:make|just|npm"
+        ("lint", r"^(?:ruff|flake8|eslint|pylint|golangci-lint|clippy|shellcheck|black|prettier|isort|biome|stylelint)\b|\b(?:make|just|npm"
          r" run|yarn|pnpm(?: run)?|cargo) (?:lint|format|fmt|clippy|style)"),
         ("types", r"^(?:mypy|pyright|tsc)\b|\b(?:make|just|npm run|yarn|pnpm(?: run)?) (?:types?|typecheck|type-check)\b"),
-        ("install", r"\b(?:pip3?|uv pip|uv|npm|yarn|pnpm|poetry|apt(?:-get)?|brew|cargo|gem|bundle|conda|go) (?:-\S+ )*"
-         r"(?:install|add|sync|ci|get)\b|\b(?:make|just) (?:install|setup|deps|bootstrap)\b"),
         ("migrate", r"\b(?:alembic|flyway|liquibase|prisma|knex|diesel|goose|dbmate|sqitch)\b|\bmigrat"),
         ("deploy", r"\b(?:deploy|helm|kubectl apply|terraform apply|fly |vercel|netlify|serverless|ansible-playbook|"
          r"release|publish)"),
@@ -56,11 +56,13 @@ GOALS = tuple(
     )
 )  # fmt: skip
 LOOKS = re.compile(
-    r"^(?:ls|ll|dir|pwd|cat|bat|head|tail|less|grep|rg|find|fd|which|whereis|type|echo|printf|stat|file|wc|tree|env|du|df|"
+    r"^(?:(?:\S*/)?pip3? (?:list|show|freeze)|ls|ll|dir|pwd|cat|bat|head|tail|less|grep|rg|find|fd|which|whereis|type|echo|printf|stat|file|wc|tree|env|du|df|"
     r"sed -n|git (?:status|log|diff|show|branch|remote|rev-parse|blame)|ps|date|hostname|true|sleep|mkdir|touch|chmod|"
     r"python3? (?:-c|-\s*<<|<<)|node -e|jq|history|man|\S+ --?(?:help|version)$)\b"
 )
-PREPARES = re.compile(r"^(?:git|cp|mv|rm|ln|export|source|\.|kill|pkill|docker (?:ps|pull|compose (?:up|down|ps)))\b")
+PREPARES = re.compile(
+    r"^(?:git|cp|mv|rm|ln|export|source|\.|kill|pkill|docker (?:ps|pull|compose(?: -\S+(?: \S+\.ya?ml)?)* (?:up|down|ps|start)))\b|\binstall\b"
+)
 STOP_WORDS = frozenset(
     "the and for with from this that into then what when you your run use using get set all one not but can please"
     " instead just make".split()

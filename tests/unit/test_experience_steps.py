@@ -42,11 +42,11 @@ def read(*told: str | tuple[str, str, str]) -> list[dict[str, Any]]:
         (
             [
                 ("pytest a", "", MISSING),
-                ("pip install psycopg", "", "done"),
+                ("pip install psycopg pytest", "", "done"),
                 ("ls", "", "a"),
                 ("pytest a", "", "1 passed"),
             ],
-            "pip install psycopg\npytest a",
+            "pip install psycopg pytest\npytest a",
             [],
         ),
         (
@@ -67,6 +67,16 @@ def read(*told: str | tuple[str, str, str]) -> list[dict[str, Any]]:
                 ("Edit a.py", "", "done"),
             ],
             "Read a.py\nEdit a.py",
+            [],
+        ),
+        # A step that helps is no way where the goal is reached after it.
+        (
+            [
+                ("pg_restore x", "Load", "Error: connection refused"),
+                ("podman play restore.yml", "Up", "up"),
+                ("pg_restore x", "Load", "ok"),
+            ],
+            "podman play restore.yml\npg_restore x",
             [],
         ),
         # Code that was wrong says nothing of the command; nor does another goal, a look, a script, an open failure.
