@@ -11,7 +11,7 @@ from pg_memoir_gateway.config import Config
 from routines import world_of
 
 READS = ("memory_search", "memory_timeline", "memory_get", "memory_query")
-WRITES = ("memory_remember", "memory_correct", "memory_forget", "memory_pin")
+WRITES = ("memory_remember", "memory_correct", "memory_forget", "memory_learn", "memory_outcome", "memory_pin")
 ASKS = ("memory_restore", "memory_release")
 OKAFOR, LIND = "The dentist is Dr. Okafor", "The dentist is Dr. Lind"
 FERRY = "The ferry to Runmarö leaves at 8:15 from pier four. " + "Tickets are sold on board. " * 12
