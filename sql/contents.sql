@@ -66,6 +66,7 @@
 \ir memory/judging.sql                 -- conflicts that a model judges: claim, store, fail
 \ir memory/memories.sql                -- remember: the single door
 \ir memory/relations.sql               -- relate, validate, pin
+\ir memory/experience.sql              -- how something is done, and whether that worked: learn, report an outcome
 \ir memory/consolidation.sql           -- memories about one thing become one, and back; the same in a model's words
 \ir memory/corrections.sql             -- correct, retract, forget: what a correction changes
 \ir memory/changes.sql                 -- what a turn changes of what was said before, and what it asks to forget
@@ -91,6 +92,7 @@
 \ir compile/managed.sql                -- the window of a session with objects: forms, lines, whole steps
 \ir compile/candidates.sql             -- what is there whatever is asked, and how many candidates are weighed
 \ir compile/render.sql                 -- messages as the API wants them: OpenAI and Anthropic
+\ir compile/experience.sql             -- the ways that worked for such a task, as rows and as a block
 \ir compile/stages.sql                 -- the stages of a compile, from who asks to the list; where the budget is kept
 \ir compile/traces.sql                 -- what a compile leaves behind: its exchange's recall, a row for the ledger
 \ir compile/compile.sql                -- compile_context, context: the stages in their order; explain_context

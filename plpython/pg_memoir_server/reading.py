@@ -21,6 +21,7 @@ from pg_memoir_language import (
     changes,
     compare,
     data,
+    experience,
     extraction,
     forgetting,
     memories,
@@ -110,7 +111,8 @@ class Likeness:
 def read_turns(given: str) -> Json:
     """{"turns": [{"text", "role", "name", "said_at", "utc_offset", "tool"}, …], "before": [the last messages before
     them]} → {"languages": […], "found": [Extracted, …], "requests": [Request, …], "stating": [turn, …]}. Turns count
-    from 1. Requests to forget hold no memories, nor do what is played in a scene and what is not meant."""
+    from 1. Requests to forget hold no memories, nor do what is played in a scene and what is not meant. "steps", "since":
+    what was done around them; "experiences": what it teaches."""
     asked = json.loads(given)
     before = [_as_turn(turn) for turn in asked.get("before") or []]
     turns = [_as_turn(turn) for turn in asked["turns"]]
@@ -123,6 +125,7 @@ def read_turns(given: str) -> Json:
         "languages": [turn.language for turn in turns],
         "found": [_plain(asdict(one)) for one in found],
         "requests": [asdict(request) for request in read.requests],
+        "experiences": experience.find_experience(asked.get("steps") or [], asked.get("since") or 0),
         "stating": [
             number
             for number, turn in enumerate(turns, 1)

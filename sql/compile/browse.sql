@@ -348,7 +348,11 @@ begin
           where e.user_id = v_caller.user_id and v_memory.memory_id in (e.source_id, e.target_id)),
         'states', (select coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('state', s.state, 'at', s.recorded_at,
             'reason', s.reason, 'by', s.set_by)) order by s.seq), '[]')
-          from _memoir.memory_states s where s.user_id = v_caller.user_id and s.memory_id = v_memory.memory_id));
+          from _memoir.memory_states s where s.user_id = v_caller.user_id and s.memory_id = v_memory.memory_id))
+        || coalesce((select jsonb_build_object('outcomes', jsonb_agg(jsonb_strip_nulls(jsonb_build_object('succeeded',
+            o.succeeded, 'at', o.recorded_at, 'by', o.actor, 'note', o.note)) order by o.recorded_at))
+          from _memoir.experience_outcomes o where o.user_id = v_caller.user_id and o.memory_id = v_memory.memory_id
+            and v_memory.state not in ('forgotten', 'erased') having count(*) > 0), '{}');
     else
       continue;
     end if;

@@ -7,40 +7,6 @@ returns text language sql stable as $$
     _memoir.one_line(left(p_session, 60)) end, to_char(p_at, 'YYYY-MM-DD'), _memoir.neutralise(p_line))
 $$;
 
--- The beginning of a text that costs at most so many tokens.
-create or replace function _memoir.cut_to(p_text text, p_tokens integer)
-returns text language plpgsql stable as $$
-declare
-  v_low integer := 0; v_high integer := least(length(p_text), 8 * p_tokens); v_middle integer;
-begin
-  while v_high - v_low > 4 loop
-    v_middle := (v_low + v_high) / 2;
-    if memoir.count_tokens(left(p_text, v_middle) || '…') <= p_tokens then v_low := v_middle;
-      else v_high := v_middle; end if;
-  end loop;
-  return left(p_text, v_low) || '…';
-end $$;
-
--- Returns as many lines of an answer as fit, the best first. The best is cut to what there is room for.
-create or replace function _memoir.fit_lines(p_lines text[], p_tokens integer)
-returns table (o integer, line text, tokens integer) language plpgsql stable as $$
-declare
-  v_left integer := p_tokens;
-begin
-  for i in 1 .. coalesce(cardinality(p_lines), 0) loop
-    line := p_lines[i];
-    tokens := memoir.count_tokens(line) + 1;
-    if o is null and tokens > v_left then
-      line := _memoir.cut_to(line, v_left - 1);
-      tokens := memoir.count_tokens(line) + 1;
-    end if;
-    continue when tokens > v_left;
-    v_left := v_left - tokens;
-    o := i;
-    return next;
-  end loop;
-end $$;
-
 -- The best passages for a question, as many as fit, each with its object or id, and where it stands. Copies count once.
 -- The question itself gives way to what it was answered before, and objects of the session that match as well lead.
 create or replace function _memoir.query_passages(p_caller _memoir.caller, p_user text, p_session text,

@@ -396,11 +396,16 @@ begin
   if v_question.problem is not null then
     v.warnings := v.warnings || ('searched by words only: ' || v_question.problem);
   end if;
+  v.experience := case when 'experience' = any ((v.user_counters).features) and v.as_of is null then
+    _memoir.experience_block(v.user_id, coalesce((v.session).project, 'global'), v_scope, v_question, v.config,
+      least((v.config ->> 'experience_tokens')::integer, v.recall_budget / 2), v.said) end;
   v_found := _memoir.recalled(_memoir.asked(v.user_id, v.user_counters, v.config, v_question, v_scope,
     nullif((v.session).project, 'global'))
     || jsonb_build_object('pins', to_jsonb(v_pins), 'working', v_pins.working, 'limit',
       _memoir.candidate_limit((v.config ->> 'candidates')::integer, v.recall_budget, v.user_counters),
-      'is_waiting', v.said is null, 'budget', v.recall_budget, 'profile', coalesce(v.profile, '{}'),
+      'is_waiting', v.said is null, 'budget',
+      v.recall_budget - coalesce(_memoir.tokens_of(v.experience ->> 'text' || E'\n\n', v.tokenizer), 0),
+      'profile', coalesce(v.profile, '{}'),
       'standing', v_standing, 'said', v.said, 'hidden', _memoir.message_ids(v.shown || v.unanswered, v.reduced),
       'tokenizer', v.tokenizer, 'is_explained', coalesce(v.explained, false)), v.config, v_question.vector);
   v.recalled := v_found.recalled;
@@ -409,8 +414,10 @@ begin
   v.rows := v_found.rows;
   v.recall := v.recalled ->> 'text';
   v.recall_tokens := v.recalled ->> 'tokens';
-  -- What a client made is counted here.
-  if v.recall is not null and coalesce(current_setting('memoir.recalled', true), '') <> '' then
+  v.recall := nullif(concat_ws(E'\n\n', nullif(v.recall, ''), v.experience ->> 'text'), '');
+  v.recalled := jsonb_set(v.recalled, '{shown}', (v.recalled -> 'shown') || coalesce(v.experience -> 'ids', '[]'));
+  -- What a client made, and what is added here, is counted here.
+  if v.recall is not null and coalesce(v.experience ->> 'text', current_setting('memoir.recalled', true), '') <> '' then
     v.recall_tokens := _memoir.tokens_of(v.recall || E'\n\n', v.tokenizer);
   end if;
   if (v.recalled ->> 'waiting')::integer > 0 then
@@ -419,7 +426,8 @@ begin
   end if;
   v.arms := jsonb_build_object('recall', 'searched', 'vector', v_question.vector is not null, 'words', true,
     'candidates', v.recalled -> 'candidates', 'working', cardinality(v_pins.working), 'strength',
-    v.recalled -> 'strength', 'weak', (v.recalled ->> 'is_weak')::boolean and coalesce(v.recall, '') <> '')
+    v.recalled -> 'strength', 'weak', (v.recalled ->> 'is_weak')::boolean and coalesce(v.recalled ->> 'text', '') <> '')
+    || case when v.experience is null then '{}' else jsonb_build_object('experience', v.experience -> 'ids') end
     || case when v.recalled ->> 'breadth' is null then '{}'
       else jsonb_build_object('breadth', v.recalled -> 'breadth') end;
 end $$;

@@ -121,7 +121,7 @@ declare
   v_least real := least((v_config ->> 'duplicate_similarity')::real, (v_config ->> 'conflict_similarity')::real);
 begin
   select * into v_memory from _memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id
-    and state = 'active';
+    and state = 'active' and type <> all (_memoir.experience_types());  -- ways stand side by side
   if not found then return null; end if;
   select e.embedding, e.model_id into v_vector, v_model
   from _memoir.search_items i join _memoir.embeddings e on e.user_id = p_user_id and e.item_no = i.item_no
@@ -140,7 +140,7 @@ begin
       coalesce(jsonb_agg(m.content order by s.similarity desc, m.memory_id), '[]'))) -> 'found'
   into v_state.others, v_state.similarities, v_state.comparisons
   from nearest s join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.ref_id
-  where m.state <> 'expired' and m.project = v_memory.project;
+  where m.state <> 'expired' and m.project = v_memory.project and m.type <> all (_memoir.experience_types());
   v_state.memory := v_memory;
   v_state.is_settled := '{}'; v_state.open := '{}';
   v_state.superseded := '{}'; v_state.contradicts := '{}';

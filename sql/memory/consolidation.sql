@@ -21,7 +21,7 @@ begin
         and not i.dead
       join _memoir.embeddings e on e.user_id = p_user_id and e.model_id = v_model and e.item_no = i.item_no
       where m.user_id = p_user_id and m.state = 'active' and m.scope = 'global' and m.tier >= 2 and m.slot is null
-        and m.sensitivity = 'normal'
+        and m.sensitivity = 'normal' and m.type <> all (_memoir.experience_types())
         and m.valid_from is null and m.valid_to is null and length(m.content) <= 400
         and (m.expires_at is null or m.expires_at > v_now)
         -- Not what contradicts or is contradicted, nor what was brought back once.

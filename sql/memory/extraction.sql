@@ -100,14 +100,29 @@ begin
   return case when not _memoir.is_memory_tool(v_tool) then coalesce(v_tool, p_turn.name, '') end;
 end $$;
 
--- {"turns": [{"text", "role", "name", "said_at", "utc_offset", "tool"}, …], "before": the last messages before them}.
+-- {"turns": [{"text", "role", "name", "said_at", "utc_offset", "tool"}, …], "before": the last messages before them,
+-- "since": the first turn, "steps": requests, calls and the two ends of results around them, null where no tool ran}.
 create or replace function _memoir.turns_as_read(p_turns _memoir.conversation_history[])
 returns jsonb language plpgsql stable as $$
 declare
   v_first _memoir.conversation_history := p_turns[1]; v_since timestamptz := v_first.recorded_at - interval '6 hours';
-  v_zone text := _memoir.config(v_first.user_id, null) ->> 'time_zone';
+  v_zone text := _memoir.config(v_first.user_id, null) ->> 'time_zone'; v_marks jsonb;
+  v_last _memoir.conversation_history := p_turns[cardinality(p_turns)];
 begin
-  return jsonb_build_object('before', (
+  v_marks := _memoir.marks(v_first.user_id, v_first.session_id);
+  return jsonb_build_object('since', v_first.turn_index, 'steps', (
+    select jsonb_agg(jsonb_strip_nulls(jsonb_build_object('turn', h.turn_index, 'role', h.role, 'is_person',
+      h.actor = 'person', 'text', case h.role when 'tool' then left(h.content, 1500) || E'\n' || _memoir.tail(h.content,
+      1500) when 'user' then left(h.content, 4000) end, 'call', h.tool_call_id, 'calls', (select jsonb_agg(
+        jsonb_build_object('id', c -> 'id', 'name', c #> '{function,name}', 'arguments',
+        left(c #>> '{function,arguments}', 4000))) from jsonb_array_elements(h.tool_calls) c))) order by h.turn_index)
+    from _memoir.conversation_history h
+    where h.user_id = v_first.user_id and h.session_id = v_first.session_id and h.role <> 'system'
+      and h.recorded_at between v_first.recorded_at - interval '2 days' and v_last.recorded_at
+      and h.turn_index between v_first.turn_index - 60 and v_last.turn_index
+      and _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) <> 'secret' and not exists (
+        select from _memoir.exclusions_of(h.user_id, h.session_id, h.turn_index) x where x.span_start is null)
+    having bool_or(h.role = 'tool')), 'before', (
     select jsonb_agg(jsonb_build_object('text', left(h.content, 1000), 'role', 'user', 'said_at', h.created_at)
       order by h.turn_index)
     from _memoir.conversation_history h

@@ -66,7 +66,8 @@ begin
       and session_id = p_session.session_id for update skip locked;
   end if;
   if v_locked.session_id is null or v_locked.extracted_through <> p_counters.extracted_through then return null; end if;
-  if p_reading is not null and (p_reading -> 'found' <> '[]' or p_reading -> 'requests' <> '[]' or v_read <> '{}') then
+  if p_reading is not null and (p_reading -> 'found' <> '[]' or p_reading -> 'requests' <> '[]' or v_read <> '{}'
+    or p_reading -> 'experiences' <> '[]') then
     if p_wait then
       perform from _memoir.user_counters where user_id = v_user for update;
     else
@@ -78,6 +79,7 @@ begin
       from jsonb_array_elements(p_reading -> 'found') with ordinality e(one, o) order by e.o);
     v_all := array_append(v_all, _memoir.enter_found(p_session, p_turns, v_found, p_by, 'rules 1', false, p_config,
       v_read));
+    perform _memoir.enter_experience(p_session, p_reading -> 'experiences', p_by, p_config);
     -- Few turns ask for anything or change anything.
     for i in select n from unnest(array(select (r ->> 'text_no')::integer from jsonb_array_elements(p_reading
         -> 'requests') r) || array(select r.text_no from unnest(v_read) r)) n group by n order by n loop

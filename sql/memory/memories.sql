@@ -6,7 +6,7 @@ create or replace function _memoir.known_types()
 returns text[] language sql immutable as $$
   select array['fact', 'preference', 'instruction', 'decision', 'bug_fix', 'architecture', 'code_context',
     'session_summary', 'document_chunk', 'conversation_phase', 'design_decision', 'debugging_session', 'file_context',
-    'tool_result', 'plan', 'error_context', 'external_reference', 'event', 'profile']
+    'tool_result', 'plan', 'error_context', 'external_reference', 'event', 'profile'] || _memoir.experience_types()
 $$;
 
 create or replace function _memoir.trust(p_actor _memoir.actor, p_provenance _memoir.provenance)
@@ -232,12 +232,13 @@ returns _memoir.memory_store language plpgsql as $$
 declare
   v_memory _memoir.memory_store := p_memory; v_now timestamptz := p_memory.recorded_at; v_standing _memoir.standing;
   v_global boolean; v_holds boolean := coalesce((p_memory.metadata ->> 'standing')::boolean, false); v_read jsonb;
+  v_is_way boolean := p_memory.type = any (_memoir.experience_types());
 begin
   v_standing := _memoir.standing(v_memory.actor, v_memory.type, v_memory.provenance, p_sources);
   v_memory.provenance := v_standing.provenance;
   v_memory.trust := v_standing.trust;
   v_global := v_memory.actor = 'person' or v_memory.provenance in ('user_stated', 'correction', 'preference',
-    'instruction');
+    'instruction') or v_is_way and v_memory.actor <> 'tool';
 
   v_memory.memory_id := gen_random_uuid();
   v_memory.is_object := false;
@@ -257,7 +258,8 @@ begin
   -- A person's direct word is validated by itself, and so is what they say of themselves that holds in every
   -- conversation: preferences and instructions are procedural, the rest semantic ([PG] 5.1).
   v_holds := v_holds and v_global and v_standing.by_person;
-  v_memory.tier := case when not v_global or v_memory.provenance in ('system_inferred', 'tool_output') then 1
+  v_memory.tier := case when v_is_way and v_global then 4
+    when not v_global or v_memory.provenance in ('system_inferred', 'tool_output') then 1
     when v_memory.actor <> 'person' and not v_holds then 2 when v_memory.provenance in ('preference', 'instruction')
       then 4 else 3 end;
   v_memory.validated_at := case when v_memory.actor = 'person' or v_holds then v_now end;

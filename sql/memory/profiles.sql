@@ -18,7 +18,8 @@ begin
   from _memoir.memory_store m
   where m.user_id = p_user_id and m.scope = 'global' and m.tier in (3, 4) and m.state = 'active'
     and m.validated_at is not null and m.project = p_project
-    and m.sensitivity = 'normal' and (m.type in ('instruction', 'preference', 'fact', 'profile') or m.tier = 4)
+    and m.sensitivity = 'normal' and m.type <> all (_memoir.experience_types())
+    and (m.type in ('instruction', 'preference', 'fact', 'profile') or m.tier = 4)
     and (m.valid_from is null or m.valid_from <= v_now) and (m.valid_to is null or m.valid_to > v_now)
     and (m.expires_at is null or m.expires_at > v_now)
     -- Standing statements, not everything that was said.

@@ -344,18 +344,27 @@ returns integer language plpgsql as $$
 declare
   v_items _memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item _memoir.search_items; v_chunk record;
   v_count integer := 0;
-  v_first integer; v_aliases text := case when p_memory.aliases = '{}' then ''
+  v_first integer; v_is_way boolean := p_memory.type = any (_memoir.experience_types()); v_head integer;
+  v_aliases text := case when p_memory.aliases = '{}' then ''
     else ' ' || array_to_string(p_memory.aliases, ' ') end;
 begin
   v_item.ref_id := p_memory.memory_id;
-  v_item.session_id := p_memory.local_to;
+  -- The items of ways lie in no session, where no recall finds them. A trigger has a vector of its own.
+  v_item.session_id := case when v_is_way then 'ffffffff-ffff-ffff-ffff-ffffffffffff' else p_memory.local_to end;
+  v_head := case when v_is_way then strpos(p_memory.content, E'\n') else 0 end;
+  update _memoir.user_counters c set features = c.features || 'experience'::text
+  where v_is_way and c.user_id = p_memory.user_id and 'experience' <> all (c.features);
   v_item.created_at := p_said_at;
   v_item.kind := 'm';
   v_item.is_question := false;
   v_item.project := p_memory.project;
   v_item.echo := coalesce(p_memory.metadata ->> 'extracted_by', '') like 'rules %';
   v_item.sensitivity := p_memory.sensitivity;
-  for v_chunk in select * from _memoir.chunks(p_memory.content, (p_config ->> 'chunk_tokens')::integer) loop
+  for v_chunk in
+    select c.span_start + p.at - 1 as span_start, c.span_length, c.piece, c.tokens
+    from (values (1, left(p_memory.content, v_head)), (v_head + 1, substr(p_memory.content, v_head + 1))) p(at, part),
+      _memoir.chunks(p.part, (p_config ->> 'chunk_tokens')::integer) c where p.part <> '' order by 1
+  loop
     v_item.span_start := v_chunk.span_start;
     v_item.span_length := v_chunk.span_length;
     v_item.token_count := v_chunk.tokens;

@@ -227,6 +227,9 @@ begin
   end if;
 end $$;
 
+create or replace function _memoir.experience_types()
+returns text[] language sql immutable as $$ select '{procedure,lesson,skill}'::text[] $$;
+
 -- Returns the items that ids, or their first eight digits, name: turns, memories and objects.
 create or replace function _memoir.named_items(p_user_id uuid, p_names text[])
 returns uuid[] language sql stable as $$

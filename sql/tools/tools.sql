@@ -164,6 +164,10 @@ begin
       from jsonb_array_elements_text(p_arguments -> 'ids') i)) with ordinality x(g, o)
     where not _memoir.is_above('private', v_user, (g ->> 'id')::uuid);
     return coalesce(v_out, 'No such ids. A search gives ids.');
+  when 'memory_experience' then
+    select string_agg(e.line, E'\n' order by e.rank) into v_out
+    from memoir.recall_experience(p_user, p_arguments ->> 'task', p_session, p_arguments ->> 'project',
+      coalesce((p_arguments ->> 'limit')::integer, 3)) e;
   when 'memory_objects' then
     select string_agg(format('%s (%s, turn %s, %s%s) %s', o.object, o.fidelity, o.turn_index, o.state,
       case when o.pinned then ', pinned' else '' end, _memoir.on_one_line(o.content)), E'\n' order by o.turn_index desc,
@@ -309,7 +313,7 @@ returns text language plpgsql as $$
 declare
   v_id uuid := _memoir.tool_id(p_caller.user_id, 'id', p_arguments ->> 'id');
   v_content text := p_arguments ->> 'content'; v_said text := p_arguments ->> 'said'; v_unit _memoir.said_unit;
-  v_agent text := case when p_caller.may_state_actor then 'agent' end;
+  v_done jsonb; v_agent text := case when p_caller.may_state_actor then 'agent' end;
 begin
   if p_name = 'memory_update' then
     if coalesce(v_content, p_arguments ->> 'id', p_arguments ->> 'about') is null then
@@ -338,6 +342,16 @@ begin
     return _memoir.correct_with_tool(p_caller, p_user, p_session, v_id, v_unit, p_arguments, v_agent);
   when 'memory_forget' then
     return _memoir.forget_with_tool(p_caller, p_user, p_session, v_id, v_unit, p_arguments, v_agent);
+  when 'memory_learn' then
+    v_done := memoir.learn_experience(p_user, p_arguments ->> 'when', p_arguments ->> 'how', coalesce(p_arguments
+      ->> 'type', 'procedure'), (p_arguments ->> 'worked')::boolean, p_arguments ->> 'note', p_session.external_id,
+      p_arguments ->> 'project', v_agent);
+    return case when v_done ->> 'memory_id' is null then 'Not kept: the user had it forgotten.'
+      else format('Kept as %s.', v_done ->> 'memory_id') end;
+  when 'memory_outcome' then
+    v_done := memoir.report_outcome(p_user, v_id, (p_arguments ->> 'worked')::boolean, p_arguments ->> 'note',
+      p_session.external_id, v_agent);
+    return format('Noted: worked %s of %s.', v_done ->> 'succeeded', v_done ->> 'tried');
   when 'memory_sync' then
     return (select coalesce(jsonb_agg(to_jsonb(s)), '[]') from memoir.sync_semantic(p_user,
       coalesce((p_arguments ->> 'dry_run')::boolean, false)) s);

@@ -194,6 +194,23 @@ def test_memory_is_shared_by_agents_of_a_repository(hook: Hook, tmp_path: Path) 
     assert hook("opencode", "prompt", ask | {"cwd": str(here), "said": given(answer)}) == ""
 
 
+def test_hooks_give_experience(hook: Hook, memoir_dsn: str, tmp_path: Path) -> None:
+    """Ways of the repository and of the person, at the start of a session and beside a prompt for such a task."""
+    folder = repository(tmp_path / "app", "https://h/acme/ways.git")
+    with Memoir(memoir_dsn) as memoir:
+        memoir.learn_experience("ann:h/acme/ways", "run the importer tests", "make check", success=True)
+        memoir.learn_experience("ann", "write a commit message", "name the area first", success=True)
+    event = {"session_id": "w", "cwd": str(folder), "transcript_path": None}
+    begun = given(
+        hook("claude-code", "session-start", event | {"hook_event_name": "SessionStart", "source": "startup"})
+    )
+    assert "=> make check (worked 1 of 1" in begun and "=> name the area first" in begun
+    ask = event | {"hook_event_name": "UserPromptSubmit"}
+    for prompt, expected in (("run the importer tests", "make check"), ("write a commit message", "area first")):
+        assert expected in given(hook("claude-code", "prompt", ask | {"prompt": prompt}))
+    assert hook("claude-code", "prompt", ask | {"prompt": "bake some bread"}) == ""
+
+
 def test_hooks_without_plpython_in_the_server(hook: Hook, server_dsn: str, tmp_path: Path) -> None:
     folder = repository(tmp_path / "app")
     events = recorded("claude-code", folder, tmp_path / "log")

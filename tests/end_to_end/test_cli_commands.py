@@ -236,6 +236,17 @@ def test_forget_shows_first(run, memoir, user):
     assert run("list", user, "changes")[1].split("\t")[2] == "forgotten"
 
 
+def test_learn_and_outcome(run, memoir, user):
+    assert run("learn", user, "deploy the api", "./ship.sh api", "--worked")[0] == 0
+    (way,) = memoir.recall_experience(user, "deploy the api")
+    code, out, _ = run("outcome", user, str(way.memory_id), "--failed", "--note", "needs the VPN")
+    assert (code, out) == (0, "worked 1 of 2\n")
+    assert "./ship.sh api" in run("experience", user, "deploy the api")[1]
+    assert "no experience" in "".join(map(str, run("experience", user, "bake bread")))
+    code, _, err = run("outcome", user, "00000000-0000-0000-0000-000000000001", "--worked")
+    assert code and "unknown memory" in err
+
+
 def test_sync_tells_then_queues(run, memoir, user):
     def embed() -> int:
         return memoir.embed_backlog(lambda texts: [fake_vector(text) for text in texts])

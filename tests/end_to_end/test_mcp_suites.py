@@ -29,6 +29,7 @@ def test_the_official_inspector_calls_every_tool(db: psycopg.Connection, memoir_
     user = "inspected"
     turn = persist(db, user, "s", "The ferry to Runmarö leaves at 8:15.", "Noted.")["message_ids"][0]
     memory = remembered(db, user, "The ferry is called Silver Ann")
+    way = call(db, "learn_experience", user, "moor the ferry", "bow line first")["memory_id"]
     Agent(db, user, "s", "Where do they moor?").calls(
         "Read", {"file_path": "piers.csv"}, "\n".join(f"pier {n}, berth {n * 7}, depth {n % 9} m" for n in range(200))
     )
@@ -42,6 +43,9 @@ def test_the_official_inspector_calls_every_tool(db: psycopg.Connection, memoir_
         "memory_remember": {"content": "The quay is made of stone"},
         "memory_correct": {"id": memory, "content": "The ferry is called Silver Moon"},
         "memory_forget": {"said": "forget the ferry"},
+        "memory_learn": {"when": "sail out", "how": "stern line first", "worked": "true"},
+        "memory_outcome": {"id": way, "worked": "true"},
+        "memory_experience": {"task": "moor the ferry"},
         "memory_pin": {"id": memory},
         "memory_stats": {},
         "memory_objects": {"query": "piers"},

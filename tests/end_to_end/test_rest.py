@@ -204,7 +204,7 @@ def test_rest_keys_survive_a_restart(memoir_dsn: str, user: str) -> None:
             for one in verbs.values()
             if "Idempotency" in str(one["parameters"])
         ]
-        assert sorted(keyed) == ["append", "correct", "persist_turn", "remember"]
+        assert sorted(keyed) == ["append", "correct", "learn_experience", "persist_turn", "remember", "report_outcome"]
         assert all(f"`{name}`" in document["info"]["description"] for name in keyed)
 
 

@@ -49,6 +49,27 @@ class Match(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class Way(Record):
+    """How something was done, and how that went. verdict: worked, untried or failed; `note`: why it failed; `fit`: how
+    near `trigger` is to the task; `line`: all of it on one line."""
+
+    rank: int
+    memory_id: UUID
+    type: str
+    trigger: str
+    way: str
+    verdict: str
+    tried: int
+    succeeded: int
+    failed: int
+    last_tried_at: datetime | None
+    note: str | None
+    fit: float
+    score: float
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
 class Considered(Record):
     """One item a compile looked at: where it stands in the list, or the reason why it was left out.
 

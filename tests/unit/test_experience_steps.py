@@ -1,0 +1,145 @@
+"""Experience in the steps of an agent, read by the package alone."""
+
+import json
+from typing import Any
+
+import pytest
+from pg_memoir_language.experience import find_corrections, find_experience
+
+MISSING = "Exit code 1\nModuleNotFoundError: No module named 'psycopg'"
+BROKEN = "Exit code 1\n1 failed, 30 passed\nFAILED tests/a.py::test_b - assert 1 == 2"
+UNKNOWN = "Exit code 127\nbash: gradle: command not found"
+
+
+def read(*told: str | tuple[str, str, str]) -> list[dict[str, Any]]:
+    """What steps teach: texts are the person's, triples a command, what it is for, and what it printed."""
+    turns: list[dict[str, Any]] = []
+    for one in told:
+        if isinstance(one, str):
+            turns.append({"turn": len(turns), "role": "user", "is_person": True, "text": one})
+            continue
+        command, about, printed = one
+        name = command.split(" ")[0]
+        is_file = name in ("Edit", "Read")
+        given = {"file_path": command.split(" ")[1]} if is_file else {"command": command, "description": about}
+        call = {"id": str(len(turns)), "name": name if is_file else "Bash", "arguments": json.dumps(given)}
+        turns.append({"turn": len(turns), "role": "assistant", "calls": [call]})
+        turns.append({"turn": len(turns), "role": "tool", "call": call["id"], "text": printed})
+    return [row for row in find_experience(turns, 0) if row["trigger"]]
+
+
+@pytest.mark.parametrize(
+    ("steps", "worked", "failed"),
+    [
+        ([("pytest a", "Run tests", MISSING), ("make check", "Test it", "31 passed")], "make check", ["pytest a"]),
+        # By its folder a way is the same, and by what its output is cut to.
+        (
+            [("cd /r && pytest a 2>&1 | tail -5", "", MISSING), ("cd /r && make test", "", "ok")],
+            "make test",
+            ["pytest a"],
+        ),
+        # The steps in between belong to the way. The same command is no other way.
+        (
+            [
+                ("pytest a", "", MISSING),
+                ("pip install psycopg pytest", "", "done"),
+                ("ls", "", "a"),
+                ("pytest a", "", "1 passed"),
+            ],
+            "pip install psycopg pytest\npytest a",
+            [],
+        ),
+        (
+            [("gradle test", "Test", UNKNOWN), ("./gradlew test", "Test", "BUILD SUCCESS")],
+            "./gradlew test",
+            ["gradle test"],
+        ),
+        # What agents do next may be called otherwise.
+        (
+            [("kubectl apply -f x", "Deploy", "error: Unauthorized"), ("./ship.sh x", "Ship", "ok")],
+            "./ship.sh x",
+            ["kubectl apply -f x"],
+        ),
+        (
+            [
+                ("Edit a.py", "", "<tool_use_error>String to replace not found"),
+                ("Read a.py", "", "x"),
+                ("Edit a.py", "", "done"),
+            ],
+            "Read a.py\nEdit a.py",
+            [],
+        ),
+        # A step that helps is no way where the goal is reached after it.
+        (
+            [
+                ("pg_restore x", "Load", "Error: connection refused"),
+                ("podman play restore.yml", "Up", "up"),
+                ("pg_restore x", "Load", "ok"),
+            ],
+            "podman play restore.yml\npg_restore x",
+            [],
+        ),
+        # Code that was wrong says nothing of the command; nor does another goal, a look, a script, an open failure.
+        ([("pytest a", "", BROKEN), ("Edit a.py", "", "done"), ("pytest a -x", "", "31 passed")], None, []),
+        ([("pytest a", "", BROKEN), ("pytest a/b.py", "", "1 passed")], None, []),
+        ([("pytest a", "Test", MISSING), ("mkdocs build", "Build docs", "ok")], None, []),
+        ([("pytest a", "Test", MISSING), ("git commit -m x", "Save", "ok")], None, []),
+        ([("cat x", "Read", "cat: x: No such file or directory"), ("cat y", "Read", "text")], None, []),
+        ([("python -c 'import x'", "Try", MISSING), ("python -c 'import y'", "Try", "ok")], None, []),
+        ([("pytest a", "Test", MISSING)], None, []),
+    ],
+)
+def test_steps_to_ways(steps: list[Any], worked: str | None, failed: list[str]) -> None:
+    found = read("Ship x: run the checks of the importer.", *steps)
+    assert [row["way"] for row in found if row["succeeded"]] == ([worked] if worked else [])
+    assert [row["way"] for row in found if row["succeeded"] is False] == failed
+
+
+def test_steps_row() -> None:
+    long = (
+        "You are a careful author. Never guess. Please run the tests of the importer. " + "Then write a summary. " * 20
+    )
+    worked, failed = read(
+        long, ("pytest a.py", "Run importer tests", MISSING), ("make check", "Run importer tests", "ok")
+    )
+    assert worked["trigger"] == failed["trigger"] == "Please run the tests of the importer; Run importer tests"
+    assert failed["note"] == "ModuleNotFoundError: No module named 'psycopg'" and worked["note"] is None
+    assert (worked["turn"], worked["sources"], failed["sources"]) == (4, [0, 3, 4], [0, 1, 2])
+    told = {"extracted_by": "steps 1", "commands": ["pytest a.py"], "files": ["a.py"]}
+    assert failed["memory"]["metadata"] == told and failed["memory"]["content"].endswith(
+        "Run importer tests\npytest a.py"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "wrong"),
+    [
+        ("don't run the whole suite, use make check", None, "run the whole suite"),
+        (
+            "Never edit schema.sql by hand. Run make schema instead.",
+            "Never edit schema.sql by hand. Run make schema instead",
+            "edit schema.sql by hand",
+        ),
+        ("Use uv instead of pip.", "Use uv instead of pip", "pip"),
+        (
+            "That's wrong: instead of kubectl apply, use ./ship.sh.",
+            "instead of kubectl apply, use ./ship.sh",
+            "kubectl apply",
+        ),
+        ("npm install doesn't work here, use pnpm install", None, "npm install"),
+        ("always run make gen before you build the docs", None, "you build the docs"),
+        ("Don't worry, just go on.", None, None),
+        ("No need to be sorry, do the next one.", None, None),
+        ("Can you add a test for the parser?", None, None),
+    ],
+)
+def test_corrections_of_ways(text: str, said: str | None, wrong: str | None) -> None:
+    assert find_corrections(text) == ([(said or text, wrong)] if wrong else [])
+
+
+def test_corrections_need_work() -> None:
+    said = "Don't run the whole suite, use make check."
+    assert read(said) == []
+    lesson, failed = read("Fix the parser.", ("pytest suite", "Run suite", "812 passed"), said)
+    assert (lesson["type"], lesson["way"], lesson["succeeded"]) == ("lesson", said[:-1], None)
+    assert (failed["way"], failed["succeeded"], failed["note"]) == ("pytest suite", False, said[:-1])
