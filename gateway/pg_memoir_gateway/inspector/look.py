@@ -119,7 +119,9 @@ async def parse_form(request: Request) -> dict[str, str]:
     async for part in request.stream():
         body += part
         if len(body) > MOST_FORM:
-            raise Refused(413, "Not done", "That is too long for a form. Use the client or SQL for a text of this size.")
+            raise Refused(
+                413, "Not done", "That is too long for a form. Use the client or SQL for a text of this size."
+            )
     fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
     return {name: value.replace("\r\n", "\n") for name, value in fields}  # how browsers send the ends of lines
 
