@@ -121,9 +121,10 @@ def resend(
     allow_local: AllowLocal = False,
     dsn: Dsn = "",
 ) -> int:
-    """Send events again that were set aside, from here, oldest first. What is taken leaves the list. An admin's login.
+    """Send events again that were set aside, from here, oldest first. An admin's login.
 
-    Ends with 3 if one is refused again, or is not kept any more (setting outbox_days, or its user was erased).
+    An event that is taken leaves the list. Ends with 3 if one is refused again, or is not kept any more (setting
+    outbox_days, or its user was erased).
     """
     from ..webhooks import Refused, Sender, find_aside
 
