@@ -267,8 +267,7 @@ begin
   left join _memoir.sessions b on b.user_id = v_caller.user_id and b.session_id = x.by_session
   where x.user_id = v_caller.user_id and x.change_id is not null and (p_undone or x.lifted_at is null)
     and (v_caller.projects is null or s.project = any (v_caller.projects))
-  group by x.change_id
-  having p_after_change is null or (min(x.recorded_at), x.change_id) < (v_last, p_after_change)
+  group by x.change_id having p_after_change is null or (min(x.recorded_at), x.change_id) < (v_last, p_after_change)
   order by 3 desc, 1 desc limit p_limit;
 end $$;
 comment on function memoir.list_changes(text, boolean, uuid, integer) is

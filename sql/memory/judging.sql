@@ -98,9 +98,7 @@ begin
       end if;
     end loop;
     for v_work in select * from _memoir.work_items j where j.kind = 'nli' and j.user_id = v_user and j.state = 'leased'
-      and j.dedup_key = any (p_memory_ids::text[])
-      order by j.work_id for update
-    loop
+      and j.dedup_key = any (p_memory_ids::text[]) order by j.work_id for update loop
       if not exists (select from _memoir.open_pairs(v_work)) then delete from _memoir.work_items
         where work_id = v_work.work_id; end if;
     end loop;

@@ -1,5 +1,11 @@
 -- Relations of memories, and which of them a person stands by.
 
+-- Edges along which recall takes what is at the other end with a match.
+create or replace function _memoir.followed_relations()
+returns _memoir.relation[] language sql immutable parallel safe as $$
+  select '{depends_on,references,caused_by,elaborates,relates_to}'::_memoir.relation[]
+$$;
+
 create or replace function memoir.relate(p_user text, p_memory uuid, p_relation text, p_other uuid,
   p_weight real default 1, p_metadata jsonb default '{}')
 returns boolean language plpgsql security definer set search_path from current as $$
@@ -47,7 +53,7 @@ begin
   on conflict (user_id, source_id, relation, target_id) do nothing;
   if found then
     update _memoir.user_counters set related = true where user_id = v_caller.user_id and not related
-      and p_relation = any ('{depends_on,references,caused_by,elaborates,relates_to}');
+      and p_relation::_memoir.relation = any (_memoir.followed_relations());
     return true;
   end if;
   update _memoir.memory_relationships set weight = p_weight, metadata = p_metadata

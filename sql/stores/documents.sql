@@ -274,8 +274,7 @@ begin
   if p_refresh then perform _memoir.refresh_documents(v_caller, p_namespace, p_keys); end if;
   return query select d.namespace, d.key, d.value, d.created_at, d.updated_at, d.expires_at from _memoir.documents d
   where d.user_id = v_caller.user_id and d.project = v_project and d.namespace = p_namespace and d.key = any (p_keys)
-    and (d.expires_at is null or d.expires_at > memoir.now()) and d.sensitivity <= v_caller.clearance
-  order by d.key;
+    and (d.expires_at is null or d.expires_at > memoir.now()) and d.sensitivity <= v_caller.clearance order by d.key;
 end $$;
 comment on function memoir.get_documents(text, text[], text[], boolean) is
   'Documents of one namespace by their keys; no row for what is not there. p_refresh: those that end by themselves live
@@ -306,8 +305,7 @@ begin
         as vector_score
     from found f left join words w on w.namespace = f.namespace and w.key = f.key)
   select s.namespace, s.key, (case when p_vector is null then s.words_score when p_query = '' then s.vector_score
-    else (s.words_score + coalesce(s.vector_score, 0)) / 2 end)::real
-  from scored s;
+    else (s.words_score + coalesce(s.vector_score, 0)) / 2 end)::real from scored s;
 end $$;
 
 create or replace function memoir.search_documents(p_user text, p_namespace text[] default '{}',

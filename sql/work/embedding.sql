@@ -59,8 +59,7 @@ begin
         where i.user_id = v_work.user_id and i.item_no > v_through and i.embeddable and not i.dead
           and i.chunk < v_chunks and (v_unread is null or i.item_no < v_unread)
           and not exists (select from _memoir.embeddings e where e.user_id = v_work.user_id
-          and e.model_id = v_model.model_id and e.item_no = i.item_no)
-          and not _memoir.is_expired(i)
+          and e.model_id = v_model.model_id and e.item_no = i.item_no) and not _memoir.is_expired(i)
         order by i.item_no limit v_left) x;
       exit when v_items is not null;
     end loop;
