@@ -14,11 +14,12 @@ import socket
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import httpx
 from pg_memoir import Memoir
-from pg_memoir.types import Event, WebhookClaim
+from pg_memoir.types import AsideEvent, Event, WebhookClaim
 from standardwebhooks import Webhook as Signer
 
 from .repeat import Step, repeat
@@ -28,14 +29,16 @@ log = logging.getLogger("pg_memoir.worker")
 LANES = 8  # so many users' events are sent at a time
 SECONDS = 15.0  # so long a receiver may take in all
 GONE = 410
+TRIES = 12  # of an event, before it may be set aside: they take at least 64 minutes
+ASIDE = 1000  # so many events are kept aside for an URL
 
 
 class Refused(Exception):
-    """An event that was not taken. `final`: the receiver wants no more."""
+    """An event that was not taken. `final`: the receiver wants no more; `answered`: it said so itself, by a status."""
 
-    def __init__(self, reason: str, final: bool = False) -> None:
+    def __init__(self, reason: str, final: bool = False, answered: bool = False) -> None:
         super().__init__(reason)
-        self.final = final
+        self.final, self.answered = final, answered
 
 
 class Sender:
@@ -80,7 +83,7 @@ class Sender:
         except TimeoutError:
             raise Refused(f"no answer within {SECONDS:.0f} seconds") from None
         if not httpx.codes.is_success(status):
-            raise Refused(f"status {status}", status == GONE)
+            raise Refused(f"status {status}", status == GONE, answered=True)
         return status
 
     async def _post(self, request: httpx.Request) -> int:
@@ -168,39 +171,76 @@ def run_webhooks(
 
 def _deliver(memoir: Memoir, sender: Sender, claim: WebhookClaim) -> int:
     """Sends a claim's events and notes how far that came; returns how many were sent."""
+    events = claim["events"]
     lanes: list[list[Event]] = [[] for _ in range(LANES)]
-    for event in claim["events"]:
+    for event in events:
         lanes[hash(event["data"].get("user_id", "")) % LANES].append(event)
-    sent: set[int] = set()
+    may_skip = claim.get("failures", 0) >= TRIES and len(claim.get("aside", [])) < ASIDE and events
+    told = _Told({}, set(), events[0]["id"] if may_skip else None)
     lease = [(claim["work_id"], claim["lease_id"])]
     with memoir.keeping(lease), ThreadPoolExecutor(LANES) as pool:  # type: ignore[arg-type]
-        work = [pool.submit(_send_lane, sender, claim, lane, sent) for lane in lanes if lane]
-        problems = [problem for one in work if (problem := one.result())]
+        work = [pool.submit(_send_lane, sender, claim, lane, told) for lane in lanes if lane]
+        for one in work:
+            one.result()
+    # A receiver that takes others refuses this event, and is not away.
+    aside = None
+    if told.sent and (refused := told.problems.get(told.suspect)) and told.skips(events[0]["id"], refused):
+        aside = _set_aside(events[0], told.problems.pop(events[0]["id"]))
+    problems = list(told.problems.values())
     cursor: str | None = None if problems else claim["cursor"]
-    for event in claim["events"]:  # behind the first that was not taken nothing counts
-        if problems and event["id"] not in sent:
+    for event in events:  # behind the first that was not taken nothing counts
+        if problems and event["id"] not in told.sent and not (aside and event["id"] == aside["event"]):
             break
         cursor = event["cursor"] if problems else cursor
     problem = problems[0] if problems else None
-    final = any(one.final for one in problems)
     state = memoir.store_webhook(
         claim["work_id"],
         claim["lease_id"],
         cursor,
         str(problem) if problem else None,
-        final,
+        any(one.final for one in problems),
+        aside,
     )
+    if aside:
+        log.warning("webhook %s: event %s is set aside: %s", claim["work_id"], aside["event"], aside["error"])
     if problem:
         log.warning("webhook %s is %s: %s", claim["work_id"], state, problem)
-    return len(sent)
+    return len(told.sent)
 
 
-def _send_lane(sender: Sender, claim: WebhookClaim, events: Sequence[Event], sent: set[int]) -> Refused | None:
-    """Sends events one after another; returns the problem that ended it."""
+@dataclass
+class _Told:
+    """What became of a claim's events. `suspect`: the id of one whose refusal does not end its lane."""
+
+    problems: dict[int | None, Refused]
+    sent: set[int]
+    suspect: int | None
+
+    def skips(self, number: int, problem: Refused) -> bool:
+        """Does the lane of this event go on behind it? Only a receiver's own answer is about the event."""
+        return number == self.suspect and problem.answered and not problem.final
+
+
+def _send_lane(sender: Sender, claim: WebhookClaim, events: Sequence[Event], told: _Told) -> None:
+    """Sends events one after another, up to the first that is refused."""
     for event in events:
         try:
             sender.send(claim["url"], claim["secret"], event)
         except Refused as problem:
-            return problem
-        sent.add(event["id"])
-    return None
+            told.problems[event["id"]] = problem
+            if not told.skips(event["id"], problem):
+                return
+        else:
+            told.sent.add(event["id"])
+
+
+def _set_aside(event: Event, problem: Refused) -> AsideEvent:
+    """Returns an event as it is kept aside: its cursor is that of the event before it."""
+    step, _, number = event["cursor"].rpartition("/")
+    return {"event": event["id"], "after": f"{step}/{int(number) - 1}", "error": str(problem)}
+
+
+def find_aside(memoir: Memoir, aside: AsideEvent) -> Event | None:
+    """Returns an event that was set aside, None if it is no longer kept (outbox_days) or its user was erased."""
+    found = memoir.read_events(after=aside["after"], limit=1)["events"]
+    return found[0] if found and found[0]["id"] == aside["event"] else None

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from .arguments import BigInt, Id
+from .arguments import BigInt, Id, Object
 from .call import rows, value
 from .types import EventPage, EventType, Webhook, WebhookClaim
 
@@ -48,8 +48,9 @@ class Events:
         """The URLs that events are sent to, with their secrets. Admin only. Raises NotAuthorizedError."""
 
     @value
-    def remove_webhook(self, webhook: BigInt) -> bool:
-        """Sends nothing more to a webhook; False if there is none of that number. Admin only."""
+    def remove_webhook(self, webhook: BigInt, event: BigInt | None = None) -> bool:
+        """Sends nothing more to a webhook, or with `event` forgets one that was set aside for it; False if there is none
+        of that number. Admin only."""
 
     @value
     def claim_webhook(self, *, limit: int | None = None) -> WebhookClaim | None:
@@ -57,9 +58,16 @@ class Events:
 
     @value
     def store_webhook(
-        self, work: BigInt, lease: Id, cursor: str | None, error: str | None = None, final: bool | None = None
+        self,
+        work: BigInt,
+        lease: Id,
+        cursor: str | None,
+        error: str | None = None,
+        final: bool | None = None,
+        aside: Object | None = None,
     ) -> str:
-        """Says how far a claimed webhook was sent, and what ended it; returns active, failing, disabled or lost."""
+        """Says how far a claimed webhook was sent, what ended it, and which event was set aside; returns active, failing,
+        disabled or lost."""
 
 
 class Waiter:

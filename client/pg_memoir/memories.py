@@ -246,9 +246,11 @@ class Memories:
         tells what that would be. Raises InvalidArgumentError."""
 
     @rows
-    def list_changes(self, user: str, *, undone: bool | None = None) -> list[Change]:
-        """What turns changed of what was said before, or asked to forget, newest first; with `undone` those taken back
-        as well."""
+    def list_changes(
+        self, user: str, *, undone: bool | None = None, after_change: Id | None = None, limit: int | None = None
+    ) -> list[Change]:
+        """What turns changed of what was said before, or asked to forget, newest first, `limit` (100) a page; with
+        `undone` those taken back as well; `after_change`: the last id of the page before. Raises UnknownMemoryError."""
 
     @value
     def undo_change(self, user: str, change: Id) -> dict[str, Any]:

@@ -89,8 +89,8 @@ def find_refusal(config: Config, scope: Scope, headers: Headers) -> Refusal | No
             return Refusal(403, "host", f"The host {host!r} is not allowed. {ADVICE}")
     origins = headers.getlist("origin")
     listed = [o for o in origins if _is_listed_origin(config.allowed_hosts, o)]
-    # Without keys the REST API is open to all who may pass, so not to pages of any other server on this machine.
-    is_open = scope["path"].startswith(PREFIX + "/") and not config.has_keys
+    # Without keys these paths are open to all who may pass, so not to pages of any other server on this machine.
+    is_open = _shows_memory(scope["path"]) and not config.has_keys
     for origin in origins:
         is_own = origin.lower().partition("://")[2] == headers.get("host", "").lower()
         if origin not in listed and not (is_loopback(_read_origin(origin)) and (is_own or not is_open)):
@@ -131,6 +131,12 @@ def _is_listed_origin(allowed: Iterable[str], origin: str) -> bool:
     if origin.lower() in map(str.lower, entries):
         return True
     return bool(name := _read_origin(origin)) and _is_listed(entries, origin.partition("://")[2], name)
+
+
+def _shows_memory(path: str) -> bool:
+    """Does the gateway answer this path itself, from the memory? Ports are one site to a browser, so that Sec-Fetch-Site
+    does not tell their pages apart."""
+    return path == "/mcp" or path.startswith((f"{PREFIX}/", "/observation/", "/inspect"))
 
 
 def _is_navigation(scope: Scope, headers: Headers) -> bool:

@@ -46,8 +46,8 @@ MOST_SENTENCES_READ = 12
 # Earlier messages of the user that are compared, and the nearest of them that the heads read.
 MOST_MESSAGES, MOST_JUDGED = 200, 10
 LONGEST_MESSAGE = 300  # characters
-# The chance from which on a part is meant, the one of parts beside it in its message where nothing is said to stay, and the
-# one of what might be meant.
+# The chance from which on a part is meant, the one of parts beside it in its message where nothing is said to stay, and
+# the one of what might be meant.
 MEANT, BESIDE, UNCLEAR = 0.4, 0.2, 0.3
 IN_TIME = 4.0  # log odds that a message from the time that the request names gains
 # Verbs among those of requests that let something stay.
@@ -56,7 +56,7 @@ KEEPING = frozenset("keep remember store save mention".split())
 
 @dataclass(frozen=True)
 class Meant:
-    """What is meant, (text, start, length), or nothing; `is_unclear`: something might be."""
+    """The spans that a request means, (text, start, length), or none; `is_unclear`: something might be meant."""
 
     spans: tuple[tuple[int, int, int], ...] = ()
     is_unclear: bool = False

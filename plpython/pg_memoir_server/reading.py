@@ -59,7 +59,7 @@ def judge(language: str) -> Any:
             from .judge_languages import LanguagesJudge
 
             _judges[of] = Judge() if of == extraction.JUDGED else LanguagesJudge()
-        except (ImportError, OSError, RuntimeError, ValueError) as error:
+        except Exception as error:  # whatever a package raises for a model file that it can't read
             logging.getLogger("pg_memoir.judge").warning("without a judge nothing is certain: %s", error)
             _judges[of] = None
     return _judges[of]
@@ -75,7 +75,7 @@ def heads() -> Any:
                 from .judge_heads import Heads
 
                 _judges["heads"] = Heads(told, embeds.embed)
-        except (ImportError, OSError, ValueError) as error:
+        except Exception as error:  # as above
             logging.getLogger("pg_memoir.judge").warning("without the heads few wishes are found: %s", error)
     return _judges["heads"]
 

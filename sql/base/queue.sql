@@ -93,6 +93,13 @@ begin
   return 'ready';
 end $$;
 
+-- The same for leased work of these users.
+create or replace function _memoir.give_back_leased(p_kind text, p_user_ids uuid[], p_keys text[], p_error text)
+returns void language sql as $$
+  select _memoir.give_back(w, p_error) from (select * from _memoir.work_items where kind = p_kind and state = 'leased'
+    and user_id = any (p_user_ids) and dedup_key = any (p_keys) order by work_id for update skip locked) w
+$$;
+
 create or replace function _memoir.leased(p_work bigint, p_lease uuid)
 returns _memoir.work_items language sql as $$
   select j from _memoir.work_items j where j.work_id = p_work and j.lease_id = p_lease and j.state = 'leased' for update

@@ -117,11 +117,10 @@ end $$;
 comment on function memoir.memory_query(text, text, text, integer, text, boolean) is
   'The passages that best answer a question from all that a session has, whatever of it is shown (p_scope user: from
 all that is known of the user), at most p_max_tokens: {"text" (for a model), "tokens", "passages": [{"id", "kind",
-"session", "turn_index", "object"}]}. Copies count once, the question itself gives way to what it was answered
-before, and a line names its object or, by eight digits of its id, its turn or memory. What is shown stays as it is.
-Where a language model is configured it is asked too, unless p_answer is false: of what is neither private nor
-secret, by job model; then "answer": {"id", "state": waiting}, for query_answer. Writes fault_history. Raises PM001,
-PM003, PM014.';
+"session", "turn_index", "object"}]}. Copies count once, the question itself gives way to what it was answered before,
+and a line names its object or, by eight digits of its id, its turn or memory. What is shown stays as it is. Where a
+language model is configured it is asked too, unless p_answer is false: of what is neither private nor secret, by job
+model; then "answer": {"id", "state": waiting}, for query_answer. Writes fault_history. Raises PM001, PM003, PM014.';
 
 create or replace function memoir.memory_restore(p_user text, p_session text, p_object text, p_lines text default null,
   p_reason text default null)

@@ -227,9 +227,8 @@ session; tags (of memories and turns), types and category (of memories), project
 summary), said between p_after and p_before; p_where, on metadata of memories and turns ({"source": "jira", "year":
 {"gt": 2024}}; eq, in, gt, lt, exists); p_as_of and p_valid_at as in compile_context. Memories that types, tags,
 category, project or where name, turns with such a tag and objects of the session of such a type, or with such a path
-or name as a tag, come whatever their rank, after the query''s matches.
-matched_by: words, vector, neighbour (beside a match), related (by edges to a match), filter. Writes nothing. Raises
-PM001, PM003, PM014, PM030.';
+or name as a tag, come whatever their rank, after the query''s matches. matched_by: words, vector, neighbour (beside a
+match), related (by edges to a match), filter. Writes nothing. Raises PM001, PM003, PM014, PM030.';
 
 create or replace function memoir.match_memories(p_user text, p_embedding real[], p_threshold real default 0.7,
   p_limit integer default 10, p_project text default null)

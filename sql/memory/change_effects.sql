@@ -244,13 +244,19 @@ comment on function memoir.undo_change(text, uuid) is
 memories that gave way are active again where nothing else has their place, tombstones are lifted. Returns {"change_id",
 "restored", "returned_turns"}. Writes recall_exclusions, memory_store, tombstones, audit_log. Raises PM001, PM004.';
 
-create or replace function memoir.list_changes(p_user text, p_undone boolean default false)
+create or replace function memoir.list_changes(p_user text, p_undone boolean default false,
+  p_after_change uuid default null, p_limit integer default 100)
 returns table (change_id uuid, kind text, recorded_at timestamptz, by_session text, by_turn integer, turns jsonb,
   undone_at timestamptz)
 language plpgsql stable security definer set search_path from current as $$
 declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read'); v_last timestamptz;
 begin
+  perform _memoir.check_count('limit', p_limit, 1000);
+  select min(x.recorded_at) into v_last from _memoir.recall_exclusions x
+  where x.user_id = v_caller.user_id and x.change_id = p_after_change;
+  perform _memoir.fail('PM004', format('unknown change %s', p_after_change)) where p_after_change is not null
+    and v_last is null;
   return query
   select x.change_id, case when bool_and(x.is_doubt) then 'likely' when bool_and(x.changed) then 'changed'
     else 'forgotten' end, min(x.recorded_at), min(b.external_id), min(x.by_turn),
@@ -261,12 +267,14 @@ begin
   left join _memoir.sessions b on b.user_id = v_caller.user_id and b.session_id = x.by_session
   where x.user_id = v_caller.user_id and x.change_id is not null and (p_undone or x.lifted_at is null)
     and (v_caller.projects is null or s.project = any (v_caller.projects))
-  group by x.change_id order by 3 desc, 1;
+  group by x.change_id having p_after_change is null or (min(x.recorded_at), x.change_id) < (v_last, p_after_change)
+  order by 3 desc, 1 desc limit p_limit;
 end $$;
-comment on function memoir.list_changes(text, boolean) is
+comment on function memoir.list_changes(text, boolean, uuid, integer) is
   'Lists what turns changed of earlier turns (changed: shown with a mark), likely changed (likely: nothing gives way,
 both are recalled together) and asked to forget (forgotten), newest first: which turn said so, and which spans of which
-turns it concerns; with p_undone those that were taken back, too. undo_change takes one back. Raises PM001.';
+turns it concerns; with p_undone those that were taken back, too. At most p_limit (1000) a page: p_after_change is the
+last change_id of the page before. undo_change takes one back. Raises PM001, PM004, PM014.';
 
 create or replace function memoir.forget_about(p_user text, p_query text, p_preview boolean default false)
 returns jsonb language plpgsql security definer set search_path from current as $$

@@ -98,9 +98,7 @@ begin
       end if;
     end loop;
     for v_work in select * from _memoir.work_items j where j.kind = 'nli' and j.user_id = v_user and j.state = 'leased'
-      and j.dedup_key = any (p_memory_ids::text[])
-      order by j.work_id for update
-    loop
+      and j.dedup_key = any (p_memory_ids::text[]) order by j.work_id for update loop
       if not exists (select from _memoir.open_pairs(v_work)) then delete from _memoir.work_items
         where work_id = v_work.work_id; end if;
     end loop;
@@ -115,16 +113,8 @@ pairs that have changed meanwhile are passed over. Service, jobs and admin login
 
 create or replace function memoir.fail_judgements(p_user_ids uuid[], p_memory_ids uuid[], p_error text)
 returns void language plpgsql security definer set search_path from current as $$
-declare
-  v_work _memoir.work_items;
 begin
-  perform _memoir.authorise_worker();
-  for v_work in select * from _memoir.work_items where kind = 'nli' and state = 'leased' and user_id = any (p_user_ids)
-    and dedup_key = any (p_memory_ids::text[])
-    order by work_id for update skip locked
-  loop
-    perform _memoir.give_back(v_work, p_error);
-  end loop;
+  perform _memoir.authorise_worker(), _memoir.give_back_leased('nli', p_user_ids, p_memory_ids::text[], p_error);
 end $$;
 comment on function memoir.fail_judgements(uuid[], uuid[], text) is
   'Gives leased judgements of these memories back after an error: retried with exponential backoff and jitter, in the

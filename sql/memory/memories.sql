@@ -145,11 +145,10 @@ person''s word only with p_source_turns, turn indexes in p_session, that are all
 holds one value (default: the content) at a time; a newer value of equal or higher authority supersedes, or with
 p_valid_from bounds the old one. Inferred and tool memories are local to their session (or to recalls outside of
 sessions) and end local_memory_hours after it. What looks like a key, a card, an account or a personal number, or comes
-from a secret turn, is secret whatever p_sensitivity says;
-p_embeddable
-false keeps it from embedding models. A restated memory takes on the higher authority, sensitivity and later expiry.
-p_embedding: vector of the active embedding model. p_key: idempotency key.
-Writes memory_store and what belongs to it. Raises PM001, PM003, PM006, PM012, PM014, PM030.';
+from a secret turn, is secret whatever p_sensitivity says; p_embeddable false keeps it from embedding models. A
+restated memory takes on the higher authority, sensitivity and later expiry. p_embedding: vector of the active
+embedding model. p_key: idempotency key. Writes memory_store and what belongs to it. Raises PM001, PM003, PM006, PM012,
+PM014, PM030.';
 
 -- The door itself: everything that becomes a memory passes here, under the user's lock. p_memory: what is stated, from
 -- content to metadata; where it enters, what it may count as and its trust are decided here. Source turns may come with

@@ -154,5 +154,4 @@ end $$;
 comment on function memoir.profile(text) is
   'The profile in force: {"version", "content", "tokens", "memory_ids", "left_out", "made_by", "recorded_at"}; version
 0 while there is none. What compile shows of it is fenced. left_out: wishes and health for which profile_tokens had no
-room;
-they lead every recall, and the context warns. Raises PM001.';
+room; they lead every recall, and the context warns. Raises PM001.';

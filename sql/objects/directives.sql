@@ -1,6 +1,5 @@
--- Directives: what a model says of its own window, in its text, in one tag. They change what is shown, never what
--- is stored:
--- <memory-window> begins the tag.
+-- Directives: what a model says of its own window, in its text, in one tag. They change what is shown, never what is
+-- stored: <memory-window> begins the tag.
 --   drop: 3f2a91bc                         need not be shown any more
 --   anchor: 3f2a91bc                       stays whole for a while
 --   summarize: 3f2a91bc: what it says      the compact form, in the model's words

@@ -13,7 +13,7 @@ begin
   return coalesce(p_namespace, '{}');
 end $$;
 
--- Returns whether a value is what a filter asks: {"field": value}, {"field": {"$gt": 5}}, {"$or": [filters]}.
+-- Returns whether a value is what a filter asks: {"field": 1}, {"field": {"$gt": 5}}, {"$or": [filters]}, {"$$id": 7}.
 create or replace function _memoir.document_fits(p_value jsonb, p_filter jsonb)
 returns boolean language plpgsql immutable as $$
 declare
@@ -24,9 +24,10 @@ begin
     v_order := case when v_type is distinct from jsonb_typeof(v_wanted) then null when p_value = v_wanted then 0
       when case v_type when 'string' then (p_value #>> '{}') collate "C" < (v_wanted #>> '{}')
         else p_value < v_wanted end then -1 else 1 end;
-    if v_key like '$%' and v_key <> all ('{$eq,$ne,$gt,$gte,$lt,$lte,$in,$nin,$and,$or,$not,$exists}') then
+    if v_key like '$%' and v_key not like '$\$%'
+      and v_key <> all ('{$eq,$ne,$gt,$gte,$lt,$lte,$in,$nin,$and,$or,$not,$exists}') then
       perform _memoir.fail('PM014', format('filter: unknown operator %s', _memoir.shown(v_key)),
-        '$eq, $ne, $gt, $gte, $lt, $lte, $in, $nin, $and, $or, $not, $exists');
+        '$eq, $ne, $gt, $gte, $lt, $lte, $in, $nin, $and, $or, $not, $exists, or $' || v_key || ' for a field');
     elsif v_key in ('$in', '$nin', '$and', '$or') and jsonb_typeof(v_wanted) <> 'array' then
       perform _memoir.fail('PM014', format('filter: %s takes a list, not %s', v_key, _memoir.shown(v_wanted::text)));
     elsif (case when v_key in ('$eq', '$ne') then (coalesce(p_value, 'null') = v_wanted) = (v_key = '$eq')
@@ -39,7 +40,8 @@ begin
       when v_key = '$exists' then (p_value is not null) = (v_wanted = 'true')
       when v_key in ('$gt', '$gte', '$lt', '$lte') then v_order = any (case v_key when '$gt' then '{1}'
         when '$gte' then '{0,1}' when '$lt' then '{-1}' else '{-1,0}' end::integer[])
-      else v_type = 'object' and _memoir.document_fits(p_value -> v_key, v_wanted) end) is not true then return false;
+      else v_type = 'object' and _memoir.document_fits(p_value -> substr(v_key,
+        case when v_key like '$\$%' then 2 else 1 end), v_wanted) end) is not true then return false;
     end if;
   end loop;
   return true;
@@ -272,8 +274,7 @@ begin
   if p_refresh then perform _memoir.refresh_documents(v_caller, p_namespace, p_keys); end if;
   return query select d.namespace, d.key, d.value, d.created_at, d.updated_at, d.expires_at from _memoir.documents d
   where d.user_id = v_caller.user_id and d.project = v_project and d.namespace = p_namespace and d.key = any (p_keys)
-    and (d.expires_at is null or d.expires_at > memoir.now()) and d.sensitivity <= v_caller.clearance
-  order by d.key;
+    and (d.expires_at is null or d.expires_at > memoir.now()) and d.sensitivity <= v_caller.clearance order by d.key;
 end $$;
 comment on function memoir.get_documents(text, text[], text[], boolean) is
   'Documents of one namespace by their keys; no row for what is not there. p_refresh: those that end by themselves live
@@ -304,8 +305,7 @@ begin
         as vector_score
     from found f left join words w on w.namespace = f.namespace and w.key = f.key)
   select s.namespace, s.key, (case when p_vector is null then s.words_score when p_query = '' then s.vector_score
-    else (s.words_score + coalesce(s.vector_score, 0)) / 2 end)::real
-  from scored s;
+    else (s.words_score + coalesce(s.vector_score, 0)) / 2 end)::real from scored s;
 end $$;
 
 create or replace function memoir.search_documents(p_user text, p_namespace text[] default '{}',

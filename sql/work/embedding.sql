@@ -59,8 +59,7 @@ begin
         where i.user_id = v_work.user_id and i.item_no > v_through and i.embeddable and not i.dead
           and i.chunk < v_chunks and (v_unread is null or i.item_no < v_unread)
           and not exists (select from _memoir.embeddings e where e.user_id = v_work.user_id
-          and e.model_id = v_model.model_id and e.item_no = i.item_no)
-          and not _memoir.is_expired(i)
+          and e.model_id = v_model.model_id and e.item_no = i.item_no) and not _memoir.is_expired(i)
         order by i.item_no limit v_left) x;
       exit when v_items is not null;
     end loop;
@@ -257,17 +256,9 @@ only says. Writes work_items, audit_log. Raises PM001, PM014, PM031.';
 
 create or replace function memoir.fail_embeddings(p_user_ids uuid[], p_model text, p_error text)
 returns void language plpgsql security definer set search_path from current as $$
-declare
-  v_model _memoir.embedding_models; v_work _memoir.work_items;
 begin
-  perform _memoir.authorise_worker();
-  v_model := _memoir.embedding_model(p_model);
-  for v_work in select * from _memoir.work_items where kind = 'embed' and dedup_key = v_model.model_id::text
-    and state = 'leased' and user_id = any (p_user_ids)
-    order by work_id for update skip locked
-  loop
-    perform _memoir.give_back(v_work, p_error);
-  end loop;
+  perform _memoir.authorise_worker(), _memoir.give_back_leased('embed', p_user_ids,
+    array[(_memoir.embedding_model(p_model)).model_id::text], p_error);
 end $$;
 comment on function memoir.fail_embeddings(uuid[], text, text) is
   'Gives leased embedding work of these users back after an error: retried with exponential backoff and jitter, a dead

@@ -111,28 +111,36 @@ enables where it stopped. Admin only. Raises PM001, PM014.';
 
 create or replace function memoir.list_webhooks()
 returns table (webhook bigint, url text, types text[], state text, failures integer, failing_since timestamptz,
-  last_error text, secret text) language plpgsql stable security definer set search_path from current as $$
+  last_error text, secret text, aside jsonb)
+language plpgsql stable security definer set search_path from current as $$
 begin
   perform _memoir.authorise_admin();
   return query select w.work_id, w.dedup_key, p.types, case when w.state = 'dead' then 'disabled' when p.failures > 0
-    then 'failing' else 'active' end, coalesce(p.failures, 0), p.failing_since, w.last_error, p.secret
+    then 'failing' else 'active' end, coalesce(p.failures, 0), p.failing_since, w.last_error, p.secret,
+    coalesce(p.aside, '[]')
   from _memoir.work_items w, jsonb_to_record(w.payload) p(types text[], failures integer, failing_since timestamptz,
-    secret text) where w.kind = 'webhook' order by w.work_id;
+    secret text, aside jsonb) where w.kind = 'webhook' order by w.work_id;
 end $$;
 comment on function memoir.list_webhooks() is
   'The webhooks: number, URL, types, state (active, failing, disabled), how often in a row and since when it failed, the
-error, the secret. Admin only. Raises PM001.';
+error, the secret, and events set aside ("event", "after": a cursor before it, "error"). Admin only. Raises PM001.';
 
-create or replace function memoir.remove_webhook(p_webhook bigint)
+create or replace function memoir.remove_webhook(p_webhook bigint, p_event bigint default null)
 returns boolean language plpgsql security definer set search_path from current as $$
 begin
   perform _memoir.authorise_admin();
-  delete from _memoir.work_items where kind = 'webhook' and work_id = p_webhook;
-  if found then perform _memoir.audit('remove_webhook', jsonb_build_object('webhook', p_webhook)); end if;
+  if p_event is not null then
+    update _memoir.work_items set payload = jsonb_set(payload, '{aside}', (select coalesce(jsonb_agg(e), '[]')
+      from jsonb_array_elements(payload -> 'aside') e where e -> 'event' <> to_jsonb(p_event)))
+    where kind = 'webhook' and work_id = p_webhook
+      and payload -> 'aside' @> jsonb_build_array(jsonb_build_object('event', p_event));
+  else delete from _memoir.work_items where kind = 'webhook' and work_id = p_webhook; end if;
+  if found then perform _memoir.audit('remove_webhook', jsonb_strip_nulls(jsonb_build_object('webhook', p_webhook,
+    'event', p_event))); end if;
   return found;
 end $$;
-comment on function memoir.remove_webhook(bigint) is
-  'Removes a webhook; false where there is none of that number. Admin only. Raises PM001.';
+comment on function memoir.remove_webhook(bigint, bigint) is
+  'Removes a webhook, or with p_event an event set aside for it; false where there is none. Admin only. Raises PM001.';
 
 create or replace function memoir.claim_webhook(p_limit integer default 200)
 returns jsonb language plpgsql security definer set search_path from current as $$
@@ -146,16 +154,16 @@ begin
       is distinct from _memoir.events_after(null, w.payload ->> 'cursor', null, 1) ->> 'cursor'));
   if v_work.work_id is null then return null; end if;
   update _memoir.work_items set attempts = 0 where work_id = v_work.work_id;  -- failures are counted in the payload
-  return jsonb_build_object('work_id', v_work.work_id, 'lease_id', v_work.lease_id, 'url', v_work.dedup_key, 'secret',
-    v_work.payload ->> 'secret') || _memoir.events_after(null, v_work.payload ->> 'cursor', 
+  return jsonb_build_object('work_id', v_work.work_id, 'lease_id', v_work.lease_id, 'url', v_work.dedup_key)
+    || (v_work.payload - '{cursor,types}'::text[]) || _memoir.events_after(null, v_work.payload ->> 'cursor',
       (select array_agg(x) from jsonb_array_elements_text(nullif(v_work.payload -> 'types', 'null')) x), p_limit);
 end $$;
 comment on function memoir.claim_webhook(integer) is
-  'Leases for 60 s a webhook that has something to send: {"work_id", "lease_id", "url", "secret"} and what read_events
-answers; null: none has. Service, jobs and admin logins only. Raises PM001, PM014.';
+  'Leases for 60 s a webhook that has something to send: {"work_id", "lease_id", "url", "secret", "failures", "aside"}
+and what read_events answers; null: none has. Service, jobs and admin logins only. Raises PM001, PM014.';
 
 create or replace function memoir.store_webhook(p_work bigint, p_lease uuid, p_cursor text, p_error text default null,
-  p_final boolean default false)
+  p_final boolean default false, p_aside jsonb default null)
 returns text language plpgsql security definer set search_path from current as $$
 declare
   v_work _memoir.work_items; v_new jsonb; v_since timestamptz; v_failures integer; v_state text;
@@ -164,7 +172,8 @@ begin
   perform _memoir.authorise_worker();
   v_work := _memoir.leased(p_work, p_lease);
   if v_work.work_id is null then return 'lost'; end if;
-  v_new := v_work.payload || jsonb_build_object('cursor', coalesce(p_cursor, v_work.payload ->> 'cursor'));
+  v_new := v_work.payload || jsonb_build_object('cursor', coalesce(p_cursor, v_work.payload ->> 'cursor'), 'aside',
+    coalesce(v_work.payload -> 'aside', '[]') || coalesce(_memoir.check_object('aside', p_aside), '[]'));
   if p_error is null or v_new <> v_work.payload then v_new := v_new - '{failures,failing_since}'::text[]; end if;
   v_failures := coalesce((v_new ->> 'failures')::integer, 0);
   v_since := coalesce((v_new ->> 'failing_since')::timestamptz, v_now);
@@ -181,7 +190,7 @@ begin
   end if;
   return v_state;
 end $$;
-comment on function memoir.store_webhook(bigint, uuid, text, text, boolean) is
+comment on function memoir.store_webhook(bigint, uuid, text, text, boolean, jsonb) is
   'Says how far a claimed webhook was sent (p_cursor, null: nothing) and what ended it: active, failing (it waits
-longer each time), disabled (p_final, or too long), lost (the lease ran out). Service, jobs and admin logins only.
-Raises PM001.';
+longer each time), disabled (p_final, or too long), lost (the lease ran out). p_aside: an event to set aside. Service,
+jobs and admin logins only. Raises PM001, PM014.';

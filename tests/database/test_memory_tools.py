@@ -243,7 +243,12 @@ def test_turns_are_corrected_and_forgotten_by_id(db: Db, user: str) -> None:
     said = "The rehearsal is on Thursday instead"
     assert run(db, user, "memory_correct", **now, said=said).startswith("Corrected: now ")
     assert run(db, user, "memory_forget", id=door, said="please forget how the stage door opens") == "Forgotten."
-    assert {kind for (kind,) in table(db, "list_changes", user, columns="kind")} == {"changed", "forgotten"}
+    (newest, kind), (oldest, other) = table(db, "list_changes", user, columns="change_id, kind")
+    assert {kind, other} == {"changed", "forgotten"}
+    for after, page in ((None, [(newest,)]), (newest, [(oldest,)]), (oldest, [])):
+        assert table(db, "list_changes", user, columns="change_id", limit=1, after_change=after) == page
+    with raises("PM004", f"unknown change {UNKNOWN}"):
+        table(db, "list_changes", user, after_change=UNKNOWN)
     query = "When is the rehearsal at the Kesselhaus, how does the door open?"
     shown = str(call(db, "compile_context", user, "new", query))
     assert "5-5-1-0" not in shown and "Thursday" in shown and ("Tuesday" not in shown or "later changed" in shown)

@@ -80,6 +80,12 @@ def test_filters_compare_values(memoir: Memoir, user: str) -> None:
         ({}, "abc"),
     ):
         assert sorted(find_keys(memoir, user, filter=asked)) == list(keys), asked
+    put(memoir, user, "d", value={"$id": 7, "$$$": 1})  # names that begin with $ have one more in a filter
+    for asked in ({"$$id": 7}, {"$$id": {"$gt": 6}}, {"$$$$": {"$exists": True}}):
+        assert find_keys(memoir, user, filter=asked) == ["d"], asked
+    with pytest.raises(errors.InvalidArgumentError, match=r"unknown operator .*\$id") as refused:
+        find_keys(memoir, user, filter={"$id": 7})
+    assert "$$id for a field" in str(refused.value.hint)
 
 
 def test_namespaces_are_labels_not_text(memoir: Memoir, user: str) -> None:

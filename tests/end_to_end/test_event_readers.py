@@ -248,6 +248,49 @@ def test_webhooks_by_what_receivers_answer(
     set_clock(db, None)
 
 
+def test_webhooks_set_a_refused_event_aside(
+    memoir_dsn: str, db: psycopg.Connection, user: str, receiver: tuple[Receiver, str]
+) -> None:
+    """A receiver that always refuses one event gets the later ones after about an hour, and that one on request."""
+    taken, url = receiver
+    options = ["--allow-local", "--dsn", memoir_dsn]
+    with Memoir(memoir_dsn, max_size=4) as memoir, Sender(allow_local=True) as sender:
+        number = memoir.add_webhook(f"{url}/hook")["webhook"]
+        bad, good = (remembered(db, user, f"Boat {n}.") for n in range(2))
+
+        def tries(count: int, statuses: list[int]) -> None:
+            for _ in range(count):
+                set_clock(db, call(db, "now") + timedelta(hours=1))
+                taken.statuses = list(statuses)
+                run_webhooks(memoir, sender, once=True)
+
+        set_clock(db, datetime.now(UTC))
+        tries(14, [500, 500])  # it refuses all: nobody can tell that one event is to blame
+        [hook] = memoir.list_webhooks()
+        assert (hook.state, hook.failures, hook.aside, taken.got) == ("failing", 14, [], [])
+        tries(1, [500])
+        [hook] = memoir.list_webhooks()
+        assert hook.state == "active" and [one["error"] for one in hook.aside] == ["status 500"]
+        assert [json.loads(body)["data"]["memory_id"] for _, body in taken.got] == [good]
+        tries(2, [])  # a later event is not set aside by the tries of an earlier one
+        remembered(db, user, "Boat 3.")
+        remembered(db, user, "Boat 4.")
+        tries(5, [500])
+        [hook] = memoir.list_webhooks()
+        assert hook.state == "failing" and len(hook.aside) == 1
+    again = [*CLI, "webhooks", "resend", str(number), *options]
+    taken.statuses = [500]
+    assert subprocess.run(again, capture_output=True).returncode == 3
+    taken.got.clear()
+    done = subprocess.run(again, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"event {hook.aside[0]['event']}: answered 204\n"), done.stderr
+    assert [json.loads(body)["data"]["memory_id"] for _, body in taken.got] == [bad]
+    told = subprocess.run([*CLI, "webhooks", "aside", str(number), options[-2], options[-1]], capture_output=True)
+    assert b"no event is set aside" in told.stdout + told.stderr
+    call(db, "remove_webhook", number)
+    set_clock(db, None)
+
+
 def test_webhook_addresses_stay_out_of_logs(
     memoir_dsn: str, db: psycopg.Connection, user: str, receiver: tuple[Receiver, str]
 ) -> None:

@@ -326,13 +326,17 @@ def test_rest_pages(rest: str, memoir_dsn: str, user: str) -> None:
         for turn in (2, 3, 4):
             memoir.erase_turn(user, "s0", turn)
         memoir.branch_session(user, "s0", "branch", at_turn=6)
+        for number in (1, 2, 3):
+            memoir.forget_about(user, f"Fact {number}")
         whole = {
+            f"/users/{user}/changes": ("change_id", [str(row.change_id) for row in memoir.list_changes(user)]),
             f"/users/{user}/sessions": ("session", [row.session for row in memoir.list_sessions(user)]),
             f"/users/{user}/memories": ("memory_id", [str(row.memory_id) for row in memoir.list_memories(user)]),
             f"/users/{user}/sessions/s0/turns": ("turn_index", [0, 1, 5, 6, 7]),
             f"/users/{user}/sessions/branch/turns": ("turn_index", [0, 1, 5]),
             "/users": ("user_name", [row.user_name for row in memoir.list_users()]),
         }
+        assert len(whole[f"/users/{user}/changes"][1]) == 3
         for path, (name, rows) in whole.items():
             for limit in (1, 2, 5, 500):
                 found, cursor = [], ""

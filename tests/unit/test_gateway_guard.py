@@ -66,15 +66,16 @@ def test_guard_pages() -> None:
         assert refusal(request_line, headers) == reason
 
 
-def test_guard_rest_without_keys() -> None:
-    """Any server on this machine has pages: without keys only the gateway's own and listed ones call the REST API."""
+def test_guard_memory_without_keys() -> None:
+    """Any server on this machine has pages: without keys only the gateway's own and listed ones get at the memory."""
     page, own = {"origin": "http://localhost:3000"}, {"origin": "http://127.0.0.1:8787"}
-    for verb in ("GET", "POST", "DELETE", "OPTIONS"):
-        line = f"{verb} /memoir/v1/users/local"
-        assert [refusal(line, headers) for headers in ({}, own, page)] == ["", "", "origin"]
-        assert refusal(line, page, allowed_hosts=["http://localhost:3000"]) == ""
-        assert refusal(line, page, users=[LISTED]) == ""
-        assert refusal(f"{verb} /v1/models", page) == ""
+    for path in ("/memoir/v1/users/local", "/mcp", "/observation/7", "/inspect", "/inspect/users/local"):
+        for verb in ("GET", "POST", "DELETE", "OPTIONS"):
+            line = f"{verb} {path}"
+            assert [refusal(line, headers) for headers in ({}, own, page)] == ["", "", "origin"], line
+            assert refusal(line, page, allowed_hosts=["http://localhost:3000"]) == ""
+            assert refusal(line, page, users=[LISTED]) == ""
+            assert refusal(f"{verb} /v1/models", page) == refusal(f"{verb} /metrics", page) == ""
 
 
 def test_guard_allowed_hosts() -> None:

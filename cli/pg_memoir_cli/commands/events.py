@@ -6,9 +6,10 @@ import json
 from typing import Annotated, cast
 
 import typer
-from pg_memoir.types import EventType
+from pg_memoir import Memoir
+from pg_memoir.types import EventType, Webhook
 
-from ..app import AsJson, Dsn, Stop, app, connected
+from ..app import ATTENTION, OK, AsJson, Dsn, Stop, app, connected
 from ..show import Column, table
 
 _EVENTS = "Running it"
@@ -17,6 +18,10 @@ Types = Annotated[
     typer.Option("--type", help="Only these: memory.added, memory.changed, memory.forgotten, job.failed."),
 ]
 Number = Annotated[int, typer.Argument(metavar="WEBHOOK", help="Its number, as `pg-memoir webhooks list` shows it.")]
+
+AllowLocal = Annotated[
+    bool, typer.Option("--allow-local", help="Also over http and to addresses inside.", show_default=False)
+]
 
 webhooks = typer.Typer(no_args_is_help=True, help="URLs that events are sent to, by `pg-memoir worker --webhooks`.")
 app.add_typer(webhooks, name="webhooks", rich_help_panel=_EVENTS)
@@ -70,9 +75,11 @@ def add_webhook(
 @webhooks.command("list")
 def list_webhooks(dsn: Dsn = "", json: AsJson = False) -> None:
     """List the webhooks and how they fare. Secrets are not shown. An admin's login."""
-    columns: list[Column] = ["webhook", "url", "types", "state", "failures", "failing_since", "last_error"]
+    columns: list[Column] = ["webhook", "url", "types", "state", "failures", "failing_since", "last_error", "aside"]
     with connected(dsn) as memoir:
         found = [{name: getattr(one, str(name)) for name in columns} for one in memoir.list_webhooks()]
+    for one in found:
+        one["aside"] = len(one["aside"])
     table(found, columns, json=json, nothing="no events are sent anywhere")
 
 
@@ -92,19 +99,62 @@ def enable_webhook(webhook: Number, dsn: Dsn = "") -> None:
             raise Stop(f"there is no disabled webhook {webhook}", "pg-memoir webhooks list")
 
 
-@webhooks.command("test")
-def test_webhook(
+def _find_webhook(memoir: Memoir, number: int) -> Webhook:
+    found = next((one for one in memoir.list_webhooks() if one.webhook == number), None)
+    if found is None:
+        raise Stop(f"there is no webhook {number}", "pg-memoir webhooks list")
+    return found
+
+
+@webhooks.command("aside")
+def list_aside(webhook: Number, dsn: Dsn = "", json: AsJson = False) -> None:
+    """List the events that the receiver always refused, so that others behind them could go on. An admin's login."""
+    with connected(dsn) as memoir:
+        found = _find_webhook(memoir, webhook).aside
+    table([dict(one) for one in found], ["event", "error", "after"], json=json, nothing="no event is set aside")
+
+
+@webhooks.command("resend")
+def resend(
     webhook: Number,
-    allow_local: Annotated[bool, typer.Option("--allow-local", help="Also over http and to addresses inside.")] = False,
+    events: Annotated[list[int] | None, typer.Argument(metavar="EVENT…", help="Only these, by number.")] = None,
+    allow_local: AllowLocal = False,
     dsn: Dsn = "",
-) -> None:
+) -> int:
+    """Send events again that were set aside, from here, oldest first. An admin's login.
+
+    An event that is taken leaves the list. Ends with 3 if one is refused again, or is not kept any more (setting
+    outbox_days, or its user was erased).
+    """
+    from ..webhooks import Refused, Sender, find_aside
+
+    code = OK
+    with connected(dsn) as memoir, Sender(allow_local) as sender:
+        hook = _find_webhook(memoir, webhook)
+        unknown = set(events or ()) - {one["event"] for one in hook.aside}
+        if unknown:
+            raise Stop(f"event {min(unknown)} is not set aside", f"pg-memoir webhooks aside {webhook}")
+        for one in hook.aside:
+            if events and one["event"] not in events:
+                continue
+            event = find_aside(memoir, one)
+            try:
+                told = f"answered {sender.send(hook.url, hook.secret, event)}" if event else "is not kept any more"
+                memoir.remove_webhook(webhook, one["event"])
+            except Refused as error:
+                told, event = str(error), None
+            code = code if event else ATTENTION
+            print(f"event {one['event']}: {told}")
+    return code
+
+
+@webhooks.command("test")
+def test_webhook(webhook: Number, allow_local: AllowLocal = False, dsn: Dsn = "") -> None:
     """Send one event of type webhook.test now, from here, and print the answer's status. An admin's login."""
     from ..webhooks import Refused, Sender, describe_test
 
     with connected(dsn) as memoir:
-        hook = next((one for one in memoir.list_webhooks() if one.webhook == webhook), None)
-    if hook is None:
-        raise Stop(f"there is no webhook {webhook}", "pg-memoir webhooks list")
+        hook = _find_webhook(memoir, webhook)
     with Sender(allow_local) as sender:
         try:
             status = sender.send(hook.url, hook.secret, describe_test())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from .record import Record
 
@@ -42,19 +42,29 @@ class EventPage(TypedDict):
     more: bool
 
 
+class AsideEvent(TypedDict):
+    """An event that a receiver always refused. `after`: the cursor before it; `error`: how it was refused."""
+
+    event: int
+    after: str
+    error: str
+
+
 class WebhookClaim(EventPage):
-    """Events to send to an URL, under a lease."""
+    """Events to send to an URL, under a lease. `failures`: of the first one, in a row; `aside`: those set aside."""
 
     work_id: int
     lease_id: str
     url: str
     secret: str
+    failures: NotRequired[int]
+    aside: NotRequired[list[AsideEvent]]
 
 
 @dataclass(frozen=True, slots=True)
 class Webhook(Record):
     """An URL that events are sent to. `state`: active, failing or disabled; `failures` in a row since
-    `failing_since`."""
+    `failing_since`; `aside`: events that were set aside."""
 
     webhook: int
     url: str
@@ -64,3 +74,4 @@ class Webhook(Record):
     failing_since: datetime | None
     last_error: str | None
     secret: str
+    aside: list[AsideEvent]

@@ -38,7 +38,7 @@ async def show_user(look: Look) -> Response:
         look.memoir.memory_stats(name),
         look.memoir.list_sessions(name, limit=NEWEST),
         look.memoir.list_memories(name, limit=NEWEST),
-        look.memoir.list_changes(name),
+        look.memoir.list_changes(name, limit=4),
     )
     ids = profile.get("memory_ids") or []
     told = await look.memoir.memory_get(name, ids[:PROFILE]) if ids else []
@@ -53,13 +53,10 @@ async def show_user(look: Look) -> Response:
 
 async def show_changes(look: Look) -> Response:
     """Shows what was changed or forgotten by what was said, beside the words."""
-    changes = await look.memoir.list_changes(look.user, undone=True)
-    after, begin = look.get("after"), 0
-    if after:
-        begin = next((n + 1 for n, change in enumerate(changes) if str(change.change_id) == after), 0)
-    page = changes[begin : begin + CHANGES]
-    shown = await read_changes(look.memoir, look.user, page)
-    return look.show("changes.html", "Changes", changes=shown, more=len(changes) > begin + CHANGES)
+    after = look.get("after") or None
+    changes = await look.memoir.list_changes(look.user, undone=True, after_change=after, limit=CHANGES + 1)
+    shown = await read_changes(look.memoir, look.user, changes[:CHANGES])
+    return look.show("changes.html", "Changes", changes=shown, more=len(changes) > CHANGES)
 
 
 # A timeline ---------------------------------------------------------------------------------------------------------

@@ -21,7 +21,12 @@ from pydantic import BaseModel, Field
 
 from .shapes import Limit, Name, answer_shape, is_flat, is_list, is_text, object_shape, shape_of, without_null
 
-CURSORS = {"after_user": "user_name", "after_session": "session", "after_memory": "memory_id"}
+CURSORS = {
+    "after_user": "user_name",
+    "after_session": "session",
+    "after_memory": "memory_id",
+    "after_change": "change_id",
+}
 """Arguments that name the last row of the page before, and the member of a row that holds the name."""
 
 PAGE_SIZE = 100
