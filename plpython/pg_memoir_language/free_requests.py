@@ -38,7 +38,7 @@ class RequestJudge(Judge, Protocol):
 Likeness = Callable[[str, Sequence[str]], Sequence[float]]
 # The chance from which on a sentence with a word of forgetting is a request, and any other; and where a message
 # says what may stay; and from which on a whole message is one.
-ASKS, ASKS_ALONE, ASKS_BESIDE_KEPT, ASKS_IN_ALL = 0.8, 0.9, 0.5, 0.4
+ASKS, ASKS_ALONE, ASKS_BESIDE_KEPT, ASKS_IN_ALL = 0.8, 0.9, 0.5, 0.5
 # A question with which one asks for something to be done.
 ASKED_OF_YOU = r"\m(?:can|could|would|will|any (?:way|chance)) (?:you|u)\M"
 # Sentences of a text that are read.

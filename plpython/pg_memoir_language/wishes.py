@@ -33,7 +33,9 @@ MOST = 8
 # Characters between a wish and what it excepts.
 NEXT = 3
 # The chance from which on a sentence that says how far it holds is one, and any other.
-SCOPED, ALONE = 0.7, 0.9
+SCOPED, ALONE = 0.75, 0.85
+# "Would you close each answer with a riddle?"
+ASKED_OF_YOU = r"\m(?:can|could|would|will) (?:you|u)\M"
 
 
 def find_wishes(
@@ -53,7 +55,7 @@ def find_wishes(
         row
         for row in sorted(clauses, key=lambda c: c.text_no)
         if row.clause_no == 0
-        and not row.asks
+        and (not row.asks or search(ASKED_OF_YOU, row.said.lower()))
         and row.span_length <= LONGEST
         and not (passing and search(passing, row.plain))
         and not any(no == row.text_no and start < row.end and row.span_start < end for no, start, end in taken)
@@ -63,7 +65,7 @@ def find_wishes(
     return [
         replace(state_clause(row, row.said, LEARNT, said[row.text_no - 1], language), standing=True)
         for row, chance in zip(rows, chances, strict=True)
-        if chance >= (SCOPED if search(scopes, row.plain) else ALONE)
+        if chance >= (SCOPED if not row.asks and search(scopes, row.plain) else ALONE)
     ]
 
 

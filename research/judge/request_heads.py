@@ -83,6 +83,8 @@ def teach_requests(teacher: Teacher, left: set[str], calm: list[User]) -> dict[s
     talk += [
         one.text for user in (*read_users(), *read_persons(load())) if user.writer not in left for one in user.later
     ]
+    # "Don't go on about sleep" is a wish.
+    talk += [wish for user in read_users() if user.writer not in left for wish in user.earlier]
     others = teacher.texts(talk)
 
     def learn(chosen: list[int]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
