@@ -26,7 +26,7 @@ LONGEST = 300  # characters of a message that are read beside a request
 # Below this a message changes nothing, so that pairs need not be read.
 LEAST = -2.0
 # The least mean chance of the judges that a wish must have.
-NOT_DENIED = 0.25
+NOT_DENIED = 0.4
 Embed = Callable[[Sequence[str]], np.ndarray]
 
 
