@@ -7,3 +7,4 @@ drop function if exists _memoir.moment_due(_memoir.past, _memoir.session_windows
 drop function if exists _memoir.move_pays(_memoir.past, jsonb, boolean);
 drop function if exists _memoir.move_window(_memoir.sessions, _memoir.session_counters, jsonb, _memoir.session_windows,
   _memoir.past, text, timestamptz, text, boolean);
+drop function if exists _memoir.first_frame(_memoir.sessions, _memoir.session_counters, integer, timestamptz);

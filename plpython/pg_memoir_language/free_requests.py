@@ -49,6 +49,8 @@ LONGEST_MESSAGE = 300  # characters
 # The chance from which on a part is meant, the one of parts beside it in its message where nothing is said to stay, and
 # the one of what might be meant.
 MEANT, BESIDE, UNCLEAR = 0.4, 0.2, 0.3
+# A part whose log odds are lower by this than those of its message's best part stays.
+GAP = 1.5
 IN_TIME = 4.0  # log odds that a message from the time that the request names gains
 # Verbs among those of requests that let something stay.
 KEEPING = frozenset("keep remember store save mention".split())
@@ -196,7 +198,8 @@ def find_meant(
     chances = heads.meant(asked, [(m.whole, [part for _, part in m.parts]) for m in messages])
     if in_time:
         chances = [
-            [_in_time(c) if in_time[m.number] else c for c in of] for m, of in zip(messages, chances, strict=True)
+            [_moved(c, IN_TIME) if in_time[m.number] else c for c in of]
+            for m, of in zip(messages, chances, strict=True)
         ]
     best = max(map(max, chances))
     if best < MEANT:
@@ -214,16 +217,18 @@ def _nearest(messages: Sequence[_Message], asked: Asked, likeness: Likeness) -> 
     return sorted(ranked[:MOST_JUDGED], key=lambda m: m.number)
 
 
-def _in_time(chance: float) -> float:
-    """Return the chance of what lies in the time that a request names."""
-    return chance * math.exp(IN_TIME) / (1 - chance + chance * math.exp(IN_TIME))
+def _moved(chance: float, odds: float) -> float:
+    """Return a chance with other log odds."""
+    return chance * math.exp(odds) / (1 - chance + chance * math.exp(odds))
 
 
 def _spans(message: _Message, chances: Sequence[float], least: float) -> list[tuple[int, int, int]]:
     """Return what goes of a message: the sentences of which all parts are meant, and parts of the others. `least`: the
     chance of parts beside one that is meant."""
-    if max(chances) < MEANT:
+    best = max(chances)
+    if best < MEANT:
         return []
+    least = max(least, _moved(best, -GAP))
     spans = []
     for sentence in message.sentences:
         end = sentence.start + sentence.length

@@ -20,7 +20,7 @@ from .judge import Judge
 LEARNT = Path(__file__).with_name("judge_heads.safetensors")
 # The lead of a pair is over the others, at least over this usual value of what goes on.
 FLOOR = -4.0
-LOWEST = -6.0  # the same for requests
+LOWEST, OTHERS = -6.0, -2.0  # the same for the parts beside a part of a request, and for other messages
 NEVER = -7.0  # log odds of what is not said
 LONGEST = 300  # characters of a message that are read beside a request
 # Below this a message changes nothing, so that pairs need not be read.
@@ -141,8 +141,8 @@ class Request:
         message's best, and `scores`, n × 17."""
         of, messages = self.of, wholes[self.of]
         best = np.array([parts[of == number].max() for number in of])
-        others = np.array([max([LOWEST, *parts[of != number]]) for number in of])
-        other_messages = np.array([max([LOWEST, *messages[of != number]]) for number in of])
+        others = np.array([max([OTHERS, *parts[of != number]]) for number in of])
+        other_messages = np.array([max([OTHERS, *messages[of != number]]) for number in of])
         same = of[1:] == of[:-1]
         before, after = np.full(len(parts), LOWEST), np.full(len(parts), LOWEST)
         before[1:][same], after[:-1][same] = parts[:-1][same], parts[1:][same]

@@ -72,7 +72,7 @@ VALUES: dict[str, Any] = json.loads("""{
     "p_user_id": "00000000-0000-0000-0000-000000000000", "p_seconds": 5, "p_wait": 0, "p_kind": "judge", "p_output": {},
     "p_relation": "relates_to", "p_memory_ids": [], "p_other_ids": [], "p_scores": [], "p_judge": "nobody", "p_used": [],
     "p_made_by": "test", "p_schedule": "17 * * * *", "p_source": "by hand", "p_reading": {}, "p_result": {}, "p_results": {},
-    "p_url": "https://example.org/hook", "p_webhook": 0, "p_cursor": "none"
+    "p_trigger": "Feed the cat", "p_way": "Open a tin.", "p_success": true, "p_url": "https://example.org/hook", "p_webhook": 0, "p_cursor": "none"
 }""")
 LEASED = set(
     """heartbeat retry_work release_work store_model_result fail_model_call store_secrets turns_context
@@ -138,6 +138,8 @@ def values_for(
     store(db, user, session, MESSAGES)
 
     def fact() -> str:
+        if name == "report_outcome":
+            return call(db, "learn_experience", user, unique(word), "Open a tin.", p_project=project)["memory_id"]
         return remembered(db, user, unique(word), p_project=project)
 
     made: dict[str, Callable[[], Any]] = {
@@ -145,7 +147,7 @@ def values_for(
         "p_ids": lambda: [fact()],
         "p_object": lambda: _object(db, user, session),
         "p_objects": lambda: [_object(db, user, session)],
-        "p_change": lambda: _change(db, user, session),
+        **dict.fromkeys(("p_change", "p_after_change"), lambda: _change(db, user, session)),
         "p_query_id": lambda: _query(db, user, session),
         "p_call": lambda: call(db, "capture_call", user, session, b"x"),
         "p_report": lambda: _report(db, user, session),
