@@ -139,10 +139,11 @@ def test_parts_of_a_message_go() -> None:
     ask = "Please erase the one of the museum."
     assert meant(ask, said, ROE, museum=0.7) == ["the one in the museum is 4408."]
     both = ["The hall alarm is 7731, and the one in the museum is 4408.", "Never mix them up."]
-    assert meant(ask, said, ROE, museum=0.7, hall=0.25, Never=0.3) == both, "what lies beside it goes more easily"
+    assert meant(ask, said, ROE, museum=0.7, hall=0.36, Never=0.36) == both, "what lies beside it goes more easily"
     assert meant(f"{ask} The hall you can keep.", said, ROE, museum=0.7, hall=0.25) == [
         "the one in the museum is 4408."
     ]
+    assert meant(ask, said, ROE, museum=0.99, hall=0.5) == ["the one in the museum is 4408."], "is meant much less"
     assert meant(ask, said, ROE, hall=0.25, Never=0.2) == []
 
 
