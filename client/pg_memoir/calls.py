@@ -4,13 +4,14 @@ from .call import Describer
 from .conversations import Conversations
 from .documents import Documents
 from .events import Events
+from .experience import Experience
 from .memories import Memories
 from .operations import Operations
 from .privacy import Privacy
 from .windows import Windows
 
 
-class AllCalls(Conversations, Memories, Windows, Documents, Privacy, Operations, Events):
+class AllCalls(Conversations, Memories, Experience, Windows, Documents, Privacy, Operations, Events):
     """What Memoir and AsyncMemoir have in common."""
 
 

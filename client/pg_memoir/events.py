@@ -49,8 +49,8 @@ class Events:
 
     @value
     def remove_webhook(self, webhook: BigInt, event: BigInt | None = None) -> bool:
-        """Sends nothing more to a webhook, or with `event` forgets one that was set aside for it; False if there is none
-        of that number. Admin only."""
+        """Sends nothing more to a webhook, or with `event` forgets one that was set aside for it; False if there is
+        none of that number. Admin only."""
 
     @value
     def claim_webhook(self, *, limit: int | None = None) -> WebhookClaim | None:
@@ -66,8 +66,8 @@ class Events:
         final: bool | None = None,
         aside: Object | None = None,
     ) -> str:
-        """Says how far a claimed webhook was sent, what ended it, and which event was set aside; returns active, failing,
-        disabled or lost."""
+        """Says how far a claimed webhook was sent, what ended it, and which event was set aside; returns active,
+        failing, disabled or lost."""
 
 
 class Waiter:

@@ -111,8 +111,8 @@ class Likeness:
 def read_turns(given: str) -> Json:
     """{"turns": [{"text", "role", "name", "said_at", "utc_offset", "tool"}, …], "before": [the last messages before
     them]} → {"languages": […], "found": [Extracted, …], "requests": [Request, …], "stating": [turn, …]}. Turns count
-    from 1. Requests to forget hold no memories, nor do what is played in a scene and what is not meant. "steps", "since":
-    what was done around them; "experiences": what it teaches."""
+    from 1. Requests to forget hold no memories, nor do what is played in a scene and what is not meant. "steps",
+    "since": what was done around them; "experiences": what it teaches."""
     asked = json.loads(given)
     before = [_as_turn(turn) for turn in asked.get("before") or []]
     turns = [_as_turn(turn) for turn in asked["turns"]]
