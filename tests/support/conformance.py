@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import mcp_types as types
-from pg_memoir_gateway.mcp_server import Handlers, Who
+from pg_memoir_gateway.mcp_server import Handlers
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 SOUND = "UklGRiQAAABXQVZFZm10IBAAAAABAAEARKwAAIhYAQACABAAZGF0YQAAAAA="
@@ -37,25 +37,30 @@ SCHEMA = {
 }
 
 
+TEXTS = {
+    "test_simple_text": "This is a simple text response for testing.",
+    "test_error_handling": "Error: This tool intentionally returns an error for testing",
+}
+
+
 class Fixtures(Handlers):
     """The server's handlers, with those tools and resources."""
 
-    async def _tools(self) -> list[dict[str, Any]]:
-        names = ["test_simple_text", "test_error_handling", *CONTENT]
-        made = [{"name": name, "description": "For the suite.", "inputSchema": NO_ARGUMENTS} for name in names]
-        schema = {"name": "json_schema_2020_12_tool", "description": "For the suite.", "inputSchema": SCHEMA}
-        return [*await super()._tools(), *made, schema]
-
-    async def _call_tool(self, who: Who, name: str, arguments: dict[str, Any]) -> str:
-        if name == "test_simple_text":
-            return "This is a simple text response for testing."
-        if name == "test_error_handling":
-            return "Error: This tool intentionally returns an error for testing"
-        return await super()._call_tool(who, name, arguments)
+    async def list_tools(self, context: Any, params: Any) -> types.ListToolsResult:
+        listed = await super().list_tools(context, params)
+        schemas = dict.fromkeys((*TEXTS, *CONTENT), NO_ARGUMENTS) | {"json_schema_2020_12_tool": SCHEMA}
+        made = [
+            types.Tool.model_validate({"name": name, "description": "For the suite.", "inputSchema": schema})
+            for name, schema in schemas.items()
+        ]
+        return types.ListToolsResult(tools=[*listed.tools, *made])
 
     async def call_tool(self, context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         if params.name in CONTENT:
             return types.CallToolResult(content=CONTENT[params.name])
+        if text := TEXTS.get(params.name):
+            content = [types.TextContent(type="text", text=text)]
+            return types.CallToolResult(content=content, is_error=text.startswith("Error"))
         return await super().call_tool(context, params)
 
     async def read_resource(self, context: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
