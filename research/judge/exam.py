@@ -87,7 +87,7 @@ def examine_people(people: Sequence[Person], is_listed: bool) -> None:
     counts: Counter[str] = Counter()
 
     def meant(text: str, earlier: Sequence[str]) -> set[int]:
-        found = find_meant(text, [(one, True) for one in earlier], judge, likeness, "english")
+        found = find_meant(text, [(one, True) for one in earlier], judge, heads, likeness, "english")
         return {number for number, _, _ in found.spans}
 
     for person in people:

@@ -65,10 +65,12 @@ begin
     split_part(m.content, E'\n', 1),
     coalesce(nullif(substr(m.content, strpos(m.content || E'\n', E'\n') + 1), ''), m.content),
     case when p_question.query is not null then tsvector_to_array(to_tsvector(p_question.text_config, m.content)) end,
-    (select max((1 - (e.embedding <=> p_question.vector)) * case i.chunk when 0 then 1 else 0.9 end)
-     from _memoir.search_items i join _memoir.embeddings e on e.user_id = p_user_id
-       and e.model_id = p_question.model_id and e.item_no = i.item_no
-     where i.user_id = p_user_id and i.ref_id = m.memory_id and not i.dead and p_question.vector is not null),
+    -- As a condition below, null would take the user's along, and lock all partitions.
+    case when p_question.vector is not null then (
+      select max((1 - (e.embedding <=> p_question.vector)) * case i.chunk when 0 then 1 else 0.9 end)
+      from _memoir.search_items i join _memoir.embeddings e on e.user_id = p_user_id
+        and e.model_id = p_question.model_id and e.item_no = i.item_no
+      where i.user_id = p_user_id and i.ref_id = m.memory_id and not i.dead) end,
     o.tried, o.succeeded, o.last_at, o.good, o.bad, o.failed_last, o.note
   from _memoir.memory_store m
   cross join lateral (select coalesce((p_config -> 'half_life_days' ->> m.type)::float8, 365) * 86400 as seconds) h

@@ -121,7 +121,8 @@ begin
       and h.recorded_at between v_first.recorded_at - interval '2 days' and v_last.recorded_at
       and h.turn_index between v_first.turn_index - 60 and v_last.turn_index
       and _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) <> 'secret' and not exists (
-        select from _memoir.exclusions_of(h.user_id, h.session_id, h.turn_index) x where x.span_start is null)
+        select from _memoir.exclusions_of(v_first.user_id, v_first.session_id, h.turn_index) x
+          where x.span_start is null)
     having bool_or(h.role = 'tool')), 'before', (
     select jsonb_agg(jsonb_build_object('text', left(h.content, 1000), 'role', 'user', 'said_at', h.created_at)
       order by h.turn_index)

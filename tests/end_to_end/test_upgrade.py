@@ -28,7 +28,8 @@ MAY_CHANGE = set(
 DROPPED = {("embeddings", "signs"), ("embedding_models", "languages")}
 # Settings with a new default, and the weights of the shipped ranking.
 NEW_DEFAULTS = set(
-    "exact_vectors_max sign_candidates embed_chunks_max rank_weights own_question_turns weak_recall_tokens".split()
+    """exact_vectors_max sign_candidates embed_chunks_max rank_weights own_question_turns weak_recall_tokens
+    half_life_days""".split()
 )
 FIRINGS = read(1, "kiln.md", "\n".join(f"Firing {n}: cone {n % 10}." for n in range(600)))
 STEP = messages("Read the notes on the kiln.", *FIRINGS, "Firing 599 used cone 9.")
