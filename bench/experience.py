@@ -30,7 +30,7 @@ from .common import ROOT, CachedEmbedder, CannotRun, fresh_database, report, run
 
 BLOCK = re.compile(r"<memoir-experience>\n.*?</memoir-experience>", re.DOTALL)
 ROUNDS = 4
-WRAPS = ("{}", "cd /work/app && {}", "{} 2>&1 | tail -n 30", "{}")
+WRAPS = ("{}", "cd /srv/app && {}", "{} 2>&1 | tail -n 30", "{}")
 
 
 @dataclass
