@@ -71,15 +71,18 @@ def test_anthropic(answer, how):
 
 def test_async_streams_are_collected_first():
     async def openai_chunks(url):
-        client = openai.AsyncOpenAI(base_url=url, api_key="stub")
-        stream = await client.chat.completions.create(model="some-model", messages=ASK, stream=True)
-        with pytest.raises(TypeError, match="async stream"):
-            from_openai(stream)
-        return from_openai([chunk async for chunk in stream])
+        # A client left open is closed by a later test's event loop, which fails that test.
+        async with openai.AsyncOpenAI(base_url=url, api_key="stub") as client:
+            stream = await client.chat.completions.create(model="some-model", messages=ASK, stream=True)
+            with pytest.raises(TypeError, match="async stream"):
+                from_openai(stream)
+            return from_openai([chunk async for chunk in stream])
 
     async def anthropic_events(url):
-        client = anthropic.AsyncAnthropic(base_url=url, api_key="stub")
-        async with client.messages.stream(model="some-model", max_tokens=9, messages=ASK) as stream:
+        async with (
+            anthropic.AsyncAnthropic(base_url=url, api_key="stub") as client,
+            client.messages.stream(model="some-model", max_tokens=9, messages=ASK) as stream,
+        ):
             return from_anthropic([event async for event in stream])
 
     with ChatCompletionsStub(ANSWERS[1]) as stub:
