@@ -17,7 +17,7 @@ create or replace function _memoir.with_lines(p_session _memoir.sessions, p_conf
 language plpgsql as $$
 declare
   v_frame _memoir.session_windows := p_frame; v_turns _memoir.past_turn[]; v_turn _memoir.past_turn;
-  v_shown bigint := _memoir.shown_after(p_past, p_places); v_through integer;
+  v_shown bigint := _memoir.shown_after(p_past, p_places); v_through integer; v_first integer;
 begin
   -- Turns with what their forms save now.
   v_turns := array(select (t.turn_index, t.role, t.exchange_start, t.recorded_at, t.cost, t.calls,
@@ -38,15 +38,19 @@ begin
     end if;
     v_through := v_turn.turn_index;
   end loop;
-  if p_may_leave and v_shown > 0.9 * p_past.budget then
-    v_frame := _memoir.with_leaving(p_session, v_frame, v_turns, v_shown - greatest(p_low, p_past.budget / 2));
-    v_shown := greatest(p_low, p_past.budget / 2);
-  end if;
-  v_frame.lines := _memoir.step_lines(p_session, p_config, v_frame, p_frame);
-  v_frame.line_tokens := coalesce((select sum(x) from unnest(_memoir.count_tokens(
-    array(select value from jsonb_each_text(v_frame.lines)), p_tokenizer)) x), 0);
+  loop
+    v_frame.lines := _memoir.step_lines(p_session, p_config, v_frame, p_frame);
+    v_frame.line_tokens := coalesce((select sum(x) from unnest(_memoir.count_tokens(
+      array(select value from jsonb_each_text(v_frame.lines)), p_tokenizer)) x), 0);
+    -- As session_past counts it from now on, so that nothing is due again once this has moved.
+    shown := v_frame.line_tokens + (select coalesce(sum(t.cost - t.saved), 0) from unnest(v_turns) t
+      where t.turn_index > v_frame.lines_through or t.turn_index >= v_frame.opening and t.role in ('user', 'system')
+        or t.turn_index >= v_frame.first_turn and t.role = 'assistant' and not t.calls);
+    exit when not p_may_leave or shown <= 0.9 * p_past.budget or v_frame.first_turn is not distinct from v_first;
+    v_first := v_frame.first_turn;
+    v_frame := _memoir.with_leaving(p_session, v_frame, v_turns, shown - greatest(p_low, p_past.budget / 2));
+  end loop;
   p_frame := v_frame;
-  shown := v_shown;
 end $$;
 
 -- From which turn on anything is shown, so that so many tokens leave: of what is lines already, oldest first.

@@ -7,11 +7,13 @@ declare
   v_window _memoir.shown_window; v_frame _memoir.session_windows := v.frame; v_left integer;
   v_past _memoir.past := _memoir.session_past(v.session, v.counters, v.frame, v.config, v.history_budget,
     (v.model).message_overhead);
-  v_turns _memoir.shown_turn[]; v_lines jsonb := (v.frame).lines; v_none boolean := false; v_recalls jsonb := '{}';
+  v_turns _memoir.shown_turn[]; v_whole _memoir.shown_turn[]; v_lines jsonb := (v.frame).lines;
+  v_none boolean := false; v_recalls jsonb := '{}';
 begin
   v_window.warnings := '{}';
   v_window.moment := _memoir.moment_due(v_past, v.frame, v.session, v.config, v.at);
   v_turns := _memoir.framed_turns(v, v_past.places, greatest(64, (v.frame).budget / 10, v.history_budget / 10));
+  v_whole := v_turns;
   v_turns := _memoir.with_shown_forms(v, v_turns, v_past.places);
   if v_lines is null then v_lines := _memoir.step_lines(v.session, v.config, v.frame); end if;
   select * into v_turns, v_window.warnings from _memoir.without_open_calls(v_turns, v_window.warnings,
@@ -47,7 +49,7 @@ begin
   if v_none or v_frame.first_turn > (v.frame).first_turn then
     v_window.warnings := v_window.warnings || 'earlier steps have no room'::text;
   end if;
-  return _memoir.fitted(v_window, p_limit, v.is_open, v.tokenizer, (v.model).message_overhead);
+  return _memoir.fitted(v_window, p_limit, v.is_open, v.tokenizer, (v.model).message_overhead, v_whole);
 end $$;
 
 -- The turns that a frame shows as messages, whole: a tool result that is no object and longer than p_cap as an excerpt.

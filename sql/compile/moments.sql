@@ -247,6 +247,8 @@ begin
   -- agent that keeps its list has no savings yet to pay for it, and many sessions end before it would. Less than a
   -- third of what could be shorter is not worth a broken prefix.
   if v_pays.saved > 0 and v_pays.carried > 0 and v_pays.saved * 3 >= v_pays.most
+    -- What the last moment left as it was, in this very state, it left for a reason.
+    and (v_cold or p_frame.moments = 0 or p_frame.at_turn <= (select max(t.turn_index) from unnest(p_past.turns) t))
     and v_pays.carried >= v_pays.rewritten * (case when v_zone < 2 then 2.2 else 1 end)
     and (not p_kept or p_frame.moments > 0
       or v_pays.rewritten <= v_pays.spent * (p_config ->> 'window_first_share')::float8) then

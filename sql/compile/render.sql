@@ -102,7 +102,7 @@ begin
     else
       if v_role = 'tool' then
         v_blocks := jsonb_build_array(jsonb_build_object('type', 'tool_result',
-          'tool_use_id', regexp_replace(v_message ->> 'tool_call_id', '[^a-zA-Z0-9_-]', '_', 'g'), 'content',
+          'tool_use_id', _memoir.anthropic_id(v_message ->> 'tool_call_id'), 'content',
             _memoir.anthropic_blocks(v_message -> 'content')));
         v_role := 'user';
       else
@@ -112,8 +112,7 @@ begin
           if jsonb_typeof(v_input) is distinct from 'object' then
             v_input := jsonb_build_object('arguments', v_call #>> '{function,arguments}');
           end if;
-          v_blocks := v_blocks || jsonb_build_object('type', 'tool_use', 'id',
-            regexp_replace(v_call ->> 'id', '[^a-zA-Z0-9_-]', '_', 'g'),
+          v_blocks := v_blocks || jsonb_build_object('type', 'tool_use', 'id', _memoir.anthropic_id(v_call ->> 'id'),
             'name', v_call #>> '{function,name}', 'input', v_input);
         end loop;
         if v_blocks = '[]' then v_blocks := '[{"type": "text", "text": "(empty)"}]'; end if;

@@ -225,11 +225,11 @@ end $$;
 -- A window that takes no more than p_limit: where it must end with the open exchange, the tool results of that share
 -- what the rest leaves, else nothing is shown. Says where a result is an excerpt.
 create or replace function _memoir.fitted(inout p_window _memoir.shown_window, p_limit integer, p_open boolean,
-  p_tokenizer text, p_overhead integer)
+  p_tokenizer text, p_overhead integer, p_whole _memoir.shown_turn[] default '{}')
 language plpgsql stable as $$
 declare
   v_turns _memoir.shown_turn[] := p_window.turns; v_turn _memoir.shown_turn; v_results integer := 0;
-  v_left integer := p_limit; v_is_excerpt boolean := false;
+  v_left integer := p_limit; v_is_excerpt boolean := false; v_cut _memoir.shown_turn;
 begin
   if p_window.tokens > p_limit then
     if not p_open then v_turns := '{}'; end if;
@@ -239,7 +239,10 @@ begin
     for i in 1 .. cardinality(v_turns) loop
       v_turn := v_turns[i];
       if v_turn.role = 'tool' and v_turn.cost > v_left / v_results then
-        v_turns[i] := _memoir.excerpt(v_turn, greatest(0, v_left / v_results), p_tokenizer, p_overhead);
+        select t.* into v_cut from unnest(p_whole) t where t.turn_index = v_turn.turn_index and v_turn.fidelity > 0;
+        v_cut := _memoir.excerpt(case when v_cut.turn_index is null then v_turn else v_cut end,
+          greatest(0, v_left / v_results), p_tokenizer, p_overhead);
+        if v_cut.cost < v_turn.cost then v_turns[i] := v_cut; end if;
       end if;
     end loop;
     p_window.turns := v_turns;

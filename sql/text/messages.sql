@@ -301,6 +301,20 @@ begin
 exception when others then return null;
 end $$;
 
+-- Returns the id of a call as Anthropic takes it.
+create or replace function _memoir.anthropic_id(p_id text)
+returns text language sql immutable as $$ select regexp_replace(p_id, '[^a-zA-Z0-9_-]', '_', 'g') $$;
+
+-- Returns what an id of a call is counted by: where the formats spell it differently, its pieces, which bound both.
+create or replace function _memoir.id_texts(p_id text)
+returns text[] language plpgsql immutable as $$
+declare
+  v_id constant text := coalesce(_memoir.anthropic_id(p_id), '');
+begin
+  if v_id = coalesce(p_id, '') then return array[v_id]; end if;
+  return string_to_array(v_id, '_') || string_to_array(translate(p_id, replace(v_id, '_', ''), ''), null);
+end $$;
+
 -- The strings of a message that cost tokens, in the order of the accounting rule (docs/explain/tokens.md).
 create or replace function _memoir.token_texts(p_text text, p_parts jsonb, p_name text, p_tool_calls jsonb,
   p_tool_call_id text)
@@ -312,12 +326,12 @@ begin
     v_texts := array(select coalesce(_memoir.part_text(p), '')
       from jsonb_array_elements(p_parts) with ordinality t(p, o) order by o);
   end if;
-  v_texts := v_texts || coalesce(p_name, '') || coalesce(p_tool_call_id, '');
+  v_texts := v_texts || coalesce(p_name, '') || _memoir.id_texts(p_tool_call_id);
   if p_tool_calls is not null then
     -- Arguments as the costlier format sends them: Anthropic takes an object, so anything else is wrapped into one.
     v_texts := v_texts || array(select x from jsonb_array_elements(p_tool_calls) with ordinality t(c, o),
       lateral (select c #>> '{function,arguments}' as sent) a,
-      unnest(array[c ->> 'id', c #>> '{function,name}', case when jsonb_typeof(_memoir.try_json(a.sent)) = 'object'
+      unnest(_memoir.id_texts(c ->> 'id') || array[c #>> '{function,name}', case when jsonb_typeof(_memoir.try_json(a.sent)) = 'object'
         then a.sent else jsonb_build_object('arguments', a.sent)::text end]) with ordinality s(x, n) order by o, n);
   end if;
   return v_texts;
