@@ -21,8 +21,7 @@ returns text language sql immutable as $$
 $$;
 
 -- How a session's past is shown before its first moment: all of it.
-create or replace function _memoir.first_frame(p_session _memoir.sessions, p_counters _memoir.session_counters,
-  p_budget integer, p_at timestamptz)
+create or replace function _memoir.first_frame(p_session _memoir.sessions, p_budget integer, p_at timestamptz)
 returns _memoir.session_windows language plpgsql stable as $$
 declare
   v_frame _memoir.session_windows;
@@ -62,7 +61,7 @@ begin
       join _memoir.memory_store m on m.user_id = p.user_id and m.memory_id = p.memory_id and m.source_tool is not null
       where p.user_id = p_session.user_id and p.session_id = v_part.session_id and p.turn_index <= v_part.to_turn
       limit 1;
-      if found then return _memoir.first_frame(p_session, p_counters, p_budget, p_at); end if;
+      if found then return _memoir.first_frame(p_session, p_budget, p_at); end if;
     end loop;
     return null;
   end if;

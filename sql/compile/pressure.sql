@@ -16,7 +16,7 @@ begin
     - coalesce(p_session.max_response_tokens, (model).max_output);
   v_budget := coalesce(p_budget, v_room - _memoir.recall_share(config, p_session.task_type, v_room));
   frame := _memoir.session_frame(p_session, counters, v_budget, memoir.now());
-  if (frame).user_id is null then frame := _memoir.first_frame(p_session, counters, v_budget, memoir.now()); end if;
+  if (frame).user_id is null then frame := _memoir.first_frame(p_session, v_budget, memoir.now()); end if;
   -- What a compile was made for is what it is measured by.
   if p_budget is null and (frame).moments > 0 then v_budget := (frame).budget; end if;
   past := _memoir.session_past(p_session, counters, frame, config, v_budget, (model).message_overhead);
