@@ -1,6 +1,6 @@
 """Sessions of coding agents, replayed call by call through four strategies, with what each sends and costs.
 
-    python -m bench.replay [--steps 50,200,1000] [--windows 32k,128k,200k,1M] [--seeds 1] [--recorded folder]
+    python -m bench.replay [--steps 50,200,1000] [--windows 32k,128k,200k,1M] [--seeds 1] [--recorded folder] [--set key=json]
 
 Sessions are generated (files, searches, edits, tests, errors, parallel calls; facts planted in single tool results) or recorded
 transcripts of Claude Code. Strategies: as the client sends it (whatever the window), oldest results dropped, summarised at the
@@ -138,6 +138,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=1, help="generated sessions of each length (%(default)s)")
     parser.add_argument("--recorded", type=Path, help="a folder of transcripts of Claude Code")
     parser.add_argument("--own", action="store_true", help="only pg_memoir and the client's own list")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=JSON", help="a setting of the database")
     parser.add_argument("--plots", type=Path, help="a folder for a plot (SVG) of each session and window")
 
 
@@ -145,6 +146,8 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     windows = options.windows.split(",")
     if unknown := [window for window in windows if window not in WINDOWS]:
         raise CannotRun(f"unknown window {', '.join(unknown)}: {', '.join(WINDOWS)}")
+    if wrong := [given for given in options.set if "=" not in given]:
+        raise CannotRun(f"--set {wrong[0]}: give key=json, for example window_prefix_share=0")
     sessions = [
         generated(int(steps), seed)
         for steps in options.steps.split(",")
@@ -156,6 +159,9 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     sections: list[str] = []
     all_results: list[tuple[str, list[Outcome]]] = []
     with fresh_database("replay") as dsn:
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            for key, value in (given.split("=", 1) for given in options.set):
+                admin.execute("select memoir.set_setting(%s, %s::jsonb)", (key, value))
         for session in sessions:
             for window in windows:
                 progress(f"{session.name}, {window}")

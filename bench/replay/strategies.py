@@ -234,8 +234,8 @@ class Beside(Ours):
         started = time.perf_counter()
         self.append(session.messages[self.appended : at])
         self.appended = at
-        budget = self.window * 15 // 16 - tokens(json.dumps(TOOLS)) - tokens(SYSTEM)
-        forms = self.memoir.window_forms(self.user, "replay", budget=budget)
+        fixed = tokens(json.dumps(TOOLS)) + tokens(SYSTEM)
+        forms = self.memoir.window_forms(self.user, "replay", budget=self.window * 15 // 16 - fixed, fixed=fixed)
         seconds = time.perf_counter() - started
         made = body(with_forms(session.messages[:at], forms))
         # As the gateway does: a mark behind what stays when lines are added.

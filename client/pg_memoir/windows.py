@@ -91,7 +91,14 @@ class Windows:
 
     @rows
     def window_forms(
-        self, user: str, session: str, *, budget: int | None = None, changed: bool | None = None
+        self,
+        user: str,
+        session: str,
+        *,
+        budget: int | None = None,
+        changed: bool | None = None,
+        fixed: int | None = None,
     ) -> list[dict[str, Any]]:
         """The forms that stand for parts of the session's messages now, for a list that its client keeps. They are the
-        same bytes until the next moment. `changed`: the client changed its past itself. Raises UnknownSessionError."""
+        same bytes until the next moment. `changed`: the client changed its past itself. `fixed`: tokens of the system
+        prompt and the tools. Raises UnknownSessionError, InvalidArgumentError."""

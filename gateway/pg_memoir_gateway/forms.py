@@ -85,17 +85,17 @@ class Shown:
         return [edit for edit in changed if hash(edit.text) not in before]
 
 
+def count_fixed(talk: Talk) -> int:
+    """Returns the tokens of the system prompt and the tools, by their size."""
+    fields = [talk.body.fields.get(name) for name in ("system", "tools", "instructions")]
+    return sum(field.end - field.start for field in fields if field) // 4
+
+
 def count_budget(talk: Talk, window: int) -> int:
-    """Tokens that a conversation may take: the window less the answer, the system prompt and the tools, by their
-    size."""
-    fixed = sum(
-        talk.body.fields[name].end - talk.body.fields[name].start
-        for name in ("system", "tools", "instructions")
-        if name in talk.body.fields
-    )
+    """Returns the tokens that a conversation may take: the window less the answer, the system prompt and the tools."""
     asked = talk.body.get("max_tokens")
     answer = min(asked if isinstance(asked, int) else 8_192, window // 5)
-    return max(window // 4, window - answer - fixed // 4)
+    return max(window // 4, window - answer - count_fixed(talk))
 
 
 def has_large_news(talk: Talk, through: int, budget: int) -> bool:

@@ -14,7 +14,17 @@ from pg_memoir.errors import MemoirError
 from .additions import make_edits, offer_tools
 from .dialect import Added, make_storable, read_tool_name
 from .exchange import Exchange
-from .forms import Forms, Shown, count_budget, edit_forms, has_large_news, has_results, mark_cache, read_forms
+from .forms import (
+    Forms,
+    Shown,
+    count_budget,
+    count_fixed,
+    edit_forms,
+    has_large_news,
+    has_results,
+    mark_cache,
+    read_forms,
+)
 from .gateway import Gateway, in_thread, keep_newest, log
 from .known import KnownMessages
 from .line_edits import is_within
@@ -156,7 +166,8 @@ class Rewriter:
         return 1_000_000 if "context-1m" in exchange.header("anthropic-beta") else self.gateway.config.window
 
     async def _ask_forms(self, talk: Talk, session: str, budget: int) -> Forms:
-        forms = read_forms(await self.gateway.memoir.window_forms(talk.user, session, budget=budget))
+        fixed = count_fixed(talk)
+        forms = read_forms(await self.gateway.memoir.window_forms(talk.user, session, budget=budget, fixed=fixed))
         self.shown.keep(talk, forms)
         return forms
 

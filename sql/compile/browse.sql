@@ -182,8 +182,7 @@ begin
       where h.user_id = v_user and h.session_id = v_part.session_id
         and h.recorded_at between v_part.since and v_part.until
         and h.turn_index between greatest(v_part.from_turn, p_from) and least(v_part.to_turn, p_to)
-        and _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) <= p_caller.clearance
-    loop
+        and _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) <= p_caller.clearance loop
       v_ids := v_ids || id;
       return next;
     end loop;
@@ -389,8 +388,7 @@ begin
       join _memoir.memory_store b on b.user_id = v_user and b.memory_id = e.target_id and _memoir.may_see(v_caller, b)
       where e.user_id = v_user and (e.source_id = any (v_new) or e.target_id = any (v_new))
         and e.source_id <> all (v_done) and e.target_id <> all (v_done)  -- whose relations came with earlier hops
-      order by e.weight desc, e.recorded_at, e.source_id, e.target_id limit p_limit
-    loop
+      order by e.weight desc, e.recorded_at, e.source_id, e.target_id limit p_limit loop
       p_limit := p_limit - 1;
       return next;
     end loop;

@@ -44,7 +44,8 @@ begin
   if v.moment is not null and not pg_is_in_recovery() and not current_setting('transaction_read_only')::boolean then
     perform from _memoir.session_counters where user_id = v.user_id and session_id = v.session_id for update;
     perform _memoir.move_window(v.session, v.counters, v.config, v.frame, _memoir.session_past(v.session, v.counters,
-      v.frame, v.config, v.history_budget, (v.model).message_overhead), v.moment, v.at, v.tokenizer);
+      v.frame, v.config, v.history_budget, (v.model).message_overhead), v.moment, v.at, v.tokenizer,
+      v.system_tokens + v.tools_tokens);
     v := _memoir.compile(null, p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
       p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
   end if;

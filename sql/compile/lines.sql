@@ -75,8 +75,7 @@ begin
       where (h.role = 'tool' or h.role = 'assistant' and h.tool_calls is not null)
         and not exists (select from unnest(p_turns) u where u.turn_index = h.turn_index)) t
     where t.turn_index between p_frame.first_turn and p_frame.lines_through
-    window w as (order by t.turn_index) order by t.turn_index
-  loop
+    window w as (order by t.turn_index) order by t.turn_index loop
     v_left := v_left - v_row.cost;
     if v_row.next_exchange is distinct from v_row.exchange_start then v_left := v_left - v_row.question; end if;
     -- Steps go whole, and so does what ends an exchange.
@@ -128,8 +127,7 @@ begin
     left join _memoir.object_places p on p.user_id = p_session.user_id and p.session_id = l.session_id
       and p.turn_index = h.turn_index and p.call_no = 0
     left join _memoir.memory_store o on o.user_id = p_session.user_id and o.memory_id = p.memory_id
-    where h.role = 'tool' or h.tool_calls is not null order by h.turn_index
-  loop
+    where h.role = 'tool' or h.tool_calls is not null order by h.turn_index loop
     if v_row.role = 'assistant' then
       v_calls := case when v_row.excluded or v_row.hidden then '{}'
         else _memoir.placed_calls(v_row.tool_calls, v_row.turn_index, null, 'normal') end;

@@ -11,7 +11,8 @@ declare
   v_none boolean := false; v_recalls jsonb := '{}';
 begin
   v_window.warnings := '{}';
-  v_window.moment := _memoir.moment_due(v_past, v.frame, v.session, v.config, v.at);
+  v_window.moment := _memoir.moment_due(v_past, v.frame, v.session, v.config, v.at,
+    v.system_tokens + v.tools_tokens);
   v_turns := _memoir.framed_turns(v, v_past.places, greatest(64, (v.frame).budget / 10, v.history_budget / 10));
   v_whole := v_turns;
   v_turns := _memoir.with_shown_forms(v, v_turns, v_past.places);
@@ -70,8 +71,7 @@ begin
         and h.turn_index between greatest(v_part.from_turn, v_frame.opening) and least(v_part.to_turn, v_last)
         and (h.turn_index > v_frame.lines_through or h.role in ('user', 'system')
           or h.turn_index >= v_frame.first_turn and h.role = 'assistant' and h.tool_calls is null)
-      order by h.turn_index
-    loop
+      order by h.turn_index loop
       continue when v_marks is not null and _memoir.is_retracted(v_row.turn_index, v_marks);
       continue when v_row.role = 'system' and v_session.system_prompt_hash is not null
         and sha256(convert_to(v_row.content, 'UTF8')) = v_session.system_prompt_hash;
@@ -105,8 +105,7 @@ begin
     from unnest(p_places) p
     left join _memoir.object_forms(v.user_id, v_ids, v_to, (v.frame).moved_at) f on f.memory_id = p.memory_id
       and f.fidelity = p.fidelity
-    where p.fidelity between 1 and 3
-  loop
+    where p.fidelity between 1 and 3 loop
     n := v_at[v_form.turn_index];
     continue when n is null or v_form.content is null;
     v_turn := p_turns[n];
@@ -132,8 +131,7 @@ begin
   for v_form in select c.i, sum(c.tokens)::integer + (v.model).message_overhead
       + coalesce((select sum(_memoir.media_tokens(p, (v.model).images))
         from jsonb_array_elements((p_turns[c.i]).parts) p), 0) as cost
-    from rows from (unnest(v_of), unnest(_memoir.count_tokens(v_texts, v.tokenizer))) c(i, tokens) group by c.i
-  loop
+    from rows from (unnest(v_of), unnest(_memoir.count_tokens(v_texts, v.tokenizer))) c(i, tokens) group by c.i loop
     p_turns[v_form.i].cost := v_form.cost;
   end loop;
   return p_turns;
@@ -148,8 +146,7 @@ declare
   v_block record; v_turn _memoir.shown_turn; n integer;
 begin
   for v_block in select t.ordinality as n, r.value from jsonb_each_text(p_recalls) r
-    join unnest(p_turns) with ordinality t on t.turn_index = r.key::integer
-  loop
+    join unnest(p_turns) with ordinality t on t.turn_index = r.key::integer loop
     v_turn := p_turns[v_block.n];
     if v_turn.parts is null then
       v_turn.content := concat_ws(E'\n\n', v_block.value, nullif(v_turn.content, ''));

@@ -30,7 +30,7 @@ begin
   v_frame.session_id := p_session.session_id;
   v_frame.moments := 0;
   v_frame.kind := 'none';
-  v_frame.at_turn := p_counters.turn_count;
+  v_frame.at_turn := 0;
   v_frame.moved_at := p_at;
   v_frame.budget := p_budget;
   v_frame.zone := 0;
@@ -192,9 +192,9 @@ $$;
 -- Where a move pays best, and what it is worth there, in tokens at the price of plain input. From each place on that
 -- could be shorter: what is saved each call; carried: what not having moved has cost, a read of that for each call
 -- since it could be shorter; rewritten: all that follows, written instead of read. most: what is saved from the first
--- such place on. spent: what the turns have cost so far. docs/explain/window.md has it.
+-- such place on, at turn cut. spent: what the turns have cost so far. docs/explain/window.md has it.
 create or replace function _memoir.move_pays(p_past _memoir.past, p_config jsonb, p_is_cold boolean,
-  out saved bigint, out carried float8, out rewritten float8, out most bigint, out spent float8)
+  out saved bigint, out carried float8, out rewritten float8, out most bigint, out spent float8, out cut integer)
 language plpgsql immutable as $$
 declare
   v_read float8 := p_config ->> 'cache_read_share'; v_write float8 := p_config ->> 'cache_write_share';
@@ -219,18 +219,33 @@ begin
     join turns t on t.turn_index = g.turn_index where g.gain > 0 window w as (order by g.turn_index desc)
   )
   select coalesce(c.saved, 0), coalesce(c.carried, 0), coalesce(c.rewritten, 0),
-    coalesce((select max(m.saved) from cuts m), 0), x.spent into saved, carried, rewritten, most, spent
+    coalesce((select max(m.saved) from cuts m), 0), x.spent, c.turn_index
+  into saved, carried, rewritten, most, spent, cut
   from (select coalesce(sum(t.cost * (v_write + v_read * t.later)), 0) as spent from turns t) x
   left join (select * from cuts order by cuts.carried - cuts.rewritten desc, cuts.turn_index limit 1) c on true;
 end $$;
 
--- Which moment it is; null: none. p_kept: the list is somebody else's, so that nothing can leave it; once all is short
--- that can be, it need not be said again that there is no room.
+-- Returns the tokens of all lists of a session so far, each with p_fixed of a system prompt and tools, and how many of
+-- them the list after it did not begin with, if the next one changes from turn p_from on. The newest lines, up to a
+-- fiftieth of the budget, change with it.
+create or replace function _memoir.prefix_counts(p_past _memoir.past, p_frame _memoir.session_windows, p_from integer,
+  p_fixed integer, out sent bigint, out lost bigint)
+language sql immutable as $$
+  select coalesce(p_frame.sent_tokens, 0) + coalesce(sum(p_past.shown + p_fixed - t.behind)
+      filter (where t.role = 'assistant' and t.turn_index >= p_frame.at_turn), 0),
+    coalesce(p_frame.lost_tokens, 0) + coalesce(max(t.behind + least(p_frame.line_tokens, p_frame.budget / 50))
+      filter (where t.turn_index >= p_from), 0)
+  from (select t.turn_index, t.role, sum(t.cost - t.saved) over (order by t.turn_index desc) as behind
+    from unnest(p_past.turns) t) t
+$$;
+
+-- Which moment it is; null: none. p_fixed: tokens of system prompt and tools. p_kept: the list is somebody else's, so
+-- that nothing can leave it; once all is short that can be, it need not be said again that there is no room.
 create or replace function _memoir.moment_due(p_past _memoir.past, p_frame _memoir.session_windows,
-  p_session _memoir.sessions, p_config jsonb, p_at timestamptz, p_kept boolean default false)
+  p_session _memoir.sessions, p_config jsonb, p_at timestamptz, p_fixed integer, p_kept boolean default false)
 returns text language plpgsql stable as $$
 declare
-  v_pays record; v_newest timestamptz; v_cold boolean; v_asks integer[]; v_cosine float8;
+  v_pays record; v_prefix record; v_newest timestamptz; v_cold boolean; v_asks integer[]; v_cosine float8;
   v_zone smallint := _memoir.zone_of(p_past.shown, p_past.budget, p_config);
   v_life interval := make_interval(secs => (p_config ->> 'cache_ttl_seconds')::float8);
 begin
@@ -242,13 +257,15 @@ begin
   v_newest := (select max(t.recorded_at) from unnest(p_past.turns) t where t.role = 'assistant');
   v_cold := p_at > v_newest + v_life and (p_frame.moments = 0 or p_frame.moved_at < v_newest + v_life);
   select * into v_pays from _memoir.move_pays(p_past, p_config, v_cold);
-  -- Below warning it may pay twice over first: half as many moments, for a few percent of the cost. The first of an
-  -- agent that keeps its list has no savings yet to pay for it, and many sessions end before it would. Less than a
-  -- third of what could be shorter is not worth a broken prefix.
+  select * into v_prefix from _memoir.prefix_counts(p_past, p_frame, v_pays.cut, p_fixed);
+  -- Below warning all moments but the first keep the prefix. The first of an agent that keeps its list has no savings
+  -- yet to pay for it, and many sessions end before it would. Less than a third of what could be shorter is not worth a
+  -- broken prefix.
   if v_pays.saved > 0 and v_pays.carried > 0 and v_pays.saved * 3 >= v_pays.most
     -- What the last moment left as it was, in this very state, it left for a reason.
     and (v_cold or p_frame.moments = 0 or p_frame.at_turn <= (select max(t.turn_index) from unnest(p_past.turns) t))
-    and v_pays.carried >= v_pays.rewritten * (case when v_zone < 2 then 2.2 else 1 end)
+    and v_pays.carried >= v_pays.rewritten and (v_cold or v_zone >= 2 or p_frame.moments = 0
+      or v_prefix.lost <= v_prefix.sent * (1 - (p_config ->> 'window_prefix_share')::float8))
     and (not p_kept or p_frame.moments > 0
       or v_pays.rewritten <= v_pays.spent * (p_config ->> 'window_first_share')::float8) then
     return case when v_cold then 'cold' else 'pays' end;
@@ -316,7 +333,8 @@ begin
         * case p.type when 'plan' then 3 when 'error_context' then 1.5 when 'file_context' then 1.2 else 1 end
         * power(0.5, extract(epoch from v_newest - p.recorded_at) / 3600.0)
         * case when n.asked or p.type = any (v_learnt) then 2 else 1 end / greatest(p.tokens, 1),
-      case when p.turn_index >= p_past.fresh_from
+      -- A newer reading that is whole says all of an older one.
+      case when p.turn_index >= p_past.fresh_from and coalesce(p.over, '') not in ('read again', 'superseded')
           then case when p.fidelity = 0 and not p.pinned and p.tokens > p_past.budget / 10 then 1 else p.fidelity end
         when p.pinned then case when v_roomy then 0 else p.fidelity end
         when p.over is not null then greatest(p.fidelity, 3)
@@ -409,8 +427,7 @@ declare
 begin
   for v_place in select p.ordinality as n, p.target, case when p.target = 0 then p.tokens else p.form end as shown
     from unnest(p_places) with ordinality p
-    where p.turn_index >= p_past.fresh_from and not p.pinned and p.target <= 1 order by shown desc, n
-  loop
+    where p.turn_index >= p_past.fresh_from and not p.pinned and p.target <= 1 order by shown desc, n loop
     v_over := coalesce(v_over, (select sum(t.cost - t.saved) from unnest(p_past.turns) t
       where t.turn_index >= p_past.fresh_from)::bigint - p_past.budget / 2);
     exit when v_place.shown <= p_past.budget / 10 and v_over <= 0 or v_place.shown < 400;
@@ -443,7 +460,7 @@ end $$;
 -- the low-water mark; what does not fit even so leaves, once nine tenths are full, and the lines say that it did.
 create or replace function _memoir.move_window(p_session _memoir.sessions, p_counters _memoir.session_counters,
   p_config jsonb, p_frame _memoir.session_windows, p_past _memoir.past, p_kind text, p_at timestamptz,
-  p_tokenizer text, p_kept boolean default false)
+  p_tokenizer text, p_fixed integer, p_kept boolean default false)
 returns _memoir.session_windows language plpgsql as $$
 declare
   v_frame _memoir.session_windows; v_past _memoir.past := p_past; v_user uuid := p_session.user_id;
@@ -493,6 +510,9 @@ begin
     v_shown := v_lined.shown;
   end if;
   if p_kind <> 'born' then
+    select * into v_frame.sent_tokens, v_frame.lost_tokens from _memoir.prefix_counts(p_past, p_frame, least(
+      (select min(p.turn_index) from unnest(v_places) p where p.target <> p.fidelity),
+      case when v_frame.lines_through > p_frame.lines_through then p_frame.lines_through + 1 end), p_fixed);
     v_frame.frozen_through := v_past.fresh_from - 1;
     -- A zone that was just left is not crossed again at once.
     v_frame.zone := least(_memoir.zone_of(v_shown + v_past.budget * 15 / 100, v_past.budget,

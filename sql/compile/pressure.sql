@@ -48,7 +48,7 @@ begin
   return jsonb_build_object('shown_tokens', (v.past).shown, 'budget', (v.past).budget,
       'fill', round((v.past).shown::numeric / greatest((v.past).budget, 1), 3),
       'zone', _memoir.zone_name(_memoir.zone_of((v.past).shown, (v.past).budget, v.config)),
-      'due', _memoir.moment_due(v.past, v.frame, v_session, v.config, v_now),
+      'due', _memoir.moment_due(v.past, v.frame, v_session, v.config, v_now, 0),
       'moments', (v.frame).moments, 'last_moment', case when (v.frame).moments > 0 then jsonb_build_object(
         'kind', (v.frame).kind, 'turn', (v.frame).at_turn, 'at', (v.frame).moved_at) end,
       'saved', v_pays.saved, 'carried', round(v_pays.carried::numeric), 'rewriting', round(v_pays.rewritten::numeric),
@@ -74,7 +74,7 @@ save each call, what not moving has cost, what it would cost: docs/explain/windo
 PM003, PM014.';
 
 create or replace function memoir.window_forms(p_user text, p_session text, p_budget integer default null,
-  p_changed boolean default false)
+  p_changed boolean default false, p_fixed integer default 0)
 returns table (turn_index integer, role text, tool_call_id text, call_no integer, argument text[], object text,
   fidelity text, content text, tokens integer, full_tokens integer, reason text)
 language plpgsql security definer set search_path from current as $$
@@ -84,15 +84,16 @@ declare
   v_now timestamptz := memoir.now(); v_frame _memoir.session_windows; v_part record;
 begin
   perform _memoir.check_range('budget', p_budget, 1, 2147483647);
+  perform _memoir.check_range('fixed', p_fixed, 0, 2147483647);
   select * into v from _memoir.past_at(v_caller, v_session, p_budget);
   v_frame := v.frame;
   v_kind := case when p_changed then 'changed' else _memoir.moment_due(v.past, v.frame, v_session, v.config,
-    v_now, true) end;
+    v_now, coalesce(p_fixed, 0), true) end;
   if v_kind is not null and not pg_is_in_recovery() and not current_setting('transaction_read_only')::boolean then
     perform from _memoir.session_counters c where c.user_id = v_caller.user_id
       and c.session_id = v_session.session_id for update;
     v_frame := _memoir.move_window(v_session, v.counters, v.config, v.frame, v.past, v_kind, v_now,
-      _memoir.tokenizer_used(coalesce(v_session.tokenizer, (v.model).tokenizer)), true);
+      _memoir.tokenizer_used(coalesce(v_session.tokenizer, (v.model).tokenizer)), coalesce(p_fixed, 0), true);
   end if;
   -- Lines, with the ids of the calls that they stand for.
   return query
@@ -133,14 +134,15 @@ begin
     order by p.turn_index, p.call_no, p.argument;
   end loop;
 end $$;
-comment on function memoir.window_forms(text, text, integer, boolean) is
+comment on function memoir.window_forms(text, text, integer, boolean, integer) is
   'Lists what stands for which parts of a session''s messages now, for a list that its client keeps: per part
 turn_index, role, tool_call_id (of a result, or of the call whose argument it is), call_no (0: the content of the
 turn, else which call) and argument (path in its arguments), object (its name), fidelity (detailed, compact, stub, not
 shown), content (the text to show in its place, the same bytes until the next moment), tokens, full_tokens, reason.
 Rows of fidelity line have the lines of an exchange, and in argument the ids of the calls that they stand for.
 p_budget: tokens that the conversation may take (default: of the session''s model). p_changed: the client changed its
-past itself, so now is a moment. What is due moves first. Writes session_windows, shown_forms, fidelity_transitions,
+past itself, so now is a moment. p_fixed: tokens of the system prompt and the tools, which each list begins with: they
+count for the prefix that stays. What is due moves first. Writes session_windows, shown_forms, fidelity_transitions,
 memory_renditions. Raises PM001, PM003, PM014.';
 
 create or replace function memoir.list_objects(p_user text, p_session text, p_query text default null,

@@ -21,8 +21,7 @@ declare
   v record; v_where jsonb := _memoir.check_object('where', p_where);
 begin
   for v in select w.key, o.key as operator, o.value from jsonb_each(v_where) w
-    cross join lateral jsonb_each(case jsonb_typeof(w.value) when 'object' then w.value else '{}' end) o
-  loop
+    cross join lateral jsonb_each(case jsonb_typeof(w.value) when 'object' then w.value else '{}' end) o loop
     if coalesce(case v.operator when 'eq' then 'any' when 'gt' then 'any' when 'lt' then 'any' when 'in' then 'array'
       when 'exists' then 'boolean' end not in ('any', jsonb_typeof(v.value)), true) then
       perform _memoir.fail('PM014', format('where can''t ask whether %s is %s %s', _memoir.shown(v.key),
@@ -133,8 +132,7 @@ begin
     where not x.is_doubt and (x.span_start is null
         or _memoir.spans_overlap(x.span_start, x.span_length, p_start, length(p_text)))
       and (p_as_of is null or x.recorded_at <= p_as_of)
-    order by 2 desc, 1, 3
-  loop
+    order by 2 desc, 1, 3 loop
     if v_span.changed then
       v_head := rtrim(left(v_text, v_span.last), E' .!?,;\n');
       v_text := v_head || ' (later changed)' || substr(v_text, length(v_head) + 1);

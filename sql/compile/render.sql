@@ -140,8 +140,7 @@ begin
     if v_mark > 0 then v_frozen := null; end if;
   end if;
   foreach v_index in array array[v_mark, case when v_frozen > coalesce(v_mark, 0) and v_frozen < v_n then v_frozen end,
-    case when p_open and v_n > coalesce(v_mark, 0) then v_n end]
-  loop
+    case when p_open and v_n > coalesce(v_mark, 0) then v_n end] loop
     -- Thoughts take no mark.
     if v_index > 0 and coalesce(v_out[v_index] -> 'content' -> -1 ->> 'type', '') !~ 'thinking$' then
       v_out[v_index] := jsonb_set(v_out[v_index], array['content', '-1', 'cache_control'], '{"type": "ephemeral"}');

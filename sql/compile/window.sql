@@ -159,8 +159,7 @@ begin
       where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_part.since and v_to
         and h.turn_index between greatest(v_part.from_turn, p_first)
         and least(v_part.to_turn, v_counters.turn_count - 1)
-      order by h.turn_index desc
-    loop
+      order by h.turn_index desc loop
       exit parts when v_row.tokens_before < p_threshold and v_row.turn_index < v_counters.exchange_start;
       continue when v_row.tokens_before < p_threshold and v_row.role not in ('user', 'system')
         and not (v.is_open and (v_last is null or v_row.role in ('assistant', 'tool') and v_last = 'tool'));

@@ -146,8 +146,7 @@ declare
     where i.user_id = v_user and i.kind = 't' and i.ref_id in (select source_id from _memoir.wish_sources(v_user)));
 begin
   for v_no in select s::integer from jsonb_array_elements_text(p_reading -> 'stating') s where not p_has_model
-    order by 1
-  loop
+    order by 1 loop
     v_turn := p_turns[v_no];
     v_text := left(v_turn.content, 1000);
     v_language := p_reading -> 'languages' ->> (v_no - 1);

@@ -92,8 +92,7 @@ begin
   for v_old in select * from _memoir.memory_store m
     where m.user_id = p_user_id and m.slot = v_new.slot and m.state = 'active' and m.memory_id <> p_memory_id
       and m.slot_value is distinct from v_new.slot_value and (m.expires_at is null or m.expires_at > v_now)
-    order by m.recorded_at, m.memory_id
-  loop
+    order by m.recorded_at, m.memory_id loop
     -- A value by its other name, as the user's own texts have it, is no other value.
     continue when not _memoir.may_conflict(v_new, v_old) or exists (
       select from _memoir.search_aliases a join _memoir.search_items i on i.user_id = p_user_id

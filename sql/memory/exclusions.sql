@@ -32,8 +32,7 @@ begin
         and i.dead and not exists (select from _memoir.search_items p where p.user_id = p_user_id
           and p.ref_id = i.ref_id and p.item_no <> i.item_no and p.span_start <= i.span_start
           and p.span_start + p.span_length >= i.span_start + i.span_length and p.span_length > i.span_length)
-      order by i.item_no
-    loop
+      order by i.item_no loop
       select * into v_turn from _memoir.conversation_history h where h.user_id = p_user_id
         and h.session_id = v_item.session_id and h.turn_index = v_item.turn_index
         and h.recorded_at = v_item.recorded_at;
@@ -46,8 +45,7 @@ begin
           int4multirange(int4range(v_item.span_start, v_item.span_start + v_item.span_length))
           - (select coalesce(range_agg(case when x.span_start is null then '[1,)'
                else int4range(x.span_start, x.span_start + x.span_length) end), '{}')
-             from _memoir.exclusions_of(p_user_id, v_item.session_id, v_item.turn_index) x where not x.changed)) r)
-      loop
+             from _memoir.exclusions_of(p_user_id, v_item.session_id, v_item.turn_index) x where not x.changed)) r) loop
         v_text := substr(v_turn.content, lower(v_piece), upper(v_piece) - lower(v_piece));
         continue when v_text !~ '[[:alnum:]]+[^[:alnum:]]+[[:alnum:]]{2}';
         v_item.span_start := lower(v_piece);
@@ -107,8 +105,7 @@ begin
     join _memoir.search_items n on n.user_id = p_user_id and n.item_no = i.item_no
     join _memoir.texts_at(p_user_id, v_places, 'normal') t on t.item_no = i.item_no
     join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = d.memory_id
-    order by m.memory_id, d.recorded_at desc, t.item_no
-  loop
+    order by m.memory_id, d.recorded_at desc, t.item_no loop
     content := replace(content, v_line.line || E'\n', format(E'%s (said on %s; on %s: "%s")\n', v_line.line,
       v_line.said_on, v_line.since, v_line.said));
   end loop;

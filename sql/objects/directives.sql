@@ -24,8 +24,7 @@ begin
     for v_line in select regexp_match(l, '^\s*(drop|anchor|summarize|collapse'
         '|declare_losses)\s*:\s*([0-9a-f-]{1,36})\s*(?::\s*(.*?)\s*)?$')
       from regexp_matches(v_message.text, _memoir.directive_tag(), 'g') m, string_to_table(m[1], E'\n') l
-      where l ~ '\S' limit 100
-    loop
+      where l ~ '\S' limit 100 loop
       begin
         if v_line is null or v_line[1] in ('summarize', 'collapse', 'declare_losses') and coalesce(v_line[3],
           '') = '' then

@@ -30,8 +30,7 @@ begin
     where o.user_id = p_user_id and o.session_id = p_session_id
       -- Of less, a large text can't have.
       and (n.named or o.tokens > _memoir.end_size() / 4)
-    group by m.memory_id, m.content, n.named order by max(p.turn_index) desc
-  loop
+    group by m.memory_id, m.content, n.named order by max(p.turn_index) desc loop
     v_text := _memoir.known_text(p_user_id, v_object.memory_id);
     continue when not v_object.named and _memoir.is_large('tool', v_text) is not true;
     v_found := v_found || coalesce((select jsonb_agg(jsonb_build_array(v_object.memory_id, v_object.turn, q.first_line,

@@ -63,8 +63,7 @@ begin
     join _memoir.embeddings e on e.user_id = p_user_id and e.model_id = v_model and e.item_no = i.item_no
     where i.user_id = p_user_id and i.session_id = p_session_id and i.kind = 't' and i.chunk = 0 and i.role = 'user'
       and not i.dead and i.turn_index >= p_from
-    order by i.turn_index
-  loop
+    order by i.turn_index loop
     if v_last <> '{}' then
       v_mean := case when v_row.turn_index >= 50 then (select avg(v) from unnest(v_last) v)
         else v_last[cardinality(v_last)] end;
@@ -128,8 +127,7 @@ declare
 begin
   for v_work in select * from _memoir.work_items w where w.kind = 'phases' and w.state = 'ready'
       and w.run_after <= memoir.now()
-    order by w.run_after, w.work_id limit p_limit for update skip locked
-  loop
+    order by w.run_after, w.work_id limit p_limit for update skip locked loop
     v_seen := v_seen + 1;
     continue when not _memoir.lock_shortly(v_work.user_id);
     select * into v_session from _memoir.sessions s where s.user_id = v_work.user_id

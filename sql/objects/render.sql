@@ -91,8 +91,7 @@ declare
 begin
   foreach v_user in array v_users loop
     for v_form in select * from _memoir.memory_renditions r where r.user_id = v_user
-      order by r.recorded_at desc, r.memory_id, r.fidelity limit 10
-    loop
+      order by r.recorded_at desc, r.memory_id, r.fidelity limit 10 loop
       v_checked := v_checked + 1;
       v_text := _memoir.object_text(v_user, v_form.memory_id);
       continue when not exists (select from (select e from jsonb_array_elements_text(v_form.can_answer) e

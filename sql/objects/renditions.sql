@@ -232,8 +232,7 @@ begin
       and m.sensitivity < 'secret' and m.state in ('active', 'superseded')
     left join _memoir.stored_forms(p_user_id, p_ids, p_fidelities, p_at) f on f.memory_id = a.id
       and f.fidelity = a.fidelity
-    where a.fidelity between 1 and 3 order by a.o
-  loop
+    where a.fidelity between 1 and 3 order by a.o loop
     if (v_asked.form).memory_id is not null then
       return next v_asked.form;
     else

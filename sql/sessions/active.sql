@@ -90,8 +90,7 @@ begin
         and b.parent_session_id = t.session_id and b.parent_turn is not null
       where t.depth < 64)
     select s.* from tree t join _memoir.sessions s on s.user_id = p_user_id and s.session_id = t.session_id
-    order by t.depth
-  loop
+    order by t.depth loop
     select * into v_now from _memoir.summary_of(v_session, null);
     update _memoir.sessions s set summary_text = v_now.summary, summary_through = v_now.through
     where s.user_id = p_user_id and s.session_id = v_session.session_id

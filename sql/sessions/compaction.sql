@@ -59,8 +59,7 @@ begin
       where h.user_id = v_user and h.session_id = v_part.session_id and h.turn_index = h.exchange_start
         and h.recorded_at between v_part.since and v_part.until
         and h.turn_index between greatest(v_part.from_turn, v_free) and least(v_part.to_turn, p_counters.exchange_start)
-      order by h.turn_index
-    loop
+      order by h.turn_index loop
       -- Every exchange start is a place where the stretch may end.
       if v_start is not null and v_turn.turn_index > v_start then
         exit when to_turn is not null and (v_turn.tokens_before - v_begun > p_most or v_over);

@@ -180,8 +180,7 @@ begin
       from lines l join shapes s using (shape) where l.body ~ '[[:alnum:]]{2}'),
     best as (select * from scored order by score desc, md5(nth::text) limit v_most),
     spans as (select range_agg(int4range(greatest(1, b.span_start - 1), b.span_start + b.size + 1)) as r from best b)
-    select lower(u.p) as span_start, upper(u.p) - lower(u.p) as span_length from spans, unnest(spans.r) u(p)
-  loop
+    select lower(u.p) as span_start, upper(u.p) - lower(u.p) as span_length from spans, unnest(spans.r) u(p) loop
     v_item.span_start := v_from + v_part.span_start - 1;
     v_item.span_length := v_part.span_length;
     v_item.chunk := v_item.chunk + 2;

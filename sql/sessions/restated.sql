@@ -72,8 +72,7 @@ begin
     from _memoir.memory_sources s
     join _memoir.session_counters c on c.user_id = p_user_id and c.session_id = s.session_id
     where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = any (p_ids) and s.source_kind = 'turn'
-    group by s.session_id
-  loop
+    group by s.session_id loop
     return query
     select h.message_id, h.session_id, h.turn_index, null::timestamptz, null::timestamptz, null::_memoir.turn_role,
       s.span_start, length(s.said), null, null, null::boolean

@@ -141,8 +141,7 @@ begin
     v_place := v_place + 1;
     v_costs := array_append(v_costs, coalesce(v_message.media_tokens, 0));
     foreach v_text in array _memoir.token_texts(v_message.text, v_message.parts, v_message.name, v_message.tool_calls,
-      v_message.tool_call_id)
-    loop
+      v_message.tool_call_id) loop
       v_texts := array_append(v_texts, v_text);
       v_owners := array_append(v_owners, v_place);
     end loop;

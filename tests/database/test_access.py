@@ -443,6 +443,7 @@ REFUSED: dict[str, list[Any]] = {
     ],
     "memory_index": [{}, ("query", [" "], "query must not be empty")],
     "memory_restore": [{"session": "open"}, ("object", ["zz", "3f2a91bc"], "PM004 no object")],
+    "window_forms": [{"session": "open"}, ("fixed", [-1], "fixed must be from 0")],
     "memory_release": [{"session": "open"}, ("objects", [[]], "1 to 100")],
     "memory_query": [
         {"session": "open", "question": "x"},

@@ -23,7 +23,7 @@ NAMES_SOMETHING = set(
 NAMES_NOTHING = set(
     """p_actor p_after p_after_item p_after_turn p_after_user p_aliases p_annotations p_answer p_arguments p_as_of p_at_turn
     p_before p_budget p_category p_chains p_changed p_conditions p_confidence p_content p_context_window p_count p_created_at
-    p_depth p_documents p_dry_run p_embeddable p_embedding p_event_times p_events p_filter p_format p_from_turn p_given p_hops
+    p_depth p_documents p_dry_run p_embeddable p_embedding p_event_times p_events p_filter p_fixed p_format p_from_turn p_given p_hops
     p_importance p_items p_key p_keys p_kinds p_latency_ms p_lifted p_limit p_lines p_lines_after p_lines_before p_max_tokens
     p_memory_budget p_messages p_metadata p_minutes p_model p_name p_names p_namespace p_note p_offset p_preview p_profile_version
     p_project p_provenance p_provider p_query p_query_embedding p_query_parts p_question p_reason p_refresh p_relation

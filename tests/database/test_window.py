@@ -14,9 +14,9 @@ from psycopg.types.json import Jsonb
 from request_rules import unpaired
 
 
-def open_session(db: Db, user: str, window: int) -> None:
-    given = {"context_window": window, "response_tokens": window // 16, "settings": {"window_line_steps": 20}}
-    call(db, "open_session", user, "s", **given)
+def open_session(db: Db, user: str, window: int, **settings: float) -> None:
+    given = {"context_window": window, "response_tokens": window // 16}
+    call(db, "open_session", user, "s", **given, settings={"window_line_steps": 20} | settings)
     append(db, user, messages("Find out why the import is slow."))
 
 
@@ -306,7 +306,7 @@ def test_forms_move_only_where_that_pays(db: Db, user: str) -> None:
     def forms() -> dict[int, str]:
         return dict(table(db, "window_forms", user, "s", p_budget=400_000, columns="turn_index, content"))
 
-    open_session(db, user, 200_000)
+    open_session(db, user, 200_000, window_prefix_share=0)
     before: dict[int, str] = {}
     for n in range(90):
         # Two files of the step before the last are read again, then others.
@@ -323,6 +323,18 @@ def test_forms_move_only_where_that_pays(db: Db, user: str) -> None:
     rows = table(db, "window_forms", user, "s", p_budget=400_000, columns="argument")
     [lines] = [argument for (argument,) in rows if argument]
     assert len(lines) > 40 and len(before) > 10 and sum("- turns " in content for content in before.values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("share", "fixed", "least", "most"), [(0, 0, 3, 9), (0.97, 0, 1, 1), (0.97, 50_000, 2, 9)], ids=str
+)
+def test_moves_keep_the_prefix(db: Db, user: str, share: float, fixed: int, least: int, most: int) -> None:
+    """All but the first wait until enough of the lists, with what stands before the conversation, was kept."""
+    open_session(db, user, 200_000, window_prefix_share=share)
+    for n in range(90):
+        append(db, user, read(n, f"src/part_{n}.py", code(n, 8_000)))
+        table(db, "window_forms", user, "s", p_budget=400_000, p_fixed=fixed, columns="turn_index")
+    assert least <= pressure(db, user)["moments"] <= most
 
 
 def find_shorter(db: Db, user: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from answers import call, text, thought
-from pg_memoir_gateway.forms import Forms, Shown, edit_forms, mark_cache, read_forms
+from pg_memoir_gateway.forms import Forms, Shown, count_budget, count_fixed, edit_forms, mark_cache, read_forms
 from pg_memoir_gateway.spans import apply_edits, body_of
 from pg_memoir_gateway.talk import DIALECTS, Talk
 from request_rules import problems
@@ -137,3 +137,16 @@ def test_an_id_of_several_calls_tells_none() -> None:
     forms = read_forms([ROW | {"argument": ["c1", "c2"]}])
     made = json.loads(apply_edits(talk.body.text, edit_forms(talk, forms)))["messages"]
     assert made[-2:] == again and made[2:4] == said[2:4] and not any("c2" in json.dumps(one) for one in made)
+
+
+@pytest.mark.parametrize(("path", "field"), [("/v1/messages", "system"), ("/v1/responses", "instructions")])
+def test_fixed_tokens_are_prompt_and_tools(path: str, field: str) -> None:
+    dialect = DIALECTS[path]
+
+    def fixed(prompt: str, tools: list[dict[str, Any]]) -> Talk:
+        given = {"model": "m", "max_tokens": 1_000, dialect.key: LISTS[path], field: prompt, "tools": tools}
+        return Talk("ann", "manage", "", "main", "s", dialect, body_of(json.dumps(given).encode()), LISTS[path], [])
+
+    tool = {"name": "read", "description": "y" * 3_964}
+    assert count_fixed(fixed("x" * 3_996, [])) == 1_000 and count_fixed(fixed("", [tool])) == 1_000
+    assert count_budget(fixed("x" * 3_996, []), 100_000) == 98_000
