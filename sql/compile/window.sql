@@ -238,9 +238,12 @@ begin
     for i in 1 .. cardinality(v_turns) loop
       v_turn := v_turns[i];
       if v_turn.role = 'tool' and v_turn.cost > v_left / v_results then
-        select t.* into v_cut from unnest(p_whole) t where t.turn_index = v_turn.turn_index and v_turn.fidelity > 0;
-        v_cut := _memoir.excerpt(case when v_cut.turn_index is null then v_turn else v_cut end,
-          greatest(0, v_left / v_results), p_tokenizer, p_overhead);
+        v_cut := _memoir.excerpt(v_turn, greatest(0, v_left / v_results), p_tokenizer, p_overhead);
+        -- A form says in its first line what it is one of; without it the object itself says more.
+        if v_turn.fidelity > 0 and not starts_with(v_cut.content, split_part(v_turn.content, E'\n', 1)) then
+          v_cut := _memoir.excerpt((select t from unnest(p_whole) t where t.turn_index = v_turn.turn_index),
+            greatest(0, v_left / v_results), p_tokenizer, p_overhead);
+        end if;
         if v_cut.cost < v_turn.cost then v_turns[i] := v_cut; end if;
       end if;
     end loop;

@@ -1,5 +1,6 @@
 """Texts of all scripts and sizes are stored whole, found by a part of a sentence, and cost what their length costs."""
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -158,3 +159,16 @@ def test_long_texts_of_every_shape_are_read(db: Db, user: str, shape: str) -> No
     if text.strip():
         recalled(db, user, text)
     assert (code(lambda: remember(db, user, text)) or "PM").startswith("PM")
+
+
+@pytest.mark.parametrize("given", ["functions.look:2-38-2", "é 3", "a/b#4", "月.1", "..::"])
+def test_ids_cost_what_the_dearer_format_sends(db: Db, user: str, given: str) -> None:
+    """Anthropic's format replaces characters of an id, which can cost more tokens than they did."""
+    asked = {"role": "user", "content": "Look."}
+    for session, spelt in (("given", given), ("sent", re.sub("[^a-zA-Z0-9_-]", "_", given))):
+        asking = {"id": spelt, "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        calling = {"role": "assistant", "content": None, "tool_calls": [asking]}
+        persist(db, user, session, asked, calling, {"role": "tool", "tool_call_id": spelt, "content": "A bell."})
+    stored, sent = (call(db, "context", user, session)["tokens"] for session in ("given", "sent"))
+    assert stored >= sent
+    assert stored - sent <= 2 * 4 * len(given), "no more than its pieces"

@@ -141,7 +141,7 @@ def test_zones_are_settings(db: Db, user: str) -> None:
 def test_steps_become_lines_first(db: Db, user: str) -> None:
     open_session(db, user, 4_000)
     seen_lines, left = False, None
-    for n in range(0, 160, 8):
+    for n in range(0, 480, 8):
         append(db, user, [m for k in range(n, n + 8) for m in read(k, f"src/part_{k}.py", code(k, 300))])
         shown = everything(compiled(db, user))
         left = re.search(r"(\d+) earlier steps \(turns 0 to (\d+)\) are kept and not shown", shown)
@@ -439,3 +439,30 @@ def test_lines_of_earlier_steps_refuse_no_list(db: Db, user: str) -> None:
     needed = json.loads(refused.value.diag.message_detail)["needed"]
     made = call(db, "compile_context", user, "s", p_budget=needed + 10)
     assert [message["role"] for message in made] == ["user", "assistant", "tool"]
+
+
+def test_a_moved_window_is_due_no_more(db: Db, user: str) -> None:
+    """However much less or more lines take than was reckoned: the same state gives the same list."""
+    for n in range(30):
+        name = f"src/service/handlers/paymentReconciliation{n}/settlementBatchOverview{n}.py"
+        text = f"ERROR_{n} in {name}: 결제 정산 배치 {n}가 월말 마감 이전에 종료되지 않았습니다. ticket PAY-{n}77{n}"
+        append(db, user, [{"role": "user", "content": f"Look at {n}."}])
+        append(db, user, read(n, name, text if n else code(0, 9_000)))
+        append(db, user, [{"role": "assistant", "content": f"Batch {n} is late."}])
+    for budget in (3_000, 2_400, 1_800, 1_500, 1_200, 1_000, 800, 700, 600, 500, 400):
+        first, second = (compiled(db, user, "Which one is late?", budget=budget)["messages"] for _ in range(2))
+        assert first == second, budget
+
+
+def test_too_long_a_form_gives_way_to_an_excerpt(db: Db, user: str) -> None:
+    """An excerpt of a form has the line that says what it is one of; where that is too long, it is of the object."""
+    append(db, user, messages("Find out why."))
+    steps = [read(n, f"src/part_{n}.py", f"BEGIN {code(n, size)}") for n, size in enumerate((150, 9_000, 20))]
+    calls = [each for calling, _ in steps for each in calling["tool_calls"]]
+    append(db, user, [{**steps[0][0], "tool_calls": calls}, *(result for _, result in steps)])
+    seen = set()
+    for budget in (3_000, 500, 400, 300, 250, 200):
+        shown = of_call(compiled(db, user, budget=budget), 1)
+        assert re.match(r"\[compact, \d+ of [\d,]+ tokens, object \w+ |BEGIN ", shown), (budget, shown)
+        seen.add(shown[0] + ("…" if "[excerpt: " in shown else ""))
+    assert seen == {"[", "[…", "B…"}
