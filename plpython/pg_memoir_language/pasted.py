@@ -47,6 +47,11 @@ def _patterns() -> dict[str, Pattern[str]]:
             rf"|\m(?:{material})\M.{{0,60}}\m(?:{works})\M.*[?:]\s*$",
             True,
         ),
+        "shown": compile_pattern(
+            rf"\m(?:this|these|those|following|here(?:'s|'re| is| are))\M (?:[[:alpha:]'-]+ ){{0,3}}"
+            rf"(?:{material}|words|lyrics|lines|verses?|rhyme)\M",
+            True,
+        ),
         "heading": compile_pattern(rf"^(?=.*\m(?:{material})\M)[^.?!\n]{{2,80}}:\s*$", True),
         "reported": compile_pattern(
             rf"(?:(?<!\m(?:my|our|the|for|meine?|unsere?|mi|mon|ma|mio|mia|meu|minha) )\m(?:{material})\M"
@@ -125,12 +130,15 @@ def _letters(lines: list[Line], patterns: dict[str, Pattern[str]]) -> list[tuple
 
 
 def _announcements(lines: list[Line], patterns: dict[str, Pattern[str]]) -> list[tuple[int, int]]:
-    """Lines below "Can you shorten this testimonial?", or above it where it stands last."""
+    """Lines below "Can you shorten this testimonial?", or above it where it stands last. Below "I found these words,
+    which key are they in?" too, where an empty line follows."""
     filled = [n for n, line in enumerate(lines) if line.text.strip()]
     for place, number in enumerate(filled):
         line = lines[number]
-        match = patterns["announced"].search(line.text)
-        if not match or len(line.text) > 300:
+        is_shown = place + 1 < len(filled) and line.text.rstrip()[-1] in ":?" and not lines[number + 1].text.strip()
+        if len(line.text) > 300 or not (
+            patterns["announced"].search(line.text) or (is_shown and patterns["shown"].search(line.text))
+        ):
             continue
         if place + 1 < len(filled):
             # A question that follows at the end is the user's again.

@@ -57,6 +57,7 @@ def test_pasted_text_is_not_the_users() -> None:
         "Patient record:\nI am diabetic. I live in Ulm.",
         "Interviewer: Where do you live?\nCandidate: I live in Ulm.\nIs that a good answer?",
         "I live in Ulm and I love this litter.\nCan you shorten this testimonial?",
+        "I found these words in a songbook, which key are they in?\n\nI live in Ulm,\nI sold my mare,",
         "Dear Rosa,\nI live in Ulm now.\nKind regards\nPia",
         "Kannst du diese Nachricht zusammenfassen?\nHallo Pia, I live in Ulm.",
     ):
@@ -68,6 +69,8 @@ def test_pasted_text_is_not_the_users() -> None:
         "I live in Ulm. Can you translate this sentence?",
         "I live in Ulm.\n\nPlease write a reply to the restaurant.",
         "I read your message and I am happy.\nI live in Ulm now.",
+        "Thank you for these words.\n\nI live in Ulm now.",
+        "Did you read this letter?\nI live in Ulm now.",
     ):
         assert "live in Ulm" in own_words(text), text
 
