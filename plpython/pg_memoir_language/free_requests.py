@@ -1,13 +1,14 @@
 """Requests to forget in free words: "That business with my foot, I'd rather you didn't keep it. The rest is fine."
 
-The judge tells the request by its sentences, with a word of forgetting as second witness, or alone where it is sure,
-and a head over it tells it by the whole message. Heads also tell which parts of which messages are meant.
+The judge tells the request by its sentences, with a word of forgetting as second witness, or alone where it is sure.
+A head over it reads the whole message: it tells requests by itself, and denies what only sounds like one ("Can you
+unteach that?" of a parrot). Heads also tell which parts of which messages are meant.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Protocol
@@ -37,8 +38,12 @@ class RequestJudge(Judge, Protocol):
 # The likeness of a text to others, cosines.
 Likeness = Callable[[str, Sequence[str]], Sequence[float]]
 # The chance from which on a sentence with a word of forgetting is a request, and any other; and where a message
-# says what may stay; and from which on a whole message is one.
-ASKS, ASKS_ALONE, ASKS_BESIDE_KEPT, ASKS_IN_ALL = 0.8, 0.9, 0.5, 0.5
+# says what may stay.
+ASKS, ASKS_ALONE, ASKS_BESIDE_KEPT = 0.8, 0.9, 0.5
+# The chance of the whole message from which on it is one whatever its sentences are, and below which such a sentence,
+# and any other, is none; and the one of a sentence with its neighbours in a message too long to be read whole.
+ASKS_IN_ALL, MAY_ASK, MAY_ASK_ALONE, ASKS_AMONG = 0.3, 0.1, 0.2, 0.4
+NEIGHBOURS = 2  # sentences on each side
 # A question with which one asks for something to be done.
 ASKED_OF_YOU = r"\m(?:can|could|would|will|any (?:way|chance)) (?:you|u)\M"
 # Sentences of a text that are read.
@@ -75,28 +80,13 @@ def find_free_requests(
         if search(cancelled, " ".join(row.said for row in group if row.clause_no == 0)):
             taken.add(number)
     whole = sorted((row for row in clauses if row.clause_no == 0), key=lambda row: row.text_no)
-    rows, wholes = [], {}
+    read: list[tuple[list[Clause], list[Clause]]] = []
     for number, group in groupby(whole, key=lambda row: row.text_no):
         said = list(islice(group, MOST_SENTENCES_READ))
-        if number not in taken:
-            rows += [row for row in said if _may_ask(row.said, row.plain, language)]
-            # "… oh forget it, my phone is dying" gives up, whatever else it says.
-            gives_up = any(search(choices(language, "forget_idioms"), row.plain) for row in said)
-            wholes[number] = "" if gives_up else " ".join(row.said for row in said)
-    read = [number for number in {row.text_no: None for row in rows} if 0 < len(wholes[number]) <= LONGEST_MESSAGE]
-    chances = judge.asks([row.said for row in rows]) if rows else []
-    formed = [_has_form(row.said, language) for row in rows]
-    asking = [
-        row
-        for row, chance, has_form in zip(rows, chances, formed, strict=True)
-        if chance >= (ASKS if has_form else ASKS_ALONE)
-        or (chance >= ASKS_BESIDE_KEPT and row.text_no in sparing and _divide([row.said], language)[0])
-    ]
-    found_in = {row.text_no for row in asking}
-    for number, chance in zip(read, judge.requests([wholes[n] for n in read]), strict=True):
-        mine = [n for n, row in enumerate(rows) if row.text_no == number]
-        if number not in found_in and chance >= ASKS_IN_ALL:
-            asking.append(rows[max(mine, key=lambda n: chances[n])])
+        may_ask = [row for row in said if number not in taken and _may_ask(row.said, row.plain, language)]
+        if may_ask:
+            read.append((said, may_ask))
+    asking = _find_asking(read, sparing, judge, language)
     # "How do I get rid of moths? I want them gone." asks for help.
     seeking = {row.text_no for row in clauses if search(r"^how (?:do|can|could|would|should|to)\M", row.said.lower())}
     asking = [row for row in asking if row.text_no not in seeking]
@@ -110,6 +100,50 @@ def find_free_requests(
             )
         )  # fmt: skip
     return requests
+
+
+def _find_asking(
+    read: Sequence[tuple[list[Clause], list[Clause]]], sparing: Container[int], judge: RequestJudge, language: str
+) -> list[Clause]:  # fmt: skip
+    """Return the sentences that ask, of messages with those of their sentences that may."""
+    chances = iter(judge.asks([row.said for _, may_ask in read for row in may_ask]) if read else [])
+    idioms = choices(language, "forget_idioms")
+    messages: list[tuple[list[tuple[Clause, float]], list[Clause], str, bool]] = []
+    for said, may_ask in read:
+        judged = list(zip(may_ask, islice(chances, len(may_ask)), strict=True))
+        least = [_least(row, row.text_no in sparing, language) for row in may_ask]
+        told = [(row, least) for (row, chance), least in zip(judged, least, strict=True) if chance >= least]
+        likeliest = [max(judged, key=lambda of: of[1])[0]]
+        sentences, at = [row.said for row in said], said.index(told[0][0] if told else likeliest[0])
+        around = " ".join(sentences)
+        is_long = len(around) > LONGEST_MESSAGE
+        if is_long:
+            around = " ".join(sentences[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1])
+        # "… oh forget it, my phone is dying" gives up, whatever else it says.
+        if is_long or any(search(idioms, row.plain) for row in said):
+            likeliest = []
+        if told or likeliest:
+            messages.append((told, likeliest, around, is_long))
+    asking: list[Clause] = []
+    wholes = judge.requests([around for *_, around, _ in messages])
+    for (told, likeliest, _, is_long), whole in zip(messages, wholes, strict=True):
+        found = [row for row, least in told if whole >= _least_of_all(least, is_long)]
+        asking += found or (likeliest if whole >= ASKS_IN_ALL else [])
+    return asking
+
+
+def _least(row: Clause, is_sparing: bool, language: str) -> float:
+    """Return the chance from which on a sentence asks."""
+    if is_sparing and _divide([row.said], language)[0]:
+        return ASKS_BESIDE_KEPT
+    return ASKS if _has_form(row.said, language) else ASKS_ALONE
+
+
+def _least_of_all(least: float, is_long: bool) -> float:
+    """Return the chance that all of its message must have for a sentence that asks from a chance on."""
+    if is_long:
+        return ASKS_AMONG
+    return MAY_ASK if least < ASKS_ALONE else MAY_ASK_ALONE
 
 
 def _may_ask(said: str, plain: str, language: str) -> bool:

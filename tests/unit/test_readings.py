@@ -70,7 +70,6 @@ def test_pasted_text_is_not_the_users() -> None:
         "I live in Ulm.\n\nPlease write a reply to the restaurant.",
         "I read your message and I am happy.\nI live in Ulm now.",
         "Thank you for these words.\n\nI live in Ulm now.",
-        "Did you read this letter?\nI live in Ulm now.",
     ):
         assert "live in Ulm" in own_words(text), text
 
