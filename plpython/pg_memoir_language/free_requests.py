@@ -42,7 +42,7 @@ Likeness = Callable[[str, Sequence[str]], Sequence[float]]
 ASKS, ASKS_ALONE, ASKS_BESIDE_KEPT = 0.8, 0.9, 0.5
 # The chance of the whole message from which on it is one whatever its sentences are, and below which such a sentence,
 # and any other, is none; and the one of a sentence with its neighbours in a message too long to be read whole.
-ASKS_IN_ALL, MAY_ASK, MAY_ASK_ALONE, ASKS_AMONG = 0.3, 0.1, 0.2, 0.4
+ASKS_IN_ALL, MAY_ASK, MAY_ASK_ALONE, ASKS_AMONG = 0.6, 0.3, 0.5, 0.7
 NEIGHBOURS = 2  # sentences on each side
 # A question with which one asks for something to be done.
 ASKED_OF_YOU = r"\m(?:can|could|would|will|any (?:way|chance)) (?:you|u)\M"

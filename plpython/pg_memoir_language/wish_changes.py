@@ -20,7 +20,7 @@ from .text import own_sentences, search
 from .values import read_content
 
 # Chances from which on a wish is over for certain, or likely.
-CERTAIN, LIKELY = 0.7, 0.6
+CERTAIN, LIKELY = 0.6, 0.5
 # The chance from which on a part of a wish, or a message, is a wish by itself.
 WISH = 0.7
 LONGEST_MESSAGE, LONGEST_WINDOW, MOST_SENTENCES = 2000, 300, 8

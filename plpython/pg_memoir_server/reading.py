@@ -24,6 +24,7 @@ from pg_memoir_language import (
     experience,
     extraction,
     forgetting,
+    free_requests,
     memories,
     questions,
     quotations,
@@ -152,7 +153,8 @@ class Learnt:
 
     def requests(self, texts: Sequence[str]) -> Sequence[float]:
         told = heads()
-        return told.requests(texts) if told else [0.0] * len(texts)
+        # Without heads the judge alone decides.
+        return told.requests(texts) if told else [free_requests.MAY_ASK_ALONE] * len(texts)
 
 
 def _said_at(turn: Json) -> datetime:

@@ -11,8 +11,9 @@ from pg_memoir_language.free_requests import Asked, find_meant
 class Agreeing:
     """Says yes to all sentences with a word, but is not quite sure of it, so that forms decide."""
 
-    def __init__(self, asking: str = ""):
+    def __init__(self, asking: str = "", whole: float = 0.5):
         self.asking = asking
+        self.whole = whole  # the chance that a whole message asks
 
     def wishes(self, texts: Sequence[str]) -> list[float]:
         return [0.8] * len(texts)
@@ -21,7 +22,7 @@ class Agreeing:
         return [0.85 if self.asking in text else 0.0 for text in texts]
 
     def requests(self, texts: Sequence[str]) -> list[float]:
-        return [0.0] * len(texts)
+        return [self.whole] * len(texts)
 
 
 class Sure(Agreeing):
@@ -84,6 +85,19 @@ def test_request_without_a_word_of_forgetting() -> None:
         "Could you leave out the bit about my job in the bio?",
     ):
         assert read_turns([turn(help_wanted)], Sure()).requests == []
+
+
+def test_whole_message_denies_and_tells_a_request() -> None:
+    lookalike = "The neighbour's parrot learned my doorbell sound. Can you unteach that?"
+    assert read_turns([turn(lookalike)], Sure(whole=0.4)).requests == []
+    assert read_turns([turn("Kindly strike it from whatever you retain.")], Agreeing(whole=0.2)).requests == []
+    (request,) = read_turns(
+        [turn("About the vase: better nobody hears.")], Agreeing(asking="never", whole=0.7)
+    ).requests
+    assert request.is_free
+    long = "I wrote about the trains for years. " * 12
+    for whole, count in ((0.6, 0), (0.8, 1)):
+        assert len(read_turns([turn(f"{long}Now wipe what I told you.")], Sure(whole=whole)).requests) == count
 
 
 def test_lookalike_of_a_request() -> None:
