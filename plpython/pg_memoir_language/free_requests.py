@@ -53,7 +53,7 @@ MOST_MESSAGES, MOST_JUDGED = 200, 10
 LONGEST_MESSAGE = 300  # characters
 # The chance from which on a part is meant, the one of parts beside it in its message where nothing is said to stay, and
 # the one of what might be meant.
-MEANT, BESIDE, UNCLEAR = 0.4, 0.2, 0.3
+MEANT, BESIDE, UNCLEAR = 0.35, 0.2, 0.25
 # A part whose log odds are lower by this than those of its message's best part stays.
 GAP = 1.5
 IN_TIME = 4.0  # log odds that a message from the time that the request names gains
