@@ -100,11 +100,6 @@ class Operations:
         """How much of the backlog each embedding model has, one dict each."""
 
     @value
-    def queue_backfill(self, model: str, *, limit: int | None = None, after: Id | None = None) -> UUID | None:
-        """Queues what an embedding model has not reached, for up to `limit` (1000) users after `after`; returns the
-        last user, to go on from, or None at the end. Raises UnknownModelError."""
-
-    @value
     def drop_retired_embeddings(self, *, limit: int | None = None) -> int:
         """Drops up to `limit` (10,000) vectors of retired models; returns how many."""
 
@@ -153,16 +148,8 @@ class Operations:
         """Gives claimed pairs of these memories back after an error."""
 
     @procedure
-    def merge_search(self) -> None:
-        """Merges the fresh tails of the search structures, user by user."""
-
-    @procedure
     def ensure_partitions(self) -> None:
         """Makes the partitions of the months ahead."""
-
-    @procedure
-    def flush_statistics(self) -> None:
-        """Flushes the buffered access statistics and the ledger."""
 
     @procedure
     def run_job(self, job: str, *, seconds: int | None = None, wait: int | None = None) -> None:

@@ -279,34 +279,6 @@ end $$;
 comment on function memoir.embedding_progress()
   is 'Per embedding model: users begun, users waiting for vectors, dead letters.';
 
-create or replace function memoir.queue_backfill(p_model text, p_limit integer default 1000, p_after uuid default null)
-returns uuid language plpgsql security definer set search_path from current as $$
-declare
-  v_model _memoir.embedding_models; v_last uuid;
-begin
-  perform _memoir.authorise_worker();
-  v_model := _memoir.embedding_model(p_model);
-  perform _memoir.check_count('limit', p_limit, 1000000);
-  if v_model.status = 'retired' then
-    perform _memoir.fail('PM014', format('embedding model %s is retired', _memoir.shown(p_model)),
-      'register_embedding_model brings it back');
-  end if;
-  with batch as (
-    select c.user_id, c.next_item from _memoir.user_counters c
-    where p_after is null or c.user_id > p_after order by c.user_id limit p_limit),
-  queued as (
-    insert into _memoir.work_items (kind, user_id, dedup_key, priority, run_after, created_at)
-    select 'embed', b.user_id, v_model.model_id::text, -1, memoir.now(), memoir.now() from batch b
-    where b.next_item - 1 > coalesce((select c.through_item from _memoir.embedding_cursors c
-                                      where c.user_id = b.user_id and c.model_id = v_model.model_id), 0)
-    on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing)
-  select b.user_id into v_last from batch b order by b.user_id desc limit 1;
-  return v_last;
-end $$;
-comment on function memoir.queue_backfill(text, integer, uuid) is
-  'Queues embedding of everything a model has not reached, for up to p_limit users after p_after; returns the last
-user to go on from, null at the end. Service, jobs and admin logins only. Raises PM001, PM014, PM031.';
-
 create or replace function memoir.drop_retired_embeddings(p_limit integer default 10000)
 returns integer language plpgsql security definer set search_path from current as $$
 declare

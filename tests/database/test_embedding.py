@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import Db, call, one, persist, raises, remembered, table, use_vectors
+from calls import Db, call, one, persist, raises, remembered, run_job, table, use_vectors
 from internals import clear_work, count_vectors, end_leases, work
 from parallel import until
 from servers import connect
@@ -188,7 +188,6 @@ def test_unknown_models_are_refused(db: Db, user: str) -> None:
         lambda: claim(db, model="nobody's"),
         lambda: store(db, items, [BOAT], "nobody's"),
         lambda: db.execute("select memoir.fail_embeddings(%s, 'nobody''s', 'x')", [[items[0][0]]]),
-        lambda: db.execute("select memoir.queue_backfill('nobody''s')"),
         lambda: db.execute("select memoir.switch_embedding_model('nobody''s')"),
     ):
         with raises("PM031"):
@@ -223,7 +222,7 @@ def test_second_model_fills_then_takes_over(db: Db, memoir_dsn: str, user: str) 
     call(db, "register_embedding_model", "next", "none", 3)
     assert progress(db, "next")["status"] == "backfilling" and claim(db, model="next") == []
     for _ in range(2):  # asked for twice: still one job a user
-        assert call(db, "queue_backfill", "next") is not None
+        run_job(db, "backfill")
     items = claim(db, 1000, "next")
     vectors = [{"keeps a boat": boat, "avoids nuts": nuts}.get(item[3], [1.0, 0.0, 0.0]) for item in items]
     assert store(db, items, vectors, "next") == len(items)
