@@ -125,6 +125,14 @@ begin
   end loop;
 end $$;
 
+-- A table that this release adds has its partitions wherever there are users, so that writes need not look for them.
+do $$
+begin
+  perform _memoir.make_leaf(t.table_name, p)
+  from _memoir.installation i, generate_series(0, i.modulus - 1) p, _memoir.partitioned_tables t
+  where not t.by_month and to_regclass('_memoir.' || _memoir.leaf_name('users', p)) is not null;
+end $$;
+
 -- Columns with people's words have no statistics.
 do $$
 begin
