@@ -18,7 +18,7 @@ begin
   end if;
   if v.arms ->> 'recall' <> 'kept' or not v.is_open then perform _memoir.keep_recall(v); end if;
   if v_sample < 1 and random() >= v_sample then return v_compile; end if;
-  perform _memoir.buffer_trace(_memoir.trace(v, v_compile));
+  insert into _memoir.compile_buffer overriding user value select t.* from _memoir.trace(v, v_compile) t;
   return v_compile;
 end $$;
 
@@ -68,16 +68,6 @@ begin
   v_trace.items := coalesce(v.considered, '{}');
   v_trace.candidates := coalesce(v.trace, '{}');
   return v_trace;
-end $$;
-
-create or replace function _memoir.buffer_trace(p_trace _memoir.compile_buffer)
-returns void language plpgsql as $$
-begin
-  insert into _memoir.compile_buffer (user_id, compile_id, recorded_at, session_id, budget, tokens, recall_tokens,
-    system_tokens, tools_tokens, turn_tokens, first_turn, prefix_hash, warnings, items, candidates)
-  values (p_trace.user_id, p_trace.compile_id, p_trace.recorded_at, p_trace.session_id, p_trace.budget, p_trace.tokens,
-    p_trace.recall_tokens, p_trace.system_tokens, p_trace.tools_tokens, p_trace.turn_tokens, p_trace.first_turn,
-    p_trace.prefix_hash, p_trace.warnings, p_trace.items, p_trace.candidates);
 end $$;
 
 -- A buffered row as the ledger has it: shares that stand in hundred thousandths as numbers, reasons by their names.
@@ -144,7 +134,8 @@ begin
      and recorded_at = v_trace.recorded_at) then
     return false;
   end if;
-  perform _memoir.buffer_trace(v_trace);
+  v_trace.used := null;
+  insert into _memoir.compile_buffer overriding user value select v_trace.*;
   return true;
 end $$;
 comment on function memoir.report_context(text, jsonb) is

@@ -258,15 +258,14 @@ end $$;
 -- A message as its columns say it; with the rest (parse_message's extra) over it, it is the message that was sent.
 create or replace function _memoir.rebuilt(p_role _memoir.turn_role, p_text text, p_parts jsonb, p_name text,
   p_tool_calls jsonb, p_tool_call_id text)
-returns jsonb language plpgsql immutable as $$
-begin
-  return jsonb_build_object('role', p_role)
+returns jsonb language sql immutable as $$
+  select jsonb_build_object('role', p_role)
     || case when p_parts is not null then jsonb_build_object('content', p_parts)
             when p_text is not null then jsonb_build_object('content', p_text) else '{}' end
     || case when p_name is not null then jsonb_build_object('name', p_name) else '{}' end
     || case when p_tool_calls is not null then jsonb_build_object('tool_calls', p_tool_calls) else '{}' end
-    || case when p_tool_call_id is not null then jsonb_build_object('tool_call_id', p_tool_call_id) else '{}' end;
-end $$;
+    || case when p_tool_call_id is not null then jsonb_build_object('tool_call_id', p_tool_call_id) else '{}' end
+$$;
 
 -- A time said by the caller: ISO 8601 text (UTC where it names no zone) or seconds since 1970. Absurd dates are
 -- refused, imports of old years are not.
