@@ -211,7 +211,15 @@ begin
     told as (insert into _memoir.outbox (user_id, xact_id, recorded_at, type) select _memoir.no_session(),
       max(xact_id::text::bigint)::text::xid8, memoir.now(), 'events.dropped' from gone having count(*) > 0)
     select count(*) into v_events from gone;
-    v_vectors := memoir.drop_retired_embeddings(10000);
+    -- The cursors first, and no registering anew meanwhile: else a model that comes back would seem to have vectors.
+    perform from _memoir.embedding_models where status = 'retired' for share;
+    delete from _memoir.embedding_cursors c using _memoir.embedding_models m where m.model_id = c.model_id
+      and m.status = 'retired';
+    delete from _memoir.embeddings e using (
+      select x.user_id, x.model_id, x.item_no from _memoir.embeddings x
+      join _memoir.embedding_models m on m.model_id = x.model_id and m.status = 'retired' limit 10000) d
+    where e.user_id = d.user_id and e.model_id = d.model_id and e.item_no = d.item_no;
+    get diagnostics v_vectors = row_count;
     if v_leaves > 0 or 10000 in (v_runs, v_vectors, v_events) then  -- there may be more of them
       return jsonb_build_object('more', true, 'log months', v_leaves, 'locked', v_locked, 'prompts', v_gone, 'runs',
         v_runs, 'dead letters', v_dead, 'vectors', v_vectors);

@@ -152,8 +152,8 @@ def test_failures_back_off_and_end_as_dead_letters(db: Db, user: str, clock: Cal
     remembered(db, user, "keeps a boat")
     for attempt in range(1, 9):
         clock(f"2040-01-{attempt:02}T00:00:00Z")
-        [(owner, *_)] = claim(db)
-        call(db, "fail_embeddings", [owner], MODEL, f"no luck {attempt}")
+        [(work_id, lease)] = table(db, "claim_embeddings", 64, MODEL, columns="work_id, lease_id")
+        assert call(db, "fail_work", work_id, lease, f"no luck {attempt}")
         clock(f"2040-01-{attempt:02}T00:00:01Z")
         assert claim(db) == []
     clock("2040-02-01T00:00:00Z")
@@ -187,7 +187,6 @@ def test_unknown_models_are_refused(db: Db, user: str) -> None:
     for refused in (
         lambda: claim(db, model="nobody's"),
         lambda: store(db, items, [BOAT], "nobody's"),
-        lambda: db.execute("select memoir.fail_embeddings(%s, 'nobody''s', 'x')", [[items[0][0]]]),
         lambda: db.execute("select memoir.switch_embedding_model('nobody''s')"),
     ):
         with raises("PM031"):
@@ -235,8 +234,7 @@ def test_second_model_fills_then_takes_over(db: Db, memoir_dsn: str, user: str) 
     with raises("PM030"):
         by_vector(db, user, BOAT)
     assert (progress(db)["status"], progress(db, "next")["status"]) == ("retired", "active")
-    assert call(db, "drop_retired_embeddings", 1) == 1  # bounded
-    call(db, "drop_retired_embeddings")
+    run_job(db, "sweep")
     assert by_vector(db, user, boat) == "keeps a boat"
     use_vectors(db, 4, MODEL, document_prefix="doc: ")  # it may come back, from the beginning
     assert by_vector(db, user, BOAT) is None
