@@ -1,5 +1,3 @@
--- What a compile gives the kernel beside the question: what every recall shows, and how many candidates it may weigh.
-
 -- Returns what a recall shows whatever the query, and how much of its memories the ladder lets a session show: what it
 -- and its branch points before it pin, and working notes (null on a standby, which has none).
 create or replace function _memoir.pins(v _memoir.compile_state, p_scope _memoir.search_scope)
@@ -41,13 +39,11 @@ begin
   return v_pins;
 end $$;
 
--- The names of the signals, in their order.
 create or replace function _memoir.signal_names()
-returns text[] language plpgsql stable as $$
-begin
-  return array(select a.attname from pg_attribute a where a.attrelid = '_memoir.signals'::regclass and a.attnum > 0
-    order by a.attnum);
-end $$;
+returns text[] language sql stable as $$
+  select array(select a.attname from pg_attribute a where a.attrelid = '_memoir.signals'::regclass and a.attnum > 0
+    order by a.attnum)
+$$;
 
 -- Those that a ranked item carries, since nothing else in the ledger tells them.
 create or replace function _memoir.ledger_signals()
