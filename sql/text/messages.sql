@@ -1,5 +1,3 @@
--- Chat messages in the OpenAI shape: checked at the door, stored in one normal form.
-
 create or replace function _memoir.bad_message(p_where text, p_problem text, p_hint text default null)
 returns void language plpgsql as $$
 begin
@@ -224,7 +222,6 @@ begin
   return v_message;
 end $$;
 
--- The name of who speaks, and what ties tool calls to their results.
 create or replace function _memoir.check_references(p_where text, p_json jsonb)
 returns void language plpgsql stable as $$
 declare
@@ -300,7 +297,6 @@ begin
 exception when others then return null;
 end $$;
 
--- Returns the id of a call as Anthropic takes it.
 create or replace function _memoir.anthropic_id(p_id text)
 returns text language sql immutable as $$ select regexp_replace(p_id, '[^a-zA-Z0-9_-]', '_', 'g') $$;
 
@@ -330,8 +326,9 @@ begin
     -- Arguments as the costlier format sends them: Anthropic takes an object, so anything else is wrapped into one.
     v_texts := v_texts || array(select x from jsonb_array_elements(p_tool_calls) with ordinality t(c, o),
       lateral (select c #>> '{function,arguments}' as sent) a,
-      unnest(_memoir.id_texts(c ->> 'id') || array[c #>> '{function,name}', case when jsonb_typeof(_memoir.try_json(a.sent)) = 'object'
-        then a.sent else jsonb_build_object('arguments', a.sent)::text end]) with ordinality s(x, n) order by o, n);
+      unnest(_memoir.id_texts(c ->> 'id') || array[c #>> '{function,name}', case
+        when jsonb_typeof(_memoir.try_json(a.sent)) = 'object' then a.sent
+        else jsonb_build_object('arguments', a.sent)::text end]) with ordinality s(x, n) order by o, n);
   end if;
   return v_texts;
 end $$;
