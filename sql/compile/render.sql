@@ -45,7 +45,6 @@ returns jsonb language sql immutable as $$
       'null'), nullif(p_second -> 'content', 'null')))
 $$;
 
--- Tokens of one message: overhead, texts, images.
 create or replace function _memoir.message_tokens(p_message jsonb, p_tokenizer text, p_overhead integer, p_images text)
 returns integer language plpgsql stable as $$
 declare

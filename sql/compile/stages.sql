@@ -60,7 +60,6 @@ begin
   return;
 end $$;
 
--- The model, how its tokens are counted, and how many the list may have.
 create or replace function _memoir.with_budget(inout v _memoir.compile_state, p_budget integer, p_tools jsonb)
 language plpgsql stable as $$
 declare
@@ -151,7 +150,6 @@ begin
   perform _memoir.check_room(v.newest_tokens, v.budget, v.system_tokens, v.tools_tokens);
 end $$;
 
--- That the newest message fits.
 create or replace function _memoir.check_room(p_message integer, p_budget integer, p_system integer, p_tools integer)
 returns void language plpgsql immutable as $$
 declare
@@ -573,7 +571,6 @@ begin
   v.shown := v.shown || v.unanswered;
 end $$;
 
--- Returns the hash of the messages before the one that carries the recall.
 create or replace function _memoir.prefix_hash(p_messages jsonb[], p_prefix integer)
 returns bytea language sql immutable as $$
   select sha256(convert_to(case when p_prefix > 0 then to_jsonb(p_messages[1 : p_prefix])::text else '' end, 'UTF8'))

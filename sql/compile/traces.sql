@@ -1,5 +1,3 @@
--- Traces of a compile: the recall that its exchange keeps, and one row for the ledger, through an unlogged buffer.
-
 -- Writes the traces of a compile: the recall an exchange began with, and one buffered ledger row. Nothing on a standby,
 -- in a read-only transaction, or for a user who has written nothing.
 create or replace function _memoir.leave_traces(v _memoir.compile_state)
@@ -45,7 +43,6 @@ begin
 exception when lock_not_available then null;
 end $$;
 
--- Returns what is kept of a compile, as the buffer has it.
 create or replace function _memoir.trace(v _memoir.compile_state, p_compile uuid)
 returns _memoir.compile_buffer language plpgsql stable as $$
 declare

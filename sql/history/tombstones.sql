@@ -54,7 +54,6 @@ begin
     order by o);
 end $$;
 
--- Returns what a slot and its value make a key of; null without either.
 create or replace function _memoir.slot_text(p_slot text, p_value text)
 returns text language sql immutable parallel safe as $$ select _memoir.tombstone_text(p_slot) || chr(31)
   || _memoir.tombstone_text(p_value) $$;

@@ -322,8 +322,6 @@ begin
   if v_count > 0 then insert into _memoir.erase_queue (leaf) values ('work_items'); end if;
 end $$;
 
--- The job
-
 create or replace function _memoir.step_erase(p_limit integer)
 returns jsonb language plpgsql as $$
 declare

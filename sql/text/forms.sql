@@ -109,7 +109,6 @@ returns text language sql immutable as $$
   where x.sum <= p_size
 $$;
 
--- The files that a search found, each with its hits, in about so many characters.
 create or replace function _memoir.files_found(p_text text, p_size integer)
 returns text language sql immutable as $$
   select string_agg(x.said, E'\n' order by x.o) from (

@@ -44,7 +44,6 @@ begin
   end if;
 end $$;
 
--- Returns whether this server can run the package.
 create or replace function _memoir.reads_language()
 returns boolean language sql stable as $$
   select to_regprocedure('_memoir.py_find_secrets(text,text)') is not null

@@ -125,8 +125,6 @@ begin
   return v_counts;
 end $$;
 
--- Sizes of images
-
 -- Width and height in pixels from the first bytes of an image (PNG, GIF, WebP, JPEG); null where they can't be told.
 create or replace function _memoir.image_size(p_data bytea)
 returns integer[] language plpgsql immutable parallel safe as $$

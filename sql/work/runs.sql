@@ -1,5 +1,3 @@
--- Which jobs there are, and the step of each.
-
 -- Those of sql/data/jobs.csv. A new job: a row there, with its schedule, and a line in step().
 create or replace function _memoir.job_list()
 returns table (job text, batch_least integer, batch integer, in_python boolean, description text)
