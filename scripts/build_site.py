@@ -28,7 +28,7 @@ LOADING = {"script": "src", "img": "src", "iframe": "src", "source": "src", "lin
 
 
 class Page(HTMLParser):
-    """What is loaded, and how many elements of each kind the article has."""
+    """Notes the files that a page loads, and how many elements of each kind its article has."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
