@@ -154,7 +154,7 @@ def measure(
             if extract:
                 connection.execute("call memoir.run_job('extract', 3600)")
                 memoir.embed_backlog(embed)
-            connection.execute("call memoir.merge_search()")  # as the job does
+            connection.execute("call memoir.run_job('merge')")  # as the job does
             if len(stored) > analysed * 1.2:
                 connection.execute("analyze _memoir.search_items, _memoir.embeddings, _memoir.search_postings")
                 analysed = len(stored)

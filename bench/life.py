@@ -102,7 +102,7 @@ def fill(connection: psycopg.Connection, said: Said) -> None:
             "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[][], %s)",
             ([row[1] for row in rows], [row[0] for row in rows], [vector(row[3]) for row in rows], rows[0][2]),
         )
-    connection.execute("call memoir.merge_search()")
+    connection.execute("call memoir.run_job('merge')")
     progress("")
 
 

@@ -88,7 +88,7 @@ def populate(connection: psycopg.Connection, size: Size, words: Words, rng: rand
             connection.execute("select memoir.remember(%s, %s)", (user, words.sentence(6, 25)))
     _embed(connection, rng)
     progress("merging search structures")
-    connection.execute("call memoir.merge_search()")
+    connection.execute("call memoir.run_job('merge')")
     connection.execute("vacuum analyze")
     progress("")
 

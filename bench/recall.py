@@ -248,7 +248,7 @@ def measure(
 
 def _settle(connection: psycopg.Connection) -> None:
     """What the maintenance jobs do in the background."""
-    connection.execute("call memoir.merge_search()")
+    connection.execute("call memoir.run_job('merge')")
     connection.execute("analyze")
 
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
 
@@ -28,12 +28,10 @@ LOADING = {"script": "src", "img": "src", "iframe": "src", "source": "src", "lin
 
 
 class Page(HTMLParser):
-    """The anchors, the links, what is loaded, and how many elements of each kind the article has."""
+    """Notes the files that a page loads, and how many elements of each kind its article has."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.anchors: set[str] = set()
-        self.links: list[str] = []
         self.loaded: list[str] = []
         self.elements: Counter[str] = Counter()
         self.is_article = False
@@ -42,12 +40,9 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Notes an element."""
         given = {name: value or "" for name, value in attrs}
-        self.anchors |= {given[name] for name in ("id", "name") if name in given}
         self.is_article = self.is_article or tag == "article"
         if self.is_article:
             self.elements[tag] += 1
-        if tag == "a" and "href" in given:
-            self.links.append(given["href"])
         if tag in LOADING and LOADING[tag] in given and given.get("rel") not in ("canonical", "next", "prev"):
             self.loaded.append(given[LOADING[tag]])
 
@@ -81,24 +76,12 @@ def build(folder: Path) -> bool:
     return done.returncode == 0
 
 
-def wrong_links(folder: Path) -> Iterator[str]:
-    """Yields links and anchors that lead nowhere, and what would be loaded from another host."""
-    pages = {file: Page(file.read_text()) for file in sorted(folder.rglob("*.html"))}
-    for file, page in pages.items():
-        where = file.relative_to(folder)
-        for target in page.loaded + page.links:
-            parts = urlsplit(target)
-            if parts.scheme or parts.netloc:
-                if target in page.loaded:
-                    yield f"{where}: is loaded from another host: {target}"
-                continue
-            base = folder if file.name == "404.html" else file.parent
-            path = folder / parts.path[1:] if parts.path.startswith("/") else base / unquote(parts.path)
-            path = (path / "index.html" if path.is_dir() else path).resolve() if parts.path else file
-            if not path.is_file():
-                yield f"{where}: leads nowhere: {target}"
-            elif parts.fragment and path in pages and unquote(parts.fragment) not in pages[path].anchors | {"__top"}:
-                yield f"{where}: no such anchor: {target}"
+def loaded_from_elsewhere(folder: Path) -> Iterator[str]:
+    """Yields what would be loaded from another host. Links and anchors are checked by mkdocs."""
+    for file in sorted(folder.rglob("*.html")):
+        for target in Page(file.read_text()).loaded:
+            if urlsplit(target).scheme or urlsplit(target).netloc:
+                yield f"{file.relative_to(folder)}: is loaded from another host: {target}"
 
 
 def lost_elements(folder: Path) -> Iterator[str]:
@@ -133,7 +116,7 @@ def main() -> int:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / ".local" / "site").resolve()
     if not build(folder):
         return 1
-    wrong = [line for check in (wrong_links, lost_elements, unsearched) for line in check(folder)]
+    wrong = [line for check in (loaded_from_elsewhere, lost_elements, unsearched) for line in check(folder)]
     print("\n".join(wrong) if wrong else f"{folder}/index.html: {len(list(folder.rglob('*.html')))} pages")
     return bool(wrong)
 

@@ -35,9 +35,7 @@ def switch(
         endpoint=endpoint,
         **registered,
     )
-    after = memoir.queue_backfill(name)
-    while after:
-        after = memoir.queue_backfill(name, after=after)
+    memoir.run_job("backfill", seconds=3600)
     made = memoir.embed_backlog(embed, model=name)
     if not endpoint:
         with psycopg.connect(dsn, autocommit=True) as admin:

@@ -171,7 +171,7 @@ def _judge_claims(memoir: Memoir, judge: Judge, claims: list[PairClaim]) -> tupl
         one_each = list(dict.fromkeys(zip(users, memories)))
         if len(one_each) == 1:
             log.warning("judge: %s", error)
-            memoir.fail_judgements(users[:1], memories[:1], f"{type(error).__name__}: {error}")
+            memoir.fail_work(claims[0].work_id, claims[0].lease_id, f"{type(error).__name__}: {error}")
             return 0, 1
     parts = [
         _judge_claims(memoir, judge, [claim for claim in claims if (claim.user_id, claim.memory_id) == memory])

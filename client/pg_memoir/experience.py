@@ -63,5 +63,5 @@ class Experience:
         query_embedding: Vector | None = None,
     ) -> list[Way]:
         """The ways that a user's experience has for `task`, best first, at most `limit` (3): those that worked or were
-        not tried yet, then those that failed where they are the nearest. Without a task all that did not fail. `session` or
-        `project`: of this project and of all. Raises InvalidArgumentError, DimensionMismatchError."""
+        not tried yet, then those that failed where they are the nearest. Without a task all that did not fail.
+        `session` or `project`: of this project and of all. Raises InvalidArgumentError, DimensionMismatchError."""

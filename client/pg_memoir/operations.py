@@ -5,7 +5,6 @@ call.py."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
-from uuid import UUID
 
 from .arguments import BigInt, Day, Id, Json, List, Numeric, Object, Vector, Vectors
 from .call import procedure, rows, value
@@ -99,15 +98,6 @@ class Operations:
     def embedding_progress(self) -> list[dict[str, Any]]:
         """How much of the backlog each embedding model has, one dict each."""
 
-    @value
-    def queue_backfill(self, model: str, *, limit: int | None = None, after: Id | None = None) -> UUID | None:
-        """Queues what an embedding model has not reached, for up to `limit` (1000) users after `after`; returns the
-        last user, to go on from, or None at the end. Raises UnknownModelError."""
-
-    @value
-    def drop_retired_embeddings(self, *, limit: int | None = None) -> int:
-        """Drops up to `limit` (10,000) vectors of retired models; returns how many."""
-
     @rows
     def claim_embeddings(self, *, limit: int | None = None, model: str | None = None) -> list[Claim]:
         """Leases up to `limit` (64) texts of the backlog to this worker."""
@@ -148,21 +138,9 @@ class Operations:
         """Stores how surely claimed pairs contradict each other, 0 to 1, one by one; returns how many. `judge`: who
         found it."""
 
-    @value
-    def fail_judgements(self, user_ids: Sequence[Id], memory_ids: Sequence[Id], error: str) -> None:
-        """Gives claimed pairs of these memories back after an error."""
-
-    @procedure
-    def merge_search(self) -> None:
-        """Merges the fresh tails of the search structures, user by user."""
-
     @procedure
     def ensure_partitions(self) -> None:
         """Makes the partitions of the months ahead."""
-
-    @procedure
-    def flush_statistics(self) -> None:
-        """Flushes the buffered access statistics and the ledger."""
 
     @procedure
     def run_job(self, job: str, *, seconds: int | None = None, wait: int | None = None) -> None:
@@ -269,6 +247,10 @@ class Operations:
     @value
     def release_work(self, work: BigInt, lease: Id) -> bool:
         """Gives claimed work back that was not begun; False if the lease had run out."""
+
+    @value
+    def fail_work(self, work: BigInt, lease: Id, error: str) -> bool:
+        """Gives claimed work back after an error, to be tried again later; False if the lease had run out."""
 
     @value
     def heartbeat(self, work: BigInt, lease: Id, seconds: int | None = None) -> bool:

@@ -9,7 +9,8 @@ from pg_memoir_integrations.langchain import MemoirChatMessageHistory, MemoirRet
 
 memoir, llm = Memoir(os.environ["PG_MEMOIR_DSN"]), ChatOpenAI(model="gpt-4o")
 
-handbook = MemoirVectorStore(memoir, "library", OpenAIEmbeddings(check_embedding_ctx_length=False), collection="handbook")
+embeddings = OpenAIEmbeddings(check_embedding_ctx_length=False)
+handbook = MemoirVectorStore(memoir, "library", embeddings, collection="handbook")
 handbook.add_texts(["The reading room closes at nine.", "Maps are on the second floor."], [{"floor": 1}, {"floor": 2}])
 print(handbook.similarity_search("Where are the maps?", k=1, filter={"floor": {"$gt": 1}})[0].page_content)
 

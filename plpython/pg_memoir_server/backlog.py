@@ -111,7 +111,7 @@ def step(plpy: Any, batch: int) -> int:
         try:
             vectors = _embed(plpy, model, [row["text"] for row in mine])
         except ModelFailure as error:
-            _give_back(plpy, mine, model, str(error))
+            _give_back(plpy, mine, str(error))
             raise
         _store(plpy, mine, vectors, model)
     return len(rows)
@@ -159,9 +159,9 @@ def _store(plpy: Any, rows: list[Any], vectors: list[list[float]], model: str) -
     plpy.commit()
 
 
-def _give_back(plpy: Any, rows: list[Any], model: str, problem: str) -> None:
-    plan = plpy.prepare(
-        "select memoir.fail_embeddings($1, $2, $3)", ["pg_catalog.uuid[]", "pg_catalog.text", "pg_catalog.text"]
-    )
-    plpy.execute(plan, [sorted({row["user_id"] for row in rows}), model, problem])
+def _give_back(plpy: Any, rows: list[Any], problem: str) -> None:
+    types = ["pg_catalog.int8", "pg_catalog.uuid", "pg_catalog.text"]
+    plan = plpy.prepare("select memoir.fail_work($1, $2, $3)", types)
+    for work, lease in sorted({(row["work_id"], row["lease_id"]) for row in rows}):
+        plpy.execute(plan, [work, lease, problem])
     plpy.commit()

@@ -372,7 +372,7 @@ def _maintain(
         time.perf_counter(),
     )
     memoir.embed_backlog(timed)
-    connection.execute("call memoir.merge_search()")
+    connection.execute("call memoir.run_job('merge')")
     share = (time.perf_counter() - start - spent) / writes
     found.ran_writing += (
         time.process_time() - ran - spent_ran + backends_ran(connection) - server + backend_ran(connection) - own

@@ -34,7 +34,6 @@ $$;
 
 -- Checks of arguments, one for each kind. Each raises PM014 unless told otherwise.
 
--- A name that somebody else chose: 1 to p_limit characters, whatever they are.
 create or replace function _memoir.check_name(p_field text, p_value text, p_limit integer)
 returns void language plpgsql as $$
 begin
@@ -85,7 +84,6 @@ begin
   end if;
 end $$;
 
--- How many of something: from 1 to p_most.
 create or replace function _memoir.check_count(p_field text, p_value integer, p_most integer)
 returns void language plpgsql as $$
 begin

@@ -200,14 +200,8 @@ begin
   if p_actor is not null then perform _memoir.check_choice('actor', p_actor, '{person,agent,tool}'); end if;
   perform _memoir.check_choice('clearance', p_clearance, enum_range(null::_memoir.sensitivity)::text[]);
   perform _memoir.check_name('namespace', p_namespace, 200);
-  if array_position(p_users, null) is not null or array_position(p_users, '') is not null then
-    perform _memoir.fail('PM014', format('users must be texts of 1 to 500 characters, not %s',
-      _memoir.shown(p_users::text)));
-  end if;
-  if array_position(p_projects, null) is not null or array_position(p_projects, '') is not null then
-    perform _memoir.fail('PM014', format('projects must be texts of 1 to 200 characters, not %s',
-      _memoir.shown(p_projects::text)));
-  end if;
+  perform _memoir.check_name('users', u, 500) from unnest(p_users) u;
+  perform _memoir.check_name('projects', p, 200) from unnest(p_projects) p;
   insert into _memoir.logins (login, namespace, actor, projects, clearance)
   values (p_login, p_namespace, p_actor::_memoir.actor, p_projects, p_clearance::_memoir.sensitivity)
   on conflict (login) do update set namespace = excluded.namespace, actor = excluded.actor,

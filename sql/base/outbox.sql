@@ -5,7 +5,6 @@ create or replace function _memoir.emit(p_user_id uuid, p_type text, p_ids uuid[
 returns void language plpgsql as $$
 begin
   if (select (config ->> 'outbox_days')::integer from _memoir.settings_merged) = 0 then return; end if;
-  perform _memoir.ensure_month(p_user_id, memoir.now());  -- an upgrade may not have made the partitions yet
   insert into _memoir.outbox (user_id, recorded_at, type, memory_id, subject)
   select p_user_id, memoir.now(), p_type, id, p_subject from unnest(coalesce(p_ids, '{null}')) id where not exists (
     select from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = id and m.is_object);

@@ -93,13 +93,6 @@ begin
   return 'ready';
 end $$;
 
--- The same for leased work of these users.
-create or replace function _memoir.give_back_leased(p_kind text, p_user_ids uuid[], p_keys text[], p_error text)
-returns void language sql as $$
-  select _memoir.give_back(w, p_error) from (select * from _memoir.work_items where kind = p_kind and state = 'leased'
-    and user_id = any (p_user_ids) and dedup_key = any (p_keys) order by work_id for update skip locked) w
-$$;
-
 create or replace function _memoir.leased(p_work bigint, p_lease uuid)
 returns _memoir.work_items language sql as $$
   select j from _memoir.work_items j where j.work_id = p_work and j.lease_id = p_lease and j.state = 'leased' for update
@@ -131,6 +124,21 @@ end $$;
 comment on function memoir.release_work(bigint, uuid) is
   'Gives work back that was not begun: no attempt, no waiting. False: the lease had run out. Service, jobs and admin
 logins only. Raises PM001.';
+
+create or replace function memoir.fail_work(p_work bigint, p_lease uuid, p_error text)
+returns boolean language plpgsql security definer set search_path from current as $$
+declare
+  v_work _memoir.work_items;
+begin
+  perform _memoir.authorise_worker();
+  v_work := _memoir.leased(p_work, p_lease);
+  if v_work.work_id is null then return false; end if;
+  perform _memoir.give_back(v_work, p_error);
+  return true;
+end $$;
+comment on function memoir.fail_work(bigint, uuid, text) is
+  'Gives claimed work back after an error: retried with exponential backoff and jitter, a dead letter with the error
+after work_attempts_max attempts. False: the lease had run out. Service, jobs and admin logins only. Raises PM001.';
 
 create or replace function memoir.retry_work(p_work bigint)
 returns boolean language plpgsql security definer set search_path from current as $$

@@ -39,7 +39,6 @@ begin
   perform _memoir.merge_settings();
 end $$;
 
--- Raises PM015 unless these are weights of a profile.
 create or replace function _memoir.check_ranking(p_weights jsonb)
 returns void language plpgsql as $$
 declare

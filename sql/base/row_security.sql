@@ -8,10 +8,9 @@
 
 -- For views of ours, which read as the owner: is the caller one of those who see every row?
 create or replace function _memoir.sees_all()
-returns boolean language plpgsql stable security definer set search_path from current as $$
-begin
-  return _memoir.may_run_jobs(_memoir.login());
-end $$;
+returns boolean language sql stable security definer set search_path from current as $$
+  select _memoir.may_run_jobs(_memoir.login())
+$$;
 
 -- The users that the caller may see: those bound to it, or for a service those of its namespace.
 create or replace function _memoir.visible_users()
@@ -27,14 +26,11 @@ begin
   end if;
 end $$;
 
--- The projects that the caller is bound to, null for all.
 create or replace function _memoir.bound_projects()
-returns text[] language plpgsql stable security definer set search_path from current as $$
-begin
-  return (_memoir.binding(_memoir.login())).projects;
-end $$;
+returns text[] language sql stable security definer set search_path from current as $$
+  select (_memoir.binding(_memoir.login())).projects
+$$;
 
--- For callers bound to projects: the sessions of those.
 create or replace function _memoir.bound_sessions()
 returns setof uuid language plpgsql stable security definer set search_path from current as $$
 declare
@@ -45,10 +41,9 @@ begin
 end $$;
 
 create or replace function _memoir.own_clearance()
-returns _memoir.sensitivity language plpgsql stable security definer set search_path from current as $$
-begin
-  return coalesce((_memoir.binding(_memoir.login())).clearance, 'private');
-end $$;
+returns _memoir.sensitivity language sql stable security definer set search_path from current as $$
+  select coalesce((_memoir.binding(_memoir.login())).clearance, 'private')
+$$;
 
 -- Runs DDL on a leaf. Each such statement has a text of its own, and a month of leaves would push an operator's queries
 -- out of pg_stat_statements. So that does not count them, where setup() could grant the right to say so.

@@ -1,5 +1,3 @@
--- Cron expressions: when was it last time?
-
 -- One field of a cron expression as the numbers it stands for; null where it is not one.
 create or replace function _memoir.cron_field(p_field text, p_min integer, p_max integer)
 returns integer[] language sql immutable as $$

@@ -33,7 +33,6 @@ exception when data_exception then
   return false;
 end $$;
 
--- Raises PM015 unless the value fits the setting's kind and range.
 create or replace function _memoir.check_setting(p_key text, p_value jsonb, p_override boolean)
 returns void language plpgsql stable as $$
 declare
@@ -95,19 +94,13 @@ begin
   end if;
 end $$;
 
-create or replace function _memoir.put_setting(p_key text, p_value jsonb)
-returns void language plpgsql as $$
-begin
-  perform _memoir.check_setting(p_key, p_value, false);
-  insert into _memoir.settings (key, value) values (p_key, p_value)
-  on conflict (key) do update set value = excluded.value;
-  perform _memoir.merge_settings(), _memoir.audit('set_setting', jsonb_build_object('key', p_key, 'value', p_value));
-end $$;
-
 create or replace function memoir.set_setting(p_key text, p_value jsonb)
 returns void language plpgsql security definer set search_path from current as $$
 begin
-  perform _memoir.authorise_admin(), _memoir.put_setting(p_key, p_value);
+  perform _memoir.authorise_admin(), _memoir.check_setting(p_key, p_value, false);
+  insert into _memoir.settings (key, value) values (p_key, p_value)
+  on conflict (key) do update set value = excluded.value;
+  perform _memoir.merge_settings(), _memoir.audit('set_setting', jsonb_build_object('key', p_key, 'value', p_value));
 end $$;
 comment on function memoir.set_setting(text, jsonb) is
   'Sets a setting for the whole install. Admin only. Raises PM001, PM015 (unknown key, wrong kind, out of range).';
@@ -189,13 +182,12 @@ end $$;
 create or replace function memoir.set_clock(p_at timestamptz)
 returns void language plpgsql security definer set search_path from current as $$
 begin
-  perform _memoir.authorise_admin(), _memoir.put_setting('clock', coalesce(to_jsonb(p_at), 'null'));
+  perform memoir.set_setting('clock', coalesce(to_jsonb(p_at), 'null'));
 end $$;
 comment on function memoir.set_clock(timestamptz) is
   'Fixes memoir.now() at a time, for tests and replays; null returns to the real clock. Admin only. Raises PM001.';
 
 create or replace function _memoir.history_share(p_config jsonb, p_task _memoir.task_type)
-returns real language plpgsql immutable as $$
-begin
-  return (p_config ->> ('history_share_' || coalesce(p_task, 'continuation')))::real;
-end $$;
+returns real language sql immutable as $$
+  select (p_config ->> ('history_share_' || coalesce(p_task, 'continuation')))::real
+$$;

@@ -1,5 +1,3 @@
--- A user's own rows: made when somebody first writes for them; which part they lie in.
-
 create or replace function memoir.part_of(p_user text)
 returns integer language plpgsql stable security definer set search_path from current as $$
 begin

@@ -1,7 +1,6 @@
 -- Questions that a language model answers from the passages that memory_query found. The caller has these at once; the
 -- model is asked by job `model`, with no transaction open, and what it says then stands in their place (query_answer).
 
--- Returns whether an item is more sensitive than that.
 create or replace function _memoir.is_above(p_level _memoir.sensitivity, p_user_id uuid, p_id uuid)
 returns boolean language plpgsql stable as $$
 begin

@@ -1,6 +1,3 @@
--- Looking at what is known: lists page by page; hits on one line, what stands around one, whole rows, relations.
-
--- A text on one line of at most 120 characters.
 create or replace function _memoir.on_one_line(p_text text)
 returns text language sql immutable as $$
   select case when length(t) > 120 then rtrim(left(t, 119)) || '…' else t end

@@ -1,5 +1,3 @@
--- What a compile gives the kernel beside the question: what every recall shows, and how many candidates it may weigh.
-
 -- Returns what a recall shows whatever the query, and how much of its memories the ladder lets a session show: what it
 -- and its branch points before it pin, and working notes (null on a standby, which has none).
 create or replace function _memoir.pins(v _memoir.compile_state, p_scope _memoir.search_scope)
@@ -41,27 +39,11 @@ begin
   return v_pins;
 end $$;
 
--- How many candidates a recall of p_budget tokens takes of p_candidates: all from 2,000 on, sixty at least. More of
--- long turns, because their sentences are shown too: up to twice as many where texts have more than eighteen words in
--- the mean. The share of memories among the items lowers that.
-create or replace function _memoir.candidate_limit(p_candidates integer, p_budget integer,
-  p_counters _memoir.user_counters)
-returns integer language plpgsql immutable as $$
-declare
-  v_items float8 := greatest(1, p_counters.items);
-  v_limit integer := least(p_candidates, 60 + greatest(0, p_candidates - 60) * least(2000, p_budget) / 2000);
-begin
-  return coalesce(v_limit * (1 + (least(2, greatest(1, p_counters.total_words / v_items / 18)) - 1) * greatest(0,
-    1 - p_counters.memories / v_items)), v_limit)::integer;
-end $$;
-
--- The names of the signals, in their order.
 create or replace function _memoir.signal_names()
-returns text[] language plpgsql stable as $$
-begin
-  return array(select a.attname from pg_attribute a where a.attrelid = '_memoir.signals'::regclass and a.attnum > 0
-    order by a.attnum);
-end $$;
+returns text[] language sql stable as $$
+  select array(select a.attname from pg_attribute a where a.attrelid = '_memoir.signals'::regclass and a.attnum > 0
+    order by a.attnum)
+$$;
 
 -- Those that a ranked item carries, since nothing else in the ledger tells them.
 create or replace function _memoir.ledger_signals()

@@ -1,7 +1,3 @@
--- compile_context: the list to send to the model.
---
---   session → budget → newest message → system message → shown turns → messages → recall → one list, counted.
---
 -- compile is STABLE, so all of it reads one snapshot: a compaction that commits meanwhile can't lose turns. The public
 -- functions are thin writers around it: they leave statistics in an unlogged buffer, and nothing at all on a standby.
 
@@ -117,8 +113,6 @@ shown), "weak" (nothing matches well), "arms" ("recall": searched, kept since th
 which nothing is searched; "working" is null on a standby, which has no working memory; "breadth" of a broad question:
 order, summary, several, even), "warnings", "statistics_version"}, "temperature" and "top_p" where open_session was
 given them, and on a standby "report": what report_context on the primary makes the ledger and the statistics of.';
-
--- explain_context: every considered item of a compile, why it is in or out.
 
 create or replace function memoir.explain_context(p_user text, p_session text, p_query text default null,
   p_budget integer default null, p_memory_budget integer default null, p_task text default null,

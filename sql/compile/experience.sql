@@ -1,5 +1,3 @@
--- Experience for a task: the ways that worked before, best first, and those that failed as warnings behind them.
-
 -- A way on one line, as a block shows it: cut, and disarmed.
 create or replace function _memoir.experience_line(w _memoir.seen_way, p_verdict text)
 returns text language sql stable as $$

@@ -24,7 +24,6 @@ comment on function memoir.list_users(text, integer) is
   'The users that the caller may read, by name, at most p_limit (1000) a page: p_after_user is the last of the page
 before. A login that is bound to projects sees none, since users belong to none. Raises PM014.';
 
--- How many rows there are of each value, as an object.
 create or replace function _memoir.tally(p_values text[])
 returns jsonb language sql immutable as $$
   select coalesce(jsonb_object_agg(x.value, x.many), '{}')

@@ -146,15 +146,11 @@ create or replace function memoir.learn_weights(p_user text, p_apply boolean def
   p_compiles integer default 500, p_least integer default 40, p_prior real default 0.02)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_caller _memoir.caller := _memoir.ranking_caller(p_user);
   v_user uuid := v_caller.user_id; v_old jsonb; v_new jsonb; v_pairs _memoir.weight_pair[];
   v_seen _memoir.weight_pair[]; v_held_out _memoir.weight_pair[];
   v_compiles integer; v_before float8; v_after float8; v_d float8[]; v_applied boolean; v_from timestamptz;
 begin
-  if v_caller.projects is not null then
-    perform _memoir.fail('PM001', format('login %s is bound to projects and may not learn weights',
-      quote_ident(v_caller.login)), 'they are the user''s in all projects');
-  end if;
   if num_nulls(p_apply, p_compiles, p_least, p_prior) > 0 or p_compiles not between 10 and 5000
     or p_least not between 10 and p_compiles or not p_prior between 0.0001 and 10 then
     perform _memoir.fail('PM014',
@@ -175,7 +171,7 @@ begin
     perform _memoir.fail('PM025',
       format('the ledger of user %s has %s compiles that showed something used and something unused, learning needs %s',
         _memoir.shown(p_user), v_compiles, p_least),
-      'credit_recall says which recalled items an answer used; flush_statistics moves them to the ledger');
+      'credit_recall says which recalled items an answer used; job flush moves them to the ledger');
   end if;
   select array_agg(p) filter (where not p.held_out), array_agg(p) filter (where p.held_out) into v_seen, v_held_out
   from unnest(v_pairs) p;

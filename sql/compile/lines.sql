@@ -94,8 +94,7 @@ create or replace function _memoir.names_share(p_budget integer)
 returns float8 language sql immutable as $$ select least(0.15, p_budget / 160000.0) $$;
 
 -- {"exchange": its fenced lines} of the steps that a frame shows as lines, and in the first of them what left. They
--- omit restricted texts and those out of recall. p_known: an earlier frame, whose lines stay. Merged lines stand in
--- fences of their own, so that a prompt cache reads what an earlier moment has merged. The last fence has the others.
+-- omit restricted texts and those out of recall. p_known: an earlier frame, whose lines stay.
 create or replace function _memoir.step_lines(p_session _memoir.sessions, p_config jsonb,
   p_frame _memoir.session_windows, p_known _memoir.session_windows default null)
 returns jsonb language plpgsql stable as $$
@@ -161,23 +160,29 @@ begin
     v_of := p_frame.opening || v_of;
     v_lines := v_note || v_lines;
   end if;
-  return (
-    with lines as (
-      select l.exchange, string_agg(l.line, E'\n' order by l.o) filter (where l.line like '- turn %') as newest,
-        string_agg(l.line, E'\n' order by l.o) filter (where l.line not like '- turn %') as merged
-      from unnest(v_of, v_lines) with ordinality l(exchange, line, o) group by 1
-    ), known as (
-      select e.key::integer as exchange, e.value, string_agg(l.line, E'\n' order by l.o) filter (where l.line
-          like '- turn %') as newest, string_agg(l.line, E'\n' order by l.o) filter (where l.line not like '- turn %'
-          and strpos(_memoir.fence('steps', ''), l.line) = 0) as merged
-      from jsonb_each_text(p_known.lines) e, string_to_table(e.value, E'\n') with ordinality l(line, o) group by 1, 2)
-    select coalesce(jsonb_object_agg(l.exchange, concat_ws(E'\n\n',
-        left(k.value, length(k.value) - coalesce(length(_memoir.fence('steps', k.newest)) + 2, 0)),
-        _memoir.fence('steps', nullif(substr(l.merged, coalesce(length(k.merged) + 2, 0)), '')),
-        _memoir.fence('steps', l.newest))), '{}')
-    from lines l left join known k on k.exchange = l.exchange
-      and starts_with(l.merged || E'\n', k.merged || E'\n'));
+  return _memoir.fenced_lines(v_of, v_lines, p_known.lines);
 end $$;
+
+-- Returns {"exchange": its lines in fences}. Merged lines stand in fences of their own, so that a prompt cache reads
+-- what an earlier moment (p_known) has merged. The last fence has the others.
+create or replace function _memoir.fenced_lines(p_exchanges integer[], p_lines text[], p_known jsonb)
+returns jsonb language sql stable as $$
+  with lines as (
+    select l.exchange, string_agg(l.line, E'\n' order by l.o) filter (where l.line like '- turn %') as newest,
+      string_agg(l.line, E'\n' order by l.o) filter (where l.line not like '- turn %') as merged
+    from unnest(p_exchanges, p_lines) with ordinality l(exchange, line, o) group by 1
+  ), known as (
+    select e.key::integer as exchange, e.value, string_agg(l.line, E'\n' order by l.o) filter (where l.line
+        like '- turn %') as newest, string_agg(l.line, E'\n' order by l.o) filter (where l.line not like '- turn %'
+        and strpos(_memoir.fence('steps', ''), l.line) = 0) as merged
+    from jsonb_each_text(p_known) e, string_to_table(e.value, E'\n') with ordinality l(line, o) group by 1, 2)
+  select coalesce(jsonb_object_agg(l.exchange, concat_ws(E'\n\n',
+      left(k.value, length(k.value) - coalesce(length(_memoir.fence('steps', k.newest)) + 2, 0)),
+      _memoir.fence('steps', nullif(substr(l.merged, coalesce(length(k.merged) + 2, 0)), '')),
+      _memoir.fence('steps', l.newest))), '{}')
+  from lines l left join known k on k.exchange = l.exchange
+    and starts_with(l.merged || E'\n', k.merged || E'\n')
+$$;
 
 -- Returns lines of steps, of which the newest p_size characters stay and sixteen older ones become one: what was called
 -- and with what. They change once they are twice as long.

@@ -1,5 +1,3 @@
--- Recall tools: the same ranking as compile's, as rows.
-
 -- Returns whether metadata has what a filter asks: {"source": "jira", "year": {"gt": 2024}}. check_where names the
 -- operators. Values of two kinds are neither more nor less than each other.
 create or replace function _memoir.meets(p_metadata jsonb, p_where jsonb)
@@ -14,7 +12,6 @@ returns boolean language sql immutable as $$
       else (m.value is not null) = (o.value = 'true') end, false))
 $$;
 
--- Raises PM014 for a filter on metadata that is none.
 create or replace function _memoir.check_where(p_where jsonb)
 returns jsonb language plpgsql stable as $$
 declare

@@ -8,9 +8,8 @@ $$;
 
 -- Two contents of the same role as one: text with text is text, anything else becomes parts.
 create or replace function _memoir.join_content(p_first jsonb, p_second jsonb)
-returns jsonb language plpgsql immutable as $$
-begin
-  return case
+returns jsonb language sql immutable as $$
+  select case
     when p_first is null or p_first = '""' then p_second
     when p_second is null or p_second = '""' then p_first
     when jsonb_typeof(p_first) = 'string'
@@ -18,8 +17,8 @@ begin
     else _memoir.text_parts(case when jsonb_typeof(p_first) = 'string' then p_first #>> '{}' end, case
     when jsonb_typeof(p_first) = 'array' then p_first end)
       || _memoir.text_parts(case when jsonb_typeof(p_second) = 'string' then p_second #>> '{}' end, case
-        when jsonb_typeof(p_second) = 'array' then p_second end) end;
-end $$;
+        when jsonb_typeof(p_second) = 'array' then p_second end) end
+$$;
 
 -- All turns as messages, in one statement: a call for each would cost more than the rest of a short window.
 create or replace function _memoir.openai_messages(p_turns _memoir.shown_turn[])
@@ -46,7 +45,6 @@ returns jsonb language sql immutable as $$
       'null'), nullif(p_second -> 'content', 'null')))
 $$;
 
--- Tokens of one message: overhead, texts, images.
 create or replace function _memoir.message_tokens(p_message jsonb, p_tokenizer text, p_overhead integer, p_images text)
 returns integer language plpgsql stable as $$
 declare

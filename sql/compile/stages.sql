@@ -60,7 +60,6 @@ begin
   return;
 end $$;
 
--- The model, how its tokens are counted, and how many the list may have.
 create or replace function _memoir.with_budget(inout v _memoir.compile_state, p_budget integer, p_tools jsonb)
 language plpgsql stable as $$
 declare
@@ -151,7 +150,6 @@ begin
   perform _memoir.check_room(v.newest_tokens, v.budget, v.system_tokens, v.tools_tokens);
 end $$;
 
--- That the newest message fits.
 create or replace function _memoir.check_room(p_message integer, p_budget integer, p_system integer, p_tools integer)
 returns void language plpgsql immutable as $$
 declare
@@ -350,13 +348,12 @@ end $$;
 -- How many tokens a recall may have at most, a number or a share of the list: less where its task leaves it a smaller
 -- share than knowledge has.
 create or replace function _memoir.recall_cap(p_config jsonb, p_task _memoir.task_type, p_room integer)
-returns integer language plpgsql immutable as $$
-begin
-  return (coalesce(nullif((p_config ->> 'recall_share_max')::float8, 0) * p_room,
+returns integer language sql immutable as $$
+  select (coalesce(nullif((p_config ->> 'recall_share_max')::float8, 0) * p_room,
       (p_config ->> 'recall_tokens_max')::float8)
     * least(1, (1 - _memoir.history_share(p_config, p_task))
-      / greatest(0.01, 1 - _memoir.history_share(p_config, 'knowledge'))))::integer;
-end $$;
+      / greatest(0.01, 1 - _memoir.history_share(p_config, 'knowledge'))))::integer
+$$;
 
 -- Returns what recall may take of the room, so that a managed history need not make way for it.
 create or replace function _memoir.recall_share(p_config jsonb, p_task _memoir.task_type, p_room integer)
@@ -371,7 +368,8 @@ language plpgsql stable as $$
 declare
   v_scope _memoir.search_scope := _memoir.recall_scope(v); v_pins _memoir.pins := _memoir.pins(v, v_scope);
   v_question _memoir.question := _memoir.read_question(v.query, v.config, p_query_embedding, false);
-  v_standing uuid[] := coalesce(v.left_out, '{}'); v_found record;
+  v_standing uuid[] := coalesce(v.left_out, '{}'); v_found record; v_most integer := v.config ->> 'candidates';
+  v_items float8 := greatest(1, (v.user_counters).items);
 begin
   -- Standing statements are in every prompt, wishes for a project in those of its sessions.
   if (v.session).project <> 'global' and v.as_of is null then
@@ -399,10 +397,14 @@ begin
   v.experience := case when 'experience' = any ((v.user_counters).features) and v.as_of is null then
     _memoir.experience_block(v.user_id, coalesce((v.session).project, 'global'), v_scope, v_question, v.config,
       least((v.config ->> 'experience_tokens')::integer, v.recall_budget / 2), v.said) end;
+  -- All candidates from 2,000 tokens on, sixty at least. More of long turns, because their sentences are shown too: up
+  -- to twice as many where texts have more than eighteen words in the mean. The share of memories lowers that.
+  v_most := least(v_most, 60 + greatest(0, v_most - 60) * least(2000, v.recall_budget) / 2000);
   v_found := _memoir.recalled(_memoir.asked(v.user_id, v.user_counters, v.config, v_question, v_scope,
     nullif((v.session).project, 'global'))
-    || jsonb_build_object('pins', to_jsonb(v_pins), 'working', v_pins.working, 'limit',
-      _memoir.candidate_limit((v.config ->> 'candidates')::integer, v.recall_budget, v.user_counters),
+    || jsonb_build_object('pins', to_jsonb(v_pins), 'working', v_pins.working, 'limit', coalesce(v_most * (1 + (least(2,
+        greatest(1, (v.user_counters).total_words / v_items / 18)) - 1) * greatest(0,
+        1 - (v.user_counters).memories / v_items)), v_most)::integer,
       'is_waiting', v.said is null, 'budget',
       v.recall_budget - coalesce(_memoir.tokens_of(v.experience ->> 'text' || E'\n\n', v.tokenizer), 0),
       'profile', coalesce(v.profile, '{}'),
@@ -569,12 +571,10 @@ begin
   v.shown := v.shown || v.unanswered;
 end $$;
 
--- Returns the hash of the messages before the one that carries the recall.
 create or replace function _memoir.prefix_hash(p_messages jsonb[], p_prefix integer)
-returns bytea language plpgsql immutable as $$
-begin
-  return sha256(convert_to(case when p_prefix > 0 then to_jsonb(p_messages[1 : p_prefix])::text else '' end, 'UTF8'));
-end $$;
+returns bytea language sql immutable as $$
+  select sha256(convert_to(case when p_prefix > 0 then to_jsonb(p_messages[1 : p_prefix])::text else '' end, 'UTF8'))
+$$;
 
 create or replace function _memoir.formatted(p_messages jsonb[], p_prefix integer, p_open boolean, p_format text,
   p_frozen integer)

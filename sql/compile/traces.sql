@@ -1,5 +1,3 @@
--- Traces of a compile: the recall that its exchange keeps, and one row for the ledger, through an unlogged buffer.
-
 -- Writes the traces of a compile: the recall an exchange began with, and one buffered ledger row. Nothing on a standby,
 -- in a read-only transaction, or for a user who has written nothing.
 create or replace function _memoir.leave_traces(v _memoir.compile_state)
@@ -18,7 +16,7 @@ begin
   end if;
   if v.arms ->> 'recall' <> 'kept' or not v.is_open then perform _memoir.keep_recall(v); end if;
   if v_sample < 1 and random() >= v_sample then return v_compile; end if;
-  perform _memoir.buffer_trace(_memoir.trace(v, v_compile));
+  insert into _memoir.compile_buffer overriding user value select t.* from _memoir.trace(v, v_compile) t;
   return v_compile;
 end $$;
 
@@ -45,7 +43,6 @@ begin
 exception when lock_not_available then null;
 end $$;
 
--- Returns what is kept of a compile, as the buffer has it.
 create or replace function _memoir.trace(v _memoir.compile_state, p_compile uuid)
 returns _memoir.compile_buffer language plpgsql stable as $$
 declare
@@ -68,16 +65,6 @@ begin
   v_trace.items := coalesce(v.considered, '{}');
   v_trace.candidates := coalesce(v.trace, '{}');
   return v_trace;
-end $$;
-
-create or replace function _memoir.buffer_trace(p_trace _memoir.compile_buffer)
-returns void language plpgsql as $$
-begin
-  insert into _memoir.compile_buffer (user_id, compile_id, recorded_at, session_id, budget, tokens, recall_tokens,
-    system_tokens, tools_tokens, turn_tokens, first_turn, prefix_hash, warnings, items, candidates)
-  values (p_trace.user_id, p_trace.compile_id, p_trace.recorded_at, p_trace.session_id, p_trace.budget, p_trace.tokens,
-    p_trace.recall_tokens, p_trace.system_tokens, p_trace.tools_tokens, p_trace.turn_tokens, p_trace.first_turn,
-    p_trace.prefix_hash, p_trace.warnings, p_trace.items, p_trace.candidates);
 end $$;
 
 -- A buffered row as the ledger has it: shares that stand in hundred thousandths as numbers, reasons by their names.
@@ -144,7 +131,8 @@ begin
      and recorded_at = v_trace.recorded_at) then
     return false;
   end if;
-  perform _memoir.buffer_trace(v_trace);
+  v_trace.used := null;
+  insert into _memoir.compile_buffer overriding user value select v_trace.*;
   return true;
 end $$;
 comment on function memoir.report_context(text, jsonb) is

@@ -160,7 +160,6 @@ returns boolean language sql immutable as $$
   select p_start < p_other + p_other_length and p_other < p_start + p_length
 $$;
 
--- Returns whether any of an item's words are out of recall.
 create or replace function _memoir.is_excluded(p_item _memoir.search_items)
 returns boolean language plpgsql stable as $$
 begin

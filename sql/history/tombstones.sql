@@ -43,11 +43,6 @@ begin
   return case when v_key = '' then v_text else v_key end;
 end $$;
 
--- Its function is bound here, wherever the extension lies.
-create or replace function _memoir.keyed_hash(p_text text, p_secret bytea)
-returns bytea language sql immutable
-return hmac(convert_to(p_text, 'UTF8'), p_secret, 'sha256');
-
 -- Keyed hashes of texts, in order; null for null.
 create or replace function _memoir.tombstone_keys(p_user_id uuid, p_texts text[])
 returns bytea[] language plpgsql stable as $$
@@ -55,10 +50,10 @@ declare
   v_secret bytea;
 begin
   select secret into v_secret from _memoir.user_keys where user_id = p_user_id;
-  return array(select _memoir.keyed_hash(t, v_secret) from unnest(p_texts) with ordinality x(t, o) order by o);
+  return array(select hmac(convert_to(t, 'UTF8'), v_secret, 'sha256') from unnest(p_texts) with ordinality x(t, o)
+    order by o);
 end $$;
 
--- Returns what a slot and its value make a key of; null without either.
 create or replace function _memoir.slot_text(p_slot text, p_value text)
 returns text language sql immutable parallel safe as $$ select _memoir.tombstone_text(p_slot) || chr(31)
   || _memoir.tombstone_text(p_value) $$;

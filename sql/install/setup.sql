@@ -125,6 +125,16 @@ begin
   end loop;
 end $$;
 
+-- A table that this release adds has its partitions wherever there are users, so that events need not look for them.
+-- Those of no user, such as failed jobs, have theirs from the beginning.
+do $$
+begin
+  perform _memoir.make_leaf(t.table_name, p)
+  from _memoir.installation i, generate_series(0, i.modulus - 1) p, _memoir.partitioned_tables t
+  where not t.by_month and (to_regclass('_memoir.' || _memoir.leaf_name('users', p)) is not null
+    or t.table_name = 'outbox' and p = _memoir.part_of(_memoir.no_session()));
+end $$;
+
 -- Columns with people's words have no statistics.
 do $$
 begin

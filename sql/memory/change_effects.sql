@@ -1,5 +1,3 @@
--- Effects of changes (changes.sql finds them): spans marked or taken out, memories that give way, requests to forget.
-
 -- Takes a request to forget out of recall, with its change; p_start null: its whole turn. Under the user's lock.
 create or replace function _memoir.exclude_request(p_turn _memoir.conversation_history, p_start integer,
   p_length integer, p_change uuid)
@@ -39,7 +37,6 @@ begin
   return jsonb_strip_nulls(jsonb_build_object('changed', nullif(v_changed, 0), 'likely', nullif(v_likely, 0)));
 end $$;
 
--- The memory that was made of the words that change something, or of their turn.
 create or replace function _memoir.made_of(p_turn _memoir.conversation_history, p_change _memoir.found_change,
   p_old uuid[])
 returns uuid language plpgsql stable as $$

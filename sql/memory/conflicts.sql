@@ -79,7 +79,6 @@ begin
   return v_prevails;
 end $$;
 
--- A slot has one value at a time.
 create or replace function _memoir.settle_slot(p_user_id uuid, p_memory_id uuid, p_from timestamptz, p_by text,
   out superseded uuid[], out contradicts uuid[], out outdated boolean)
 language plpgsql as $$

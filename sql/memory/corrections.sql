@@ -1,11 +1,5 @@
 -- Corrections: correct, retract, forget. What was wrong leaves recall and compile, with what it came from and what was
 -- made of it, in one transaction; history keeps all of it.
---
---   replacement, polarity   correct(user, memory, 'Lives in Ulm.')      the old is superseded, and may not come back
---   partial                 correct(…, p_remainder => 'Has two cats.')  what is still true goes on as its own memory
---   bounded                 correct(…, p_valid_from => '2026-03-01')    it was true until then: a bounded copy goes on
---   retraction              retract(user, memory)                       the old is invalidated, and may not come back
---   bounded retraction      retract(…, p_valid_to => '2026-03-01')      it was true until then
 
 -- All memories that say the same as one: near duplicates merged with it, the same text, or the same value in its slot.
 -- p_wide: in all states and all projects of the caller; else what is active in its project, as a part of a whole too.
@@ -183,7 +177,6 @@ begin
       p_embedding => p_correction.embedding);
 end $$;
 
--- The old memory, and all that say the same, give way to the new one.
 create or replace function _memoir.put_right(p_correction _memoir.correction)
 returns jsonb language plpgsql as $$
 declare
@@ -253,7 +246,6 @@ begin
   return v_kept;
 end $$;
 
--- The successor of memories that have just been superseded.
 create or replace function _memoir.succeeded(p_user_id uuid, p_ids uuid[], p_successor uuid)
 returns void language plpgsql as $$
 begin

@@ -112,7 +112,6 @@ begin
   content := btrim(content, E'\n');
 end $$;
 
--- Memories made of these spans, active ones.
 create or replace function _memoir.memories_from(p_user_id uuid, p_units _memoir.said_unit[])
 returns uuid[] language plpgsql stable as $$
 begin

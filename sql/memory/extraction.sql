@@ -1,8 +1,6 @@
 -- Extraction: from what was said to memories. The package pg_memoir_language reads, in the model server, this process
 -- or the worker; here its findings are stored through the door of remember like everything else.
 
--- Admission of memories
-
 -- S = 0.35 type's prior + 0.25 novelty + 0.25 utility + 0.15 recency ([MN] 9), logged with its parts. False: not worth
 -- keeping. What a person said and corrections (p_exempt) are scored but never rejected. p_memory_id: null for what did
 -- not become a memory.
@@ -59,8 +57,6 @@ begin
   return v_admitted;
 end $$;
 
--- From a session's new turns
-
 -- The turns of a session from the cursor on that may be extracted, at most p_limit indexes; none that is secret,
 -- without words, or out of recall altogether.
 create or replace function _memoir.turns_to_extract(p_counters _memoir.session_counters, p_from integer,
@@ -84,20 +80,6 @@ begin
       where not (_memoir.tombstone_keys(v_user, array[t.message_id::text]))[1] = any (v_stones) order by t.turn_index);
   end if;
   return coalesce(v_turns, '{}');
-end $$;
-
--- Returns the tool that a turn's result is from; null for a tool of memory, whose result is nothing new. Planned for
--- one turn, so that it locks the part and months of its session alone.
-create or replace function _memoir.tool_of_result(p_turn _memoir.conversation_history)
-returns text language plpgsql stable as $$
-declare
-  v_tool text := (select c -> 'function' ->> 'name' from _memoir.conversation_history h,
-      jsonb_array_elements(h.tool_calls) c
-    where h.user_id = p_turn.user_id and h.session_id = p_turn.session_id and h.recorded_at <= p_turn.recorded_at
-      and h.turn_index between p_turn.exchange_start and p_turn.turn_index and h.tool_calls is not null
-      and c ->> 'id' = p_turn.tool_call_id limit 1);
-begin
-  return case when not _memoir.is_memory_tool(v_tool) then coalesce(v_tool, p_turn.name, '') end;
 end $$;
 
 -- {"turns": [{"text", "role", "name", "said_at", "utc_offset", "tool"}, …], "before": the last messages before them,
@@ -139,8 +121,13 @@ begin
       'utc_offset', coalesce(t.metadata #>> '{sent,utc_offset}', v_zone),
       'tool', nullif(x.tool, '')) order by t.ordinality), '[]')
     from unnest(p_turns) with ordinality t
-    left join lateral (select case when t.role = 'tool'
-      then _memoir.tool_of_result(p_turns[t.ordinality]) end) x(tool) on true));
+    -- The tool that a result is from; null for a tool of memory, whose result is nothing new.
+    left join lateral (select c #>> '{function,name}' as tool
+      from _memoir.conversation_history h, jsonb_array_elements(h.tool_calls) c
+      where t.role = 'tool' and h.user_id = v_first.user_id and h.session_id = v_first.session_id
+        and h.recorded_at <= v_last.recorded_at and h.turn_index between t.exchange_start and t.turn_index
+        and h.tool_calls is not null and c ->> 'id' = t.tool_call_id limit 1) x
+      on not _memoir.is_memory_tool(x.tool)));
 end $$;
 
 -- Returns a finding as a memory to enter. p_before: memories of the same words. p_read: how turns were read that may

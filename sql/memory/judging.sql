@@ -111,15 +111,6 @@ surely they contradict, 0 to 1. From judge_threshold on, the conflict is decided
 loser is superseded, or an edge says that both stand. Each is a row of list_judgements. Returns how many were stored;
 pairs that have changed meanwhile are passed over. Service, jobs and admin logins only. Raises PM001, PM014.';
 
-create or replace function memoir.fail_judgements(p_user_ids uuid[], p_memory_ids uuid[], p_error text)
-returns void language plpgsql security definer set search_path from current as $$
-begin
-  perform _memoir.authorise_worker(), _memoir.give_back_leased('nli', p_user_ids, p_memory_ids::text[], p_error);
-end $$;
-comment on function memoir.fail_judgements(uuid[], uuid[], text) is
-  'Gives leased judgements of these memories back after an error: retried with exponential backoff and jitter, in the
-end a dead letter with the error. Service, jobs and admin logins only. Raises PM001.';
-
 -- The same by a language model (work/llm.sql): what its prompt gets, and what becomes of its answer.
 create or replace function _memoir.judge_input(p_work _memoir.work_items)
 returns jsonb language plpgsql as $$

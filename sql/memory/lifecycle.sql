@@ -177,7 +177,6 @@ begin
     cardinality(v_users) = p_limit);
 end $$;
 
--- Memories past their time, sessions untouched for too long, working notes past theirs.
 create or replace function _memoir.step_expiry(p_limit integer)
 returns jsonb language plpgsql as $$
 declare

@@ -273,7 +273,7 @@ begin
   v_memory.embeddable := coalesce(v_memory.embeddable, true) and v_memory.sensitivity <> 'secret';
   v_memory.content_hash := sha256(convert_to(_memoir.normalise(v_memory.content), 'UTF8'));
   v_memory.tokenizer := _memoir.tokenizer_used(coalesce(p_session.tokenizer,
-    (_memoir.model(p_config ->> 'default_model')).tokenizer));
+    (select m.tokenizer from _memoir.models m where m.model = p_config ->> 'default_model')));
   v_memory.token_count := (_memoir.count_tokens(array[v_memory.content], v_memory.tokenizer))[1];
   v_memory.slot := _memoir.normalise(v_memory.slot);
   v_memory.slot_value := _memoir.normalise(coalesce(v_memory.slot_value, case

@@ -1,5 +1,3 @@
--- Relations of memories, and which of them a person stands by.
-
 -- Edges along which recall takes what is at the other end with a match.
 create or replace function _memoir.followed_relations()
 returns _memoir.relation[] language sql immutable parallel safe as $$

@@ -1,14 +1,12 @@
 -- States of memories: active, superseded, invalidated, expired, forgotten, erased. Every change is a row: who, when,
 -- why, by what.
 
--- May the caller see it? Memories of all states.
 create or replace function _memoir.may_see(p_caller _memoir.caller, p_memory _memoir.memory_store)
 returns boolean language sql immutable as $$
   select p_memory.sensitivity <= p_caller.clearance
     and (p_caller.projects is null or p_memory.project = any (p_caller.projects))
 $$;
 
--- A memory the caller may see, or PM004.
 create or replace function _memoir.memory(p_caller _memoir.caller, p_memory uuid)
 returns _memoir.memory_store language plpgsql stable as $$
 declare
@@ -215,7 +213,6 @@ comment on function memoir.memory_history(text, uuid) is
 set it (actor and login, or the job that judged), the successor, what it said and when that was true. A forgotten text
 is not shown. Raises PM001, PM004.';
 
--- When it was said.
 create or replace function _memoir.said(p_memory _memoir.memory_store)
 returns timestamptz language sql stable as $$ select coalesce((p_memory.metadata ->> 'said_at')::timestamptz,
   p_memory.recorded_at) $$;

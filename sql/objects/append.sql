@@ -1,8 +1,5 @@
 -- Turns and the objects that come with them. persist_turn and append_messages are one short transaction without a
--- model call:
---   requested → opened → checked → counted → locked → placed → written → indexed → objects → directed → doubted
---   → accounted
--- over one row of state (_memoir.append_state); the stages stand in sessions/turns.sql and objects/objects.sql.
+-- model call: stages (_memoir.append) over one row of state (_memoir.append_state).
 
 create or replace function memoir.persist_turn(p_user text, p_session text, p_messages jsonb,
   p_usage jsonb default null, p_key text default null, p_actor text default null, p_metadata jsonb default '{}')
@@ -35,7 +32,6 @@ end $$;
 comment on function memoir.append_messages(text, text, jsonb, jsonb, text, text, jsonb) is
   'Stores a part of an exchange like persist_turn (agent loops): tool calls may stay open until their results come.';
 
--- The objects of the turns that were just appended.
 create or replace function _memoir.append_objects(inout p_state _memoir.append_state)
 language plpgsql as $$
 declare

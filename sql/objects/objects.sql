@@ -152,7 +152,6 @@ begin
   return v_memory.memory_id;
 end $$;
 
--- The memory that an object is.
 create or replace function _memoir.new_object(p_session _memoir.sessions, p_type text, p_key text, p_tool text,
   p_sensitivity _memoir.sensitivity, p_hash bytea, p_stub text, p_tokenizer text, p_login text, p_at timestamptz)
 returns _memoir.memory_store language plpgsql stable as $$
@@ -221,12 +220,9 @@ begin
     v_old := array(select m.memory_id from _memoir.memory_store m
       where m.user_id = v_user and m.session_id = p_memory.session_id and m.is_object and m.state = 'active'
         and m.type = p_memory.type and m.source_key = p_memory.source_key and m.memory_id <> v_id
-        and int4range(1, null) * int4range((p_memory.metadata #>> '{lines,0}')::integer,
-          (p_memory.metadata #>> '{lines,1}')::integer, '[]')
-          @> int4range((m.metadata #>> '{lines,0}')::integer, (m.metadata #>> '{lines,1}')::integer, '[]')
-      or m.user_id = v_user and m.session_id = p_memory.session_id and m.is_object and m.state = 'active'
-        and m.type = p_memory.type and m.source_key = p_memory.source_key and m.memory_id <> v_id
-        and not p_memory.metadata ? 'lines');
+        and (not p_memory.metadata ? 'lines' or int4range(1, null) * int4range(
+          (p_memory.metadata #>> '{lines,0}')::integer, (p_memory.metadata #>> '{lines,1}')::integer, '[]')
+          @> int4range((m.metadata #>> '{lines,0}')::integer, (m.metadata #>> '{lines,1}')::integer, '[]')));
     if v_old <> '{}' then
       perform _memoir.supersede(v_user, v_old, v_id, p_login, 'read again', p_memory.recorded_at, 'tool');
     end if;

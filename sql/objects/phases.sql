@@ -119,7 +119,6 @@ begin
   return v_made;
 end $$;
 
--- One batch of the job phases: sessions that have grown.
 create or replace function _memoir.step_phases(p_limit integer)
 returns jsonb language plpgsql as $$
 declare

@@ -14,7 +14,6 @@ begin
         and _memoir.awaits_scan(p_work.user_id, s.source_id)));
 end $$;
 
--- How many tokens a form may have.
 create or replace function _memoir.form_size(p_tokens integer, p_fidelity integer)
 returns integer language sql immutable as $$
   select least((array[20000, 4000])[p_fidelity], greatest(60, (p_tokens * (array[0.3, 0.05])[p_fidelity])::integer))

@@ -20,7 +20,6 @@ begin
   return v_text;
 end $$;
 
--- How a model may name an object.
 create or replace function _memoir.object_name(p_memory uuid)
 returns text language sql immutable as $$ select left(p_memory::text, 8) $$;
 
@@ -57,7 +56,6 @@ begin
     else v_text end;
 end $$;
 
--- A text of p_tokens tokens cut by rule to about p_target.
 create or replace function _memoir.reduced_body(p_text text, p_kind text, p_tokens integer, p_target integer,
   p_wanted text[], p_tokenizer text)
 returns text language plpgsql stable as $$

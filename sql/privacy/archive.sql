@@ -1,16 +1,8 @@
 -- Months of turns past retention: compacted where their sessions have ended, then taken out whole and named turn by
 -- turn, so that every turn ever written is either there or in the list of what was archived. What was derived from them
--- stays. Expired memories past theirs go one by one.
---
---   history_days > 0   months that ended so long ago may go; 0: none
---   archive_requires   compacted: only when a summary stands for every turn; nothing: whatever they hold
---   archive_destination   '' nothing goes; keep: the month becomes a table, archived_...; drop: it is dropped;
---                      client: a client reads it with export_month and confirms with confirm_export, then it is dropped
---   archive_detach     lock: the job detaches it, and locks its parent a moment for that; concurrently: the caller
---                      of bare_statements() does, and the job's next run goes on; nobody waits for that
---   expired_memory_days > 0   memories go to archived_memories: keep and client with all they were, drop without
+-- stays. Expired memories past theirs go one by one: keep and client with all they were, drop without. The settings
+-- history_days, archive_* and expired_memory_days say what goes where (sql/data/settings.csv).
 
--- Leaves of turns whose month is past retention, the oldest first.
 create or replace function _memoir.old_leaves()
 returns table (leaf regclass, part integer, month date) language sql stable as $$
   select i.inhrelid::regclass, substring(c.relname from '_p(\d+)_y')::integer, to_date(right(c.relname, 7), 'YYYY"m"MM')
@@ -33,7 +25,6 @@ begin
       'group by 1, 2 order by 1, 2', p_leaf);
 end $$;
 
--- Turns of a leaf for which no summary stands, by session.
 create or replace function _memoir.uncovered(p_leaf regclass)
 returns table (user_id uuid, session_id uuid, status _memoir.session_status, turns bigint) language plpgsql stable as $$
 declare

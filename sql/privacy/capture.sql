@@ -9,7 +9,7 @@ returns uuid language plpgsql security definer set search_path from current as $
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_call uuid := gen_random_uuid(); v_now timestamptz := memoir.now(); v_limit integer;
-  v_metadata jsonb := coalesce(nullif(p_metadata, 'null'), '{}');
+  v_metadata jsonb := coalesce(nullif(p_metadata, 'null'), '{}'); v_bytes bytea; v_text text;
 begin
   perform _memoir.check_session_project(v_caller, p_session);
   perform _memoir.check_object('request_headers', p_request_headers),
@@ -40,13 +40,21 @@ begin
     where not exists (select from _memoir.sessions where user_id = v_caller.user_id
       and session_id = _memoir.session_id(v_caller.user_id, p_session));
   end if;
+  v_bytes := p_request || coalesce(p_response, '') || coalesce((select string_agg(e, '' order by o)
+    from unnest(p_events) with ordinality t(e, o)), '');
+  begin
+    v_text := convert_from(v_bytes, 'UTF8');
+  exception when others then
+    v_text := regexp_replace(encode(v_bytes, 'escape'), '\\[0-3][0-7]{2}', ' ', 'g');
+  end;
+  -- A call is as secret as what its bytes look like. JSON's escapes stand between words like the characters they are.
   insert into _memoir.api_calls values (v_caller.user_id, v_call, v_now,
     _memoir.session_id(v_caller.user_id, p_session), p_provider, p_model,
     p_status, p_latency_ms, p_started_at, _memoir.harmless_headers(p_request_headers),
       _memoir.harmless_headers(p_response_headers),
-    p_request, p_response, v_metadata, _memoir.bytes_sensitivity(v_caller.user_id,
-      p_request || coalesce(p_response, '') || coalesce((select string_agg(e, '' order by o)
-      from unnest(p_events) with ordinality t(e, o)), '')), p_session);
+    p_request, p_response, v_metadata, case when _memoir.detected(_memoir.config(v_caller.user_id, null),
+      regexp_replace(v_text, '\\+["\\/bfnrt]', ' ', 'g')) = '{}' then 'normal' else 'secret' end::_memoir.sensitivity,
+    p_session);
   insert into _memoir.stream_events (user_id, call_id, seq, recorded_at, received_at, event)
   select v_caller.user_id, v_call, o, v_now, p_event_times[o], e from unnest(p_events) with ordinality t(e, o);
   return v_call;
@@ -139,8 +147,7 @@ returns table (call_id uuid, session text, recorded_at timestamptz, started_at t
 language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
-  v_user uuid := v_caller.user_id; v_call record; v_at timestamptz; v_seen jsonb := '{}'; v_key text;
-  v_rows integer := 0;
+  v_user uuid := v_caller.user_id; v_at timestamptz; v_seen jsonb := '{}'; v_key text; v_rows integer := 0;
 begin
   perform _memoir.check_count('limit', p_limit, 10000);
   if p_session is not null then perform _memoir.check_session_project(v_caller, p_session); end if;
@@ -148,25 +155,22 @@ begin
     select c.recorded_at into v_at from _memoir.api_calls c where c.user_id = v_user and c.call_id = p_after;
     if not found then perform _memoir.fail('PM004', format('unknown call %s', _memoir.shown(p_after::text))); end if;
   end if;
-  for v_call in
-    select c.*, octet_length(c.request) as sent, octet_length(c.response) as received from _memoir.api_calls c
+  for call_id, session, recorded_at, started_at, provider, model, status, latency_ms, request_headers, response_headers,
+    metadata, request_bytes, response_bytes, events, v_key in
+    select c.call_id, c.session_name, c.recorded_at, c.started_at, c.provider, c.model, c.status, c.latency_ms,
+      c.request_headers, c.response_headers, c.metadata, octet_length(c.request), octet_length(c.response),
+      (select count(*) from _memoir.stream_events e where e.user_id = v_user and e.call_id = c.call_id
+        and e.recorded_at = c.recorded_at), c.session_id
+    from _memoir.api_calls c
     where c.user_id = v_user and c.sensitivity <= v_caller.clearance
       and (p_session is null or c.session_id = _memoir.session_id(v_user, p_session))
       and (v_at is null or (c.recorded_at, c.call_id) < (v_at, p_after))
     order by c.recorded_at desc, c.call_id desc
   loop
-    v_key := v_call.session_id;
     if not v_seen ? v_key then
-      v_seen := v_seen || jsonb_build_object(v_key, _memoir.may_read_calls(v_caller, v_call.session_id));
+      v_seen := v_seen || jsonb_build_object(v_key, _memoir.may_read_calls(v_caller, v_key::uuid));
     end if;
     continue when not (v_seen ->> v_key)::boolean;
-    call_id := v_call.call_id; session := v_call.session_name; recorded_at := v_call.recorded_at;
-    started_at := v_call.started_at; provider := v_call.provider; model := v_call.model; status := v_call.status;
-    latency_ms := v_call.latency_ms; request_headers := v_call.request_headers;
-    response_headers := v_call.response_headers; metadata := v_call.metadata;
-    request_bytes := v_call.sent; response_bytes := v_call.received;
-    events := (select count(*) from _memoir.stream_events e where e.user_id = v_user and e.call_id = v_call.call_id
-      and e.recorded_at = v_call.recorded_at);
     return next;
     v_rows := v_rows + 1;
     exit when v_rows = p_limit;

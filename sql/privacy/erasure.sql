@@ -129,32 +129,16 @@ count}, "total"}. Not for logins of class agent or tool, nor for those bound to 
 create or replace function memoir.erase_turn(p_user text, p_session text, p_turn integer)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_begun record; v_user uuid; v_session _memoir.sessions; v_turn _memoir.conversation_history;
-  v_other _memoir.conversation_history;
-  v_turns integer[]; v_ids uuid[]; v_rows jsonb; v_from timestamptz; v_sharing uuid[]; v_id uuid; v_index integer;
-  v_table name; v_now timestamptz := memoir.now();
+  v_begun record; v_user uuid; v_session _memoir.sessions; v_turn _memoir.conversation_history; v_range int4range;
+  v_turns integer[]; v_ids uuid[]; v_rows jsonb; v_from timestamptz; v_sharing uuid[]; v_id uuid; v_table name;
+  v_now timestamptz := memoir.now();
 begin
   v_begun := _memoir.begin_erase(p_user, 'turn');
   v_user := (v_begun.caller).user_id;
   v_session := _memoir.session(v_begun.caller, p_session);
   v_turn := _memoir.known_turn(v_session, p_turn);
-  -- A tool call and its results go together.
-  v_index := p_turn;
-  v_other := v_turn;
-  while v_other.role = 'tool' loop
-    v_index := v_index - 1;
-    v_other := _memoir.turn(v_user, v_turn.session_id, v_index);
-    exit when v_index < 0;
-  end loop;
-  v_turns := array[v_index];
-  if v_other.tool_calls is not null then
-    loop
-      v_index := v_index + 1;
-      exit when (_memoir.turn(v_user, v_turn.session_id, v_index)).role is distinct from 'tool';
-      v_turns := v_turns || v_index;
-    end loop;
-  end if;
-  v_turns := array(select distinct x from unnest(v_turns || p_turn) x order by x);
+  v_range := _memoir.with_results(v_user, v_turn.session_id, p_turn, p_turn);
+  v_turns := array(select generate_series(lower(v_range), upper(v_range) - 1));
   select array_agg(message_id), min(recorded_at) into v_ids, v_from
   from _memoir.conversation_history where user_id = v_user and session_id = v_turn.session_id
     and turn_index = any (v_turns);
@@ -194,7 +178,7 @@ create or replace function _memoir.mend_end(p_user_id uuid, p_session_id uuid)
 returns void language plpgsql as $$
 declare
   v_session _memoir.sessions; v_counters _memoir.session_counters; v_last _memoir.conversation_history; v_part record;
-  v_asked boolean := false;
+  v_asked boolean := false; v_role _memoir.turn_role;
 begin
   select * into v_session from _memoir.sessions where user_id = p_user_id and session_id = p_session_id;
   select * into v_counters from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
@@ -211,16 +195,11 @@ begin
         and h.turn_index between greatest(v_part.from_turn, v_counters.exchange_start)
         and least(v_part.to_turn, v_counters.turn_count - 1));
   end loop;
-  update _memoir.session_counters set
-    open_calls = case when v_last.tool_calls is null and v_last.role is distinct from 'tool' then '{}'
-      else open_calls end,
-    -- Without its question there is nothing to continue.
-    last_role = case when v_asked then v_last.role when v_last.message_id is null then null
-      else 'assistant'::_memoir.turn_role end
-  where user_id = p_user_id and session_id = p_session_id and (last_role, open_calls) is distinct
-  from (case when v_asked then v_last.role
-    when v_last.message_id is null then null else 'assistant'::_memoir.turn_role end, case
-    when v_last.tool_calls is null and v_last.role is distinct from 'tool' then '{}' else open_calls end);
+  -- Without its question there is nothing to continue.
+  v_role := case when v_asked then v_last.role when v_last.message_id is not null then 'assistant' end;
+  update _memoir.session_counters set last_role = v_role, open_calls
+    = case when v_last.tool_calls is null and v_last.role is distinct from 'tool' then '{}' else open_calls end
+  where user_id = p_user_id and session_id = p_session_id;
 end $$;
 
 -- Erases turns of a session and all that stems from them, or from p_more (memories, summaries). p_from: since when.
@@ -342,8 +321,6 @@ begin
   get diagnostics v_count = row_count;
   if v_count > 0 then insert into _memoir.erase_queue (leaf) values ('work_items'); end if;
 end $$;
-
--- The job
 
 create or replace function _memoir.step_erase(p_limit integer)
 returns jsonb language plpgsql as $$

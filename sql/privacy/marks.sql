@@ -2,22 +2,6 @@
 -- clearance secret only, and no model, embedding, summary, work item or recall block at all. A turn is as secret as
 -- its newest mark says, else as it was stored.
 
--- A captured call is as secret as what its bytes look like.
-create or replace function _memoir.bytes_sensitivity(p_user_id uuid, p_bytes bytea)
-returns _memoir.sensitivity language plpgsql stable as $$
-declare
-  v_text text;
-begin
-  begin
-    v_text := convert_from(p_bytes, 'UTF8');
-  exception when others then
-    v_text := regexp_replace(encode(p_bytes, 'escape'), '\\[0-3][0-7]{2}', ' ', 'g');
-  end;
-  -- JSON's escapes stand between words like the characters they are for.
-  return case when _memoir.detected(_memoir.config(p_user_id, null), regexp_replace(v_text, '\\+["\\/bfnrt]', ' ', 'g'))
-    = '{}' then 'normal' else 'secret' end;
-end $$;
-
 -- The sessions that see a turn: its own, and those that branched off behind it.
 create or replace function _memoir.sharing(p_user_id uuid, p_session_id uuid, p_turn integer)
 returns uuid[] language plpgsql stable as $$
@@ -160,24 +144,29 @@ the summaries, profile and kept recalls that may hold it. Lowering takes a perso
 Returns {"turn_index", "sensitivity", "memories", "invalidated_summaries"}. Writes turn_marks and what is named
 above. Raises PM001, PM003, PM014.';
 
+-- Returns the range of turns with what belongs to its ends: a tool call and its results go together.
+create or replace function _memoir.with_results(p_user_id uuid, p_session_id uuid, p_from integer, p_to integer)
+returns int4range language plpgsql stable as $$
+begin
+  while (_memoir.turn(p_user_id, p_session_id, p_from)).role = 'tool' loop p_from := p_from - 1; end loop;
+  while (_memoir.turn(p_user_id, p_session_id, p_to + 1)).role = 'tool' loop p_to := p_to + 1; end loop;
+  return case when p_from <= p_to then int4range(p_from, p_to, '[]') else 'empty' end;
+end $$;
+
 -- Takes turns back: they are neither shown nor recalled, learnt from or summarised; history has them, marked.
 create or replace function _memoir.retract_turns(p_caller _memoir.caller, p_session _memoir.sessions, p_from integer,
   p_to integer, p_reason text)
 returns jsonb language plpgsql as $$
 declare
   v_user uuid := p_caller.user_id; v_now timestamptz := memoir.now(); v_turns _memoir.conversation_history[];
-  v_units _memoir.said_unit[]; v_memories uuid[]; v_marks jsonb; v_from integer; v_to integer; v_last integer;
+  v_units _memoir.said_unit[]; v_memories uuid[]; v_marks jsonb; v_range int4range; v_last integer;
 begin
   v_marks := _memoir.marks(v_user, p_session.session_id);
   select turn_count - 1 into v_last from _memoir.session_counters where user_id = v_user
     and session_id = p_session.session_id;
-  -- A tool call and its results go together.
-  v_from := greatest(p_from, 0);
-  v_to := least(p_to, v_last);
-  while (_memoir.turn(v_user, p_session.session_id, v_from)).role = 'tool' loop v_from := v_from - 1; end loop;
-  while (_memoir.turn(v_user, p_session.session_id, v_to + 1)).role = 'tool' loop v_to := v_to + 1; end loop;
-  v_turns := array(select h from generate_series(v_from, v_to) t, lateral _memoir.turn(v_user, p_session.session_id,
-    t) h
+  v_range := _memoir.with_results(v_user, p_session.session_id, greatest(p_from, 0), least(p_to, v_last));
+  v_turns := array(select h from generate_series(lower(v_range), upper(v_range) - 1) t,
+    lateral _memoir.turn(v_user, p_session.session_id, t) h
     where h.message_id is not null and not _memoir.is_retracted(t, v_marks) order by t);
   if v_turns = '{}' then return jsonb_build_object('turns', '[]'::jsonb, 'memories', '[]'::jsonb); end if;
   perform from _memoir.user_counters where user_id = v_user for update;

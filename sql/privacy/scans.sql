@@ -1,7 +1,6 @@
 -- Large outputs of tools: what stands between their ends is looked through by a job, first for secrets, then for the
 -- parts that are searched. Until then it is shown in its own session only.
 
--- One batch of the job scan.
 create or replace function _memoir.step_scan(p_limit integer)
 returns jsonb language plpgsql as $$
 declare

@@ -3,7 +3,6 @@
 -- that says it, so that what takes the item out of search takes the alias along: a forget, an erase, a clearance, a
 -- project, a time before it was known. Queries are widened by them.
 
--- How names are compared.
 create or replace function _memoir.alias_key(p_name text)
 returns text language sql immutable as $$ select btrim(regexp_replace(lower(normalize(p_name, nfkc)), '[^[:alnum:]]+',
   ' ', 'g')) $$;
@@ -73,7 +72,6 @@ begin
     where o.nth <= 3 group by o.other order by max(o.said) desc, o.other limit 8) f;
 end $$;
 
--- The words of other names that a query does not have itself.
 create or replace function _memoir.alias_terms(p_config regconfig, p_names text[], p_terms text[])
 returns text[] language plpgsql stable as $$
 begin

@@ -1,5 +1,3 @@
--- The index: what of a text is searched, numbered per user.
-
 -- Numbers new items, puts them and their words where search finds them, asks for vectors. Returns the first number.
 create or replace function _memoir.add_items(p_user_id uuid, p_items _memoir.search_items[], p_texts text[],
   p_at timestamptz, p_config jsonb)
@@ -182,7 +180,6 @@ begin
       _memoir.marks(p_user_id, h.session_id)) <= p_clearance);
 end $$;
 
--- The texts of items, as they are embedded and shown.
 create or replace function _memoir.item_texts(p_user_id uuid, p_items integer[],
   p_clearance _memoir.sensitivity default 'private')
 returns table (item_no integer, name text, body text) language plpgsql stable as $$

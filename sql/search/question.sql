@@ -1,5 +1,3 @@
--- A question, read once: what the package says of it, its words, other names of what it names, its vector.
-
 -- Reads a question (QuestionFacts in pg_memoir_language/questions.py) and its vector, in one request. Without PL/Python
 -- no more than its text without plain secrets. p_begins: sends the request, so that the same call answers sooner.
 create or replace function _memoir.read_question(p_query text, p_config jsonb, p_given real[], p_begins boolean)

@@ -1,5 +1,3 @@
--- Vectors: stored beside the items, compared exactly; the vector of a query.
-
 create or replace function _memoir.embedding_model(p_name text)
 returns _memoir.embedding_models language plpgsql stable as $$
 declare
@@ -92,7 +90,6 @@ begin
     where p.user_id = p_user_id and p.model_id = p_model_id and p.segment = s.n);
 end $$;
 
--- Drops the segments of vectors that changed or went.
 create or replace function _memoir.unpack_signs()
 returns trigger language plpgsql security definer set search_path from current as $$
 declare

@@ -77,7 +77,6 @@ begin
   return v_text;
 end $$;
 
--- Turns as extract takes them.
 create or replace function _memoir.turns_to_summarise(p_session _memoir.sessions, p_from integer, p_to integer,
   out turns jsonb, out tokens bigint, out first_at timestamptz, out last_at timestamptz)
 language plpgsql stable as $$

@@ -195,7 +195,6 @@ begin
   return cardinality(v_items);
 end $$;
 
--- Returns whether nobody has looked for secrets in the middle of a turn yet.
 create or replace function _memoir.awaits_scan(p_user_id uuid, p_message uuid)
 returns boolean language sql stable as $$
   select exists (select from _memoir.work_items w where w.kind = 'scan' and w.user_id = p_user_id

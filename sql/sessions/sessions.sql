@@ -1,5 +1,3 @@
--- Sessions: open, settings, branch, close, inspect.
-
 create or replace function memoir.open_session(p_user text, p_session text, p_model text default null,
   p_system_prompt text default null, p_project text default null, p_task text default null, p_parent text default null,
   p_settings jsonb default '{}', p_metadata jsonb default '{}', p_temperature real default null,
@@ -59,7 +57,6 @@ begin
   return v_hash;
 end $$;
 
--- Opens a session, or changes what is given of one that exists.
 create or replace function _memoir.open_session(p_caller _memoir.caller, p_user text, p_session text, p_model text,
   p_system_prompt text, p_project text, p_task text, p_parent text, p_settings jsonb, p_metadata jsonb,
   p_temperature real default null, p_top_p real default null, p_context_window integer default null,
@@ -208,7 +205,6 @@ begin
   end if;
 end $$;
 
--- The session's row, or PM003.
 create or replace function _memoir.session(p_caller _memoir.caller, p_session text)
 returns _memoir.sessions language plpgsql stable as $$
 declare

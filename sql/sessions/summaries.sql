@@ -1,5 +1,3 @@
--- Summaries of sessions: asked for, or of those that have ended.
-
 -- Returns the beginning of the newest stretch without a summary that one compaction would take.
 create or replace function _memoir.unsummarised_from(p_session _memoir.sessions, p_last integer, p_config jsonb)
 returns integer language plpgsql stable as $$

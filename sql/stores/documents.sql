@@ -160,7 +160,6 @@ begin
   return v_document;
 end $$;
 
--- A vector of whatever dimension.
 create or replace function _memoir.own_vector(p_embedding real[])
 returns halfvec language plpgsql immutable as $$
 declare
@@ -170,7 +169,6 @@ begin
   return _memoir.to_vector(p_embedding, v_model);
 end $$;
 
--- Writes the entries of put_documents, in order, for put_documents and append_items.
 create or replace function _memoir.write_documents(p_caller _memoir.caller, p_documents jsonb)
 returns jsonb language plpgsql as $$
 declare
@@ -237,7 +235,6 @@ in the document as it is, or in its field "at"; without "embeddings" its vectors
 "where"} deletes those of a namespace that fit a filter of search_documents. Returns {"stored", "deleted", "secret":
 keys, "appended": keys}. Writes documents. Raises PM001, PM007, PM012, PM014.';
 
--- The documents of a namespace and those below it that the caller may see.
 create or replace function _memoir.documents_under(p_caller _memoir.caller, p_namespace text[], p_filter jsonb)
 returns setof _memoir.documents language plpgsql stable as $$
 declare
@@ -250,7 +247,6 @@ begin
     and (p_filter is null or _memoir.document_fits(d.value, p_filter));
 end $$;
 
--- Lets documents live on from now, as they were put with.
 create or replace function _memoir.refresh_documents(p_caller _memoir.caller, p_namespace text[], p_keys text[])
 returns void language plpgsql as $$
 declare

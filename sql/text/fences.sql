@@ -110,10 +110,9 @@ end $$;
 
 -- The same of what is one line: a name, a statement, a sentence.
 create or replace function _memoir.one_line(p_text text)
-returns text language plpgsql immutable strict parallel safe as $$
-begin
-  return btrim(regexp_replace(_memoir.visible(p_text), '\s+', ' ', 'g'), ' ');
-end $$;
+returns text language sql immutable strict parallel safe as $$
+  select btrim(regexp_replace(_memoir.visible(p_text), '\s+', ' ', 'g'), ' ')
+$$;
 
 -- Returns who speaks, as a line begins with it. A name that reads like another's role is shown behind the true one, and
 -- that of a tool always is: tools are not people.

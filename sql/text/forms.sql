@@ -109,7 +109,6 @@ returns text language sql immutable as $$
   where x.sum <= p_size
 $$;
 
--- The files that a search found, each with its hits, in about so many characters.
 create or replace function _memoir.files_found(p_text text, p_size integer)
 returns text language sql immutable as $$
   select string_agg(x.said, E'\n' order by x.o) from (
@@ -120,20 +119,13 @@ returns text language sql immutable as $$
   where x.sum <= p_size
 $$;
 
--- The same in one line, where a text is what a search found.
-create or replace function _memoir.files_line(p_text text, p_size integer)
-returns text language plpgsql immutable as $$
-begin
-  if left(p_text, 400) !~ ('(?n)' || _memoir.found_file()) or _memoir.text_kind(p_text, null) <> 'search'
-    then return null; end if;
-  return replace(_memoir.files_found(left(p_text, 20000), p_size), E'\n', ', ');
-end $$;
-
 -- Returns the files that a search found, or what else a text names in a share of its size: what a stub says of it, and
 -- with quotations (p_most 2) a line.
 create or replace function _memoir.names_in(p_text text, p_share float8, p_most integer)
 returns text language sql immutable as $$
-  select coalesce(_memoir.files_line(p_text, 240), 'in it: '
+  select coalesce(case when left(p_text, 400) ~ ('(?n)' || _memoir.found_file())
+      and _memoir.text_kind(p_text, null) = 'search'
+    then replace(_memoir.files_found(left(p_text, 20000), 240), E'\n', ', ') end, 'in it: '
     || _memoir.names_left(p_text, '', least(4000, length(p_text) * p_share)::integer, p_most))
 $$;
 

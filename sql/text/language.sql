@@ -72,13 +72,10 @@ end $$;
 -- The language that the package reads a text in, as PostgreSQL names its text-search configuration: one that rules are
 -- written for, English where a text says too little, simple where it is in another.
 create or replace function _memoir.spoken_language(p_text text)
-returns text language plpgsql immutable as $$
-declare
-  v_language smallint := _memoir.text_language(p_text);
-begin
-  return case when v_language > 6 then 'simple' else (select name from _memoir.data_languages()
-    where number::integer = greatest(v_language, 1)) end;
-end $$;
+returns text language sql immutable as $$
+  select case when t.language > 6 then 'simple' else (select name from _memoir.data_languages()
+    where number::integer = greatest(t.language, 1)) end from _memoir.text_language(p_text) t(language)
+$$;
 
 -- Returns the language that search has a text in. Texts that say too little, the empty one too, have the setting's. 0:
 -- the setting names no language of the list (simple, a configuration of one's own), so it is meant for all texts.
@@ -93,7 +90,6 @@ begin
   return coalesce(nullif(_memoir.text_language(p_text), 0), v_own);
 end $$;
 
--- The configuration that a language is stemmed by; p_config: the setting's.
 create or replace function _memoir.language_config(p_language smallint, p_config regconfig)
 returns regconfig language plpgsql stable as $$
 begin

@@ -17,7 +17,6 @@ returns integer language sql immutable as $$
   select case when p_bytes > 2 * p_length then 5000 else _memoir.end_size() end
 $$;
 
--- A text without what stands between its ends, if it is large.
 create or replace function _memoir.ends_of(p_role _memoir.turn_role, p_text text)
 returns text language plpgsql immutable as $$
 begin

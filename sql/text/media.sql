@@ -50,7 +50,6 @@ begin
   end case;
 end $$;
 
--- The texts of a part that cost tokens, as one.
 create or replace function _memoir.part_text(p_part jsonb)
 returns text language sql immutable as $$
   select case p_part ->> 'type'

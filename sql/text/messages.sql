@@ -1,5 +1,3 @@
--- Chat messages in the OpenAI shape: checked at the door, stored in one normal form.
-
 create or replace function _memoir.bad_message(p_where text, p_problem text, p_hint text default null)
 returns void language plpgsql as $$
 begin
@@ -224,7 +222,6 @@ begin
   return v_message;
 end $$;
 
--- The name of who speaks, and what ties tool calls to their results.
 create or replace function _memoir.check_references(p_where text, p_json jsonb)
 returns void language plpgsql stable as $$
 declare
@@ -258,15 +255,14 @@ end $$;
 -- A message as its columns say it; with the rest (parse_message's extra) over it, it is the message that was sent.
 create or replace function _memoir.rebuilt(p_role _memoir.turn_role, p_text text, p_parts jsonb, p_name text,
   p_tool_calls jsonb, p_tool_call_id text)
-returns jsonb language plpgsql immutable as $$
-begin
-  return jsonb_build_object('role', p_role)
+returns jsonb language sql immutable as $$
+  select jsonb_build_object('role', p_role)
     || case when p_parts is not null then jsonb_build_object('content', p_parts)
             when p_text is not null then jsonb_build_object('content', p_text) else '{}' end
     || case when p_name is not null then jsonb_build_object('name', p_name) else '{}' end
     || case when p_tool_calls is not null then jsonb_build_object('tool_calls', p_tool_calls) else '{}' end
-    || case when p_tool_call_id is not null then jsonb_build_object('tool_call_id', p_tool_call_id) else '{}' end;
-end $$;
+    || case when p_tool_call_id is not null then jsonb_build_object('tool_call_id', p_tool_call_id) else '{}' end
+$$;
 
 -- A time said by the caller: ISO 8601 text (UTC where it names no zone) or seconds since 1970. Absurd dates are
 -- refused, imports of old years are not.
@@ -301,7 +297,6 @@ begin
 exception when others then return null;
 end $$;
 
--- Returns the id of a call as Anthropic takes it.
 create or replace function _memoir.anthropic_id(p_id text)
 returns text language sql immutable as $$ select regexp_replace(p_id, '[^a-zA-Z0-9_-]', '_', 'g') $$;
 
@@ -331,8 +326,9 @@ begin
     -- Arguments as the costlier format sends them: Anthropic takes an object, so anything else is wrapped into one.
     v_texts := v_texts || array(select x from jsonb_array_elements(p_tool_calls) with ordinality t(c, o),
       lateral (select c #>> '{function,arguments}' as sent) a,
-      unnest(_memoir.id_texts(c ->> 'id') || array[c #>> '{function,name}', case when jsonb_typeof(_memoir.try_json(a.sent)) = 'object'
-        then a.sent else jsonb_build_object('arguments', a.sent)::text end]) with ordinality s(x, n) order by o, n);
+      unnest(_memoir.id_texts(c ->> 'id') || array[c #>> '{function,name}', case
+        when jsonb_typeof(_memoir.try_json(a.sent)) = 'object' then a.sent
+        else jsonb_build_object('arguments', a.sent)::text end]) with ordinality s(x, n) order by o, n);
   end if;
   return v_texts;
 end $$;

@@ -44,12 +44,10 @@ begin
   end if;
 end $$;
 
--- Returns whether this server can run the package.
 create or replace function _memoir.reads_language()
-returns boolean language plpgsql stable as $$
-begin
-  return to_regprocedure('_memoir.py_find_secrets(text,text)') is not null;
-end $$;
+returns boolean language sql stable as $$
+  select to_regprocedure('_memoir.py_find_secrets(text,text)') is not null
+$$;
 
 -- Returns what a function of the package says of texts (pg_memoir_server.reading); null where this server can't run it.
 create or replace function _memoir.read_texts(p_function text, p_given jsonb)

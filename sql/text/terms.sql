@@ -1,5 +1,3 @@
--- The words that search keeps of a text, and those that it looks for: by the text's own language.
-
 -- Returns how else identifiers and codes in a text are written. words: those in parseInvoiceHeader and
 -- src/parser/header.py. wholes: TOKEN_EXPIRED. codes: joined (E-2047, BA 2490, 555 0142), in a text also from a later
 -- part on, their numbers of three digits or more without a sign (2047 of E-2047 and E2047), and versions without

@@ -1,5 +1,3 @@
--- Texts: what may be stored, chunks and words for search.
-
 create or replace function _memoir.check_size(p_field text, p_value text, p_limit integer)
 returns void language plpgsql immutable as $$
 begin
@@ -15,7 +13,6 @@ returns boolean language sql immutable as $$
   select coalesce(p_text, '') !~ '[^\s\u001c-\u001f\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]'
 $$;
 
--- A text that says something, or PM014.
 create or replace function _memoir.check_text(p_field text, p_value text)
 returns void language plpgsql immutable as $$
 begin

@@ -125,8 +125,6 @@ begin
   return v_counts;
 end $$;
 
--- Sizes of images
-
 -- Width and height in pixels from the first bytes of an image (PNG, GIF, WebP, JPEG); null where they can't be told.
 create or replace function _memoir.image_size(p_data bytea)
 returns integer[] language plpgsql immutable parallel safe as $$
@@ -227,38 +225,28 @@ returns integer language sql stable as $$ select (_memoir.count_tokens(array[p_t
 
 create or replace function _memoir.sum_tokens(p_texts text[], p_tokenizer text)
 returns integer language plpgsql stable as $$
-declare
-  v_sum integer := 0; v_count integer;
 begin
-  foreach v_count in array _memoir.count_tokens(p_texts, p_tokenizer) loop v_sum := v_sum + v_count; end loop;
-  return v_sum;
-end $$;
-
--- The beginning of a text that costs at most so many tokens.
-create or replace function _memoir.cut_to(p_text text, p_tokens integer)
-returns text language plpgsql stable as $$
-declare
-  v_low integer := 0; v_high integer := least(length(p_text), 8 * p_tokens); v_middle integer;
-begin
-  while v_high - v_low > 4 loop
-    v_middle := (v_low + v_high) / 2;
-    if memoir.count_tokens(left(p_text, v_middle) || '…') <= p_tokens then v_low := v_middle;
-      else v_high := v_middle; end if;
-  end loop;
-  return left(p_text, v_low) || '…';
+  return (select coalesce(sum(c), 0) from unnest(_memoir.count_tokens(p_texts, p_tokenizer)) c);
 end $$;
 
 -- Returns as many lines of an answer as fit, the best first. The best is cut to what there is room for.
 create or replace function _memoir.fit_lines(p_lines text[], p_tokens integer)
 returns table (o integer, line text, tokens integer) language plpgsql stable as $$
 declare
-  v_left integer := p_tokens;
+  v_left integer := p_tokens; v_low integer; v_high integer; v_middle integer;
 begin
   for i in 1 .. coalesce(cardinality(p_lines), 0) loop
     line := p_lines[i];
     tokens := memoir.count_tokens(line) + 1;
     if o is null and tokens > v_left then
-      line := _memoir.cut_to(line, v_left - 1);
+      v_low := 0;
+      v_high := least(length(line), 8 * (v_left - 1));
+      while v_high - v_low > 4 loop
+        v_middle := (v_low + v_high) / 2;
+        if memoir.count_tokens(left(line, v_middle) || '…') < v_left then v_low := v_middle;
+          else v_high := v_middle; end if;
+      end loop;
+      line := left(line, v_low) || '…';
       tokens := memoir.count_tokens(line) + 1;
     end if;
     continue when tokens > v_left;

@@ -75,7 +75,6 @@ begin
   return v_use;
 end $$;
 
--- The files that a patch changes.
 create or replace function _memoir.patched_paths(p_patch text, p_folder text)
 returns text[] language sql immutable as $$
   select coalesce(array_agg(distinct _memoir.plain_path(m[1], p_folder)), '{}')

@@ -40,7 +40,6 @@ begin
   is_narrower := coalesce((v_read ->> 'is_narrower')::boolean, false);
 end $$;
 
--- Returns what a memory says, and the words of the turns that it was made of.
 create or replace function _memoir.memory_words(p_memory _memoir.memory_store)
 returns text language plpgsql stable as $$
 begin
@@ -54,7 +53,6 @@ begin
       and s.source_kind = 'turn' and s.span_start is not null));
 end $$;
 
--- Returns parts of a whole turn, as quoted() has them.
 create or replace function _memoir.parts_of(p_unit _memoir.said_unit, p_parts jsonb)
 returns _memoir.said_unit[] language sql immutable as $$
   select array(

@@ -98,7 +98,6 @@ begin
   end loop;
 end $$;
 
--- An argument that is a time; null where it lacks.
 create or replace function _memoir.tool_time(p_arguments jsonb, p_name text)
 returns timestamptz language plpgsql stable as $$
 begin
@@ -127,7 +126,6 @@ begin
   where not _memoir.is_above('private', p_caller.user_id, r.id);
 end $$;
 
--- The tools that read.
 create or replace function _memoir.read_with_tool(p_caller _memoir.caller, p_user text, p_session text, p_name text,
   p_arguments jsonb)
 returns text language plpgsql stable as $$

@@ -81,7 +81,6 @@ comment on function memoir.claim_embeddings(integer, text) is
 model''s document prefix. p_model null: any but those of provider none, whose vectors only the client makes. Leases last
 5 minutes; heartbeat(work_id, lease_id) keeps one. Service, jobs and admin logins only. Raises PM001, PM014, PM031.';
 
--- Moves the cursor over everything that has its vector or needs none.
 create or replace function _memoir.advance_cursor(p_user_id uuid, p_model_id smallint)
 returns boolean language plpgsql as $$
 declare
@@ -254,16 +253,6 @@ come. Left out and counted: secret, expired, not_embeddable. snapshots: texts th
 Each batch then stored leaves a row ''sync_batch'' in audit_log: last_batch_at; last_error is the queue''s. p_dry_run:
 only says. Writes work_items, audit_log. Raises PM001, PM014, PM031.';
 
-create or replace function memoir.fail_embeddings(p_user_ids uuid[], p_model text, p_error text)
-returns void language plpgsql security definer set search_path from current as $$
-begin
-  perform _memoir.authorise_worker(), _memoir.give_back_leased('embed', p_user_ids,
-    array[(_memoir.embedding_model(p_model)).model_id::text], p_error);
-end $$;
-comment on function memoir.fail_embeddings(uuid[], text, text) is
-  'Gives leased embedding work of these users back after an error: retried with exponential backoff and jitter, a dead
-letter with the error after work_attempts_max attempts. Service, jobs and admin logins only. Raises PM001, PM031.';
-
 create or replace function memoir.embedding_progress()
 returns table (model text, status text, users bigint, users_waiting bigint, dead_letters bigint)
 language plpgsql stable security definer set search_path from current as $$
@@ -278,55 +267,6 @@ begin
 end $$;
 comment on function memoir.embedding_progress()
   is 'Per embedding model: users begun, users waiting for vectors, dead letters.';
-
-create or replace function memoir.queue_backfill(p_model text, p_limit integer default 1000, p_after uuid default null)
-returns uuid language plpgsql security definer set search_path from current as $$
-declare
-  v_model _memoir.embedding_models; v_last uuid;
-begin
-  perform _memoir.authorise_worker();
-  v_model := _memoir.embedding_model(p_model);
-  perform _memoir.check_count('limit', p_limit, 1000000);
-  if v_model.status = 'retired' then
-    perform _memoir.fail('PM014', format('embedding model %s is retired', _memoir.shown(p_model)),
-      'register_embedding_model brings it back');
-  end if;
-  with batch as (
-    select c.user_id, c.next_item from _memoir.user_counters c
-    where p_after is null or c.user_id > p_after order by c.user_id limit p_limit),
-  queued as (
-    insert into _memoir.work_items (kind, user_id, dedup_key, priority, run_after, created_at)
-    select 'embed', b.user_id, v_model.model_id::text, -1, memoir.now(), memoir.now() from batch b
-    where b.next_item - 1 > coalesce((select c.through_item from _memoir.embedding_cursors c
-                                      where c.user_id = b.user_id and c.model_id = v_model.model_id), 0)
-    on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing)
-  select b.user_id into v_last from batch b order by b.user_id desc limit 1;
-  return v_last;
-end $$;
-comment on function memoir.queue_backfill(text, integer, uuid) is
-  'Queues embedding of everything a model has not reached, for up to p_limit users after p_after; returns the last
-user to go on from, null at the end. Service, jobs and admin logins only. Raises PM001, PM014, PM031.';
-
-create or replace function memoir.drop_retired_embeddings(p_limit integer default 10000)
-returns integer language plpgsql security definer set search_path from current as $$
-declare
-  v_dropped integer;
-begin
-  perform _memoir.authorise_worker(), _memoir.check_count('limit', p_limit, 1000000);
-  -- The cursors first, and no registering anew meanwhile: else a model that comes back would seem to have its vectors.
-  perform from _memoir.embedding_models where status = 'retired' for share;
-  delete from _memoir.embedding_cursors c using _memoir.embedding_models m where m.model_id = c.model_id
-    and m.status = 'retired';
-  delete from _memoir.embeddings e using (
-    select x.user_id, x.model_id, x.item_no from _memoir.embeddings x
-    join _memoir.embedding_models m on m.model_id = x.model_id and m.status = 'retired' limit p_limit) d
-  where e.user_id = d.user_id and e.model_id = d.model_id and e.item_no = d.item_no;
-  get diagnostics v_dropped = row_count;
-  return v_dropped;
-end $$;
-comment on function memoir.drop_retired_embeddings(integer) is
-  'Deletes up to p_limit vectors of retired models and returns how many. Service, jobs and admin logins only. Raises
-PM001, PM014.';
 
 create or replace function memoir.ensure_embedder()
 returns text language plpgsql security definer set search_path from current as $$
@@ -350,7 +290,6 @@ comment on function memoir.ensure_embedder() is
   'Starts the shared embedder (setting embedder_socket) unless it answers: running, started, starting, restarted,
 backing off, not configured. Writes no table. Service, jobs and admin logins only. Raises PM001, PM050.';
 
--- Where a backlog worker finds the model of a batch.
 create or replace function _memoir.embedding_endpoint(p_model text, out provider text, out address text,
   out dimension integer)
 language plpgsql stable security definer set search_path from current as $$

@@ -10,7 +10,6 @@ returns integer language plpgsql security definer set search_path from current a
 declare
   v_counters _memoir.user_counters; v_merged integer; v_rows integer; v_old integer[]; v_first integer;
 begin
-  perform _memoir.authorise_worker();
   -- the next run will do
   select * into v_counters from _memoir.user_counters where user_id = p_user_id for update skip locked;
   if not found then return 0; end if;
@@ -71,15 +70,6 @@ begin
   return v_merged;
 end $$;
 
-create or replace function _memoir.users_to_merge(p_limit integer)
-returns setof uuid language plpgsql stable security definer set search_path from current as $$
-begin
-  perform _memoir.authorise_worker();
-  return query select user_id from _memoir.user_counters
-  where tail_items >= (select (config ->> 'tail_items_max')::integer from _memoir.settings_merged)
-  order by tail_items desc limit p_limit;
-end $$;
-
 -- Users after one another: one that can't be merged is passed over and tried again the next time round.
 create or replace function _memoir.step_merge(p_limit integer)
 returns jsonb language plpgsql as $$
@@ -104,29 +94,13 @@ begin
     'error', v_error);
 end $$;
 
-create or replace procedure memoir.merge_search(p_limit integer default 1000)
-language plpgsql as $$
-declare
-  v_user pg_catalog.uuid;  -- what commits looks its types up on its caller's path too
-begin
-  for v_user in select u from _memoir.users_to_merge(p_limit) u loop
-    perform _memoir.merge_tail(v_user);
-    commit;
-  end loop;
-end $$;
-comment on procedure memoir.merge_search(integer) is
-  'Merges the word tails of up to p_limit users (those above tail_items_max) into posting lists, a commit per user.
-Call outside a transaction.';
-
 -- Moves what compiles left in the unlogged buffer to the ledger and the counters. Counters change under the user's
--- lock, as in remember; a user who is being written for waits for the next time rather than the reverse. False when
--- nothing could be moved.
-create or replace function _memoir.flush_batch(p_limit integer)
-returns boolean language plpgsql security definer set search_path from current as $$
+-- lock, as in remember; a user who is being written for waits for the next time rather than the reverse.
+create or replace function _memoir.step_flush(p_limit integer)
+returns jsonb language plpgsql as $$
 declare
   v_ids bigint[]; v_user uuid; v_any boolean := false;
 begin
-  perform _memoir.authorise_worker();
   v_ids := array(select buffer_id from _memoir.compile_buffer order by buffer_id limit p_limit for update skip locked);
   -- Partitions first: whoever makes some for a write may need the user's lock next.
   perform _memoir.ensure_month(user_id, min(recorded_at)) from _memoir.compile_buffer where buffer_id = any (v_ids)
@@ -176,27 +150,8 @@ begin
       where m.user_id = v_user and m.state = 'active' and m.tier in (1, 2) and not m.is_object
         and s.access_count >= (c ->> ('promotion_accesses_' || m.tier))::integer);
   end loop;
-  return v_any;
+  return jsonb_build_object('more', v_any, 'batches', v_any::integer);
 end $$;
-
-create or replace function _memoir.step_flush(p_limit integer)
-returns jsonb language plpgsql as $$
-declare
-  v_moved boolean := _memoir.flush_batch(p_limit);
-begin
-  return jsonb_build_object('more', v_moved, 'batches', v_moved::integer);
-end $$;
-
-create or replace procedure memoir.flush_statistics(p_batch integer default 500)
-language plpgsql as $$
-begin
-  while _memoir.flush_batch(p_batch) loop  -- no operator: what commits runs under its caller's search_path
-    commit;
-  end loop;
-end $$;
-comment on procedure memoir.flush_statistics(integer) is
-  'Moves compile statistics from the unlogged buffer to compile_ledger and memory_stats, in committed batches. Call
-outside a transaction.';
 
 -- Deletes what ends by age or disuse: receipts, logs by whole months, vectors of retired models, prompts, old runs.
 -- And the count of what memories are worth keeping (hygiene), which goes through all users too.
@@ -256,7 +211,15 @@ begin
     told as (insert into _memoir.outbox (user_id, xact_id, recorded_at, type) select _memoir.no_session(),
       max(xact_id::text::bigint)::text::xid8, memoir.now(), 'events.dropped' from gone having count(*) > 0)
     select count(*) into v_events from gone;
-    v_vectors := memoir.drop_retired_embeddings(10000);
+    -- The cursors first, and no registering anew meanwhile: else a model that comes back would seem to have vectors.
+    perform from _memoir.embedding_models where status = 'retired' for share;
+    delete from _memoir.embedding_cursors c using _memoir.embedding_models m where m.model_id = c.model_id
+      and m.status = 'retired';
+    delete from _memoir.embeddings e using (
+      select x.user_id, x.model_id, x.item_no from _memoir.embeddings x
+      join _memoir.embedding_models m on m.model_id = x.model_id and m.status = 'retired' limit 10000) d
+    where e.user_id = d.user_id and e.model_id = d.model_id and e.item_no = d.item_no;
+    get diagnostics v_vectors = row_count;
     if v_leaves > 0 or 10000 in (v_runs, v_vectors, v_events) then  -- there may be more of them
       return jsonb_build_object('more', true, 'log months', v_leaves, 'locked', v_locked, 'prompts', v_gone, 'runs',
         v_runs, 'dead letters', v_dead, 'vectors', v_vectors);

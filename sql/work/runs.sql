@@ -1,5 +1,3 @@
--- Which jobs there are, and the step of each.
-
 -- Those of sql/data/jobs.csv. A new job: a row there, with its schedule, and a line in step().
 create or replace function _memoir.job_list()
 returns table (job text, batch_least integer, batch integer, in_python boolean, description text)
@@ -206,35 +204,26 @@ begin
   delete from _memoir.job_leases where job = v_job and run_id = p_run;
 end $$;
 
--- Says what was recorded, so that whoever ran the job sees it too.
-create or replace function _memoir.job_report(p_run bigint)
+-- Says what was recorded, so that whoever ran the job sees it too. p_run null: who runs the job instead, a notice if
+-- run_job was not to wait, otherwise an error.
+create or replace function _memoir.job_report(p_run bigint, p_job text, p_wait integer)
 returns void language plpgsql security definer set search_path from current as $$
 declare
-  v_run _memoir.job_runs;
+  v_run _memoir.job_runs; v_holder text := coalesce(_memoir.lease_holder(p_job), 'another run');
 begin
   perform _memoir.authorise_jobs();
   select * into v_run from _memoir.job_runs where run_id = p_run;
-  if v_run.outcome = 'cancelled' then
+  if p_run is null and p_wait = 0 then
+    raise notice 'job % is already running: %', p_job, v_holder;
+  elsif p_run is null then
+    perform _memoir.fail('PM052', format('job %s is still running after a wait of %s s: %s', p_job, p_wait, v_holder),
+      'call run_job again, wait longer (p_wait => 600), or end that run with pg_cancel_backend');
+  elsif v_run.outcome = 'cancelled' then
     raise query_canceled using message = format('job %s was cancelled', v_run.job);
   elsif v_run.outcome = 'failed' then
     perform _memoir.fail('PM051', format('job %s failed: %s', v_run.job, v_run.error));
   elsif v_run.outcome = 'errors' then
     raise warning 'job % passed over %: %', v_run.job, coalesce(v_run.counts ->> 'failed', 'some'), v_run.error;
-  end if;
-end $$;
-
--- Says who runs the job that run_job could not begin: a notice if it was not to wait, otherwise an error.
-create or replace function _memoir.report_busy(p_job text, p_wait integer)
-returns void language plpgsql security definer set search_path from current as $$
-declare
-  v_holder text := coalesce(_memoir.lease_holder(p_job), 'another run');
-begin
-  perform _memoir.authorise_jobs();
-  if p_wait = 0 then
-    raise notice 'job % is already running: %', p_job, v_holder;
-  else
-    perform _memoir.fail('PM052', format('job %s is still running after a wait of %s s: %s', p_job, p_wait, v_holder),
-      'call run_job again, wait longer (p_wait => 600), or end that run with pg_cancel_backend');
   end if;
 end $$;
 
@@ -265,7 +254,7 @@ begin
     exit when v_run is not null or pg_catalog.clock_timestamp() operator(pg_catalog.>=) v_until;
     perform pg_catalog.pg_sleep(0.2);
   end loop;
-  if v_run is null then perform _memoir.report_busy(p_job, p_wait); return; end if;
+  if v_run is null then perform _memoir.job_report(null, p_job, p_wait); return; end if;
   if _memoir.job_in_python(p_job) then
     call _memoir.run_in_python(p_job, v_run);
   else
@@ -291,7 +280,7 @@ begin
   end if;
   perform _memoir.job_end(v_run);
   commit;
-  perform _memoir.job_report(v_run);
+  perform _memoir.job_report(v_run, p_job, p_wait);
 end $$;
 comment on procedure memoir.run_job(text, integer, integer) is
   'Runs a job (select * from memoir.list_jobs()) until nothing is left to do, for at most p_seconds (setting

@@ -135,7 +135,6 @@ returns integer language sql immutable as $$
     and (p_item ->> 'length')::integer between 1 and length(t.content)
 $$;
 
--- The spans of turns that a memory was made of.
 create or replace function _memoir.units_of(p_user_id uuid, p_memory uuid)
 returns _memoir.said_unit[] language plpgsql stable as $$
 begin

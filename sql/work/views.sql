@@ -11,7 +11,6 @@ returns setof regprocedure language sql stable as $$
     and d.deptype = 'e')
 $$;
 
--- Jobs that do not run, or run and fail.
 create or replace function _memoir.job_problems(p_now timestamptz)
 returns table (severity text, problem text, remedy text) language plpgsql stable as $$
 begin
@@ -346,13 +345,12 @@ select m.name as model, m.status, m.provider, m.dimension, count(u.user_id) as u
   coalesce(sum(least(coalesce(c.through_item, 0), u.next_item - 1)), 0)::bigint as reached,
   coalesce(sum(least(coalesce(c.through_item, 0), u.next_item - 1))::float8 / nullif(sum(u.next_item - 1), 0), 1)
     as coverage,
-  (select count(*) from _memoir.work_items j where j.kind = 'embed' and j.dedup_key = m.model_id::text
-    and j.state <> 'dead') as users_waiting,
-  (select count(*) from _memoir.work_items j where j.kind = 'embed' and j.dedup_key = m.model_id::text
-    and j.state = 'dead') as dead_letters
-from _memoir.embedding_models m left join _memoir.user_counters u on true
+  p.users_waiting, p.dead_letters
+from _memoir.embedding_models m join memoir.embedding_progress() p on p.model = m.name
+left join _memoir.user_counters u on true
 left join _memoir.embedding_cursors c on c.user_id = u.user_id and c.model_id = m.model_id
-where m.status <> 'retired' group by m.model_id, m.name, m.status, m.provider, m.dimension;
+where m.status <> 'retired'
+group by m.model_id, m.name, m.status, m.provider, m.dimension, p.users_waiting, p.dead_letters;
 comment on view memoir.embedding_coverage is 'Per embedding model: how many items it has gone through, of how many.';
 
 create view memoir.hygiene as

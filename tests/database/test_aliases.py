@@ -62,7 +62,7 @@ def test_a_restated_memory_takes_on_new_names(db: Db, user: str) -> None:
     assert "Ines" not in compile_answer(db, user, "who picked kube?")
     assert remember(db, user, INES, aliases=["kube", "k8s"])["memory_id"] == first
     assert table(db, "list_memories", user, columns="aliases", limit=1) != [(["k8s"],)]
-    db.execute("call memoir.merge_search()")
+    db.execute("call memoir.run_job('merge')")
     for name in ("k8s", "kube"):
         assert compile_answer(db, user, f"who picked {name}?").count("Ines") == 1, name
 

@@ -29,7 +29,7 @@ def built(db: Db, user: str, clock: Any) -> str:
             said = f"I'm working on {of} and want to plan it.{DETAIL}"
             persist(db, user, f"week {week}", said, f"For {of}: {ADVICE}")
     clock(None)
-    db.execute("call memoir.merge_search()")
+    db.execute("call memoir.run_job('merge')")
     return user
 
 

@@ -90,7 +90,7 @@ def test_hidden_rows_move_no_score(db: Db, user: str, logins: Logins) -> None:
             hidden = {"role": "user", "content": "The brass brass lamp from Lisbon, zanzibarite", "sensitivity": level}
             said = {"role": "assistant", "content": "zanzibarite", "sensitivity": level}
             persist(db, user, f"h{name}{n}", hidden, said)
-        db.execute("call memoir.merge_search()")
+        db.execute("call memoir.run_job('merge')")
         assert len(before) > 5 and ranking(name) == before and ranking("secret") != before
 
 

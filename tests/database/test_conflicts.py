@@ -61,8 +61,8 @@ def test_open_cases_wait_for_a_judge(db: Db, user: str, setting: Any, clock: Any
     assert set(table(db, "list_judgements", user, columns="judge, verdict, decision")) == verdicts
     # A failing judge gives back; what is forgotten meanwhile is not judged; secrets never are.
     fourth = remembered(db, user, "Walks to work.", embedding=CLOSE)
-    users, memories, _ = zip(*claim(db))
-    db.execute("select memoir.fail_judgements(%s, %s::uuid[], 'model is gone')", [[*users], [*memories]])
+    [(work, lease)] = set(table(db, "claim_judgements", 100, columns="work_id, lease_id"))
+    assert call(db, "fail_work", work, lease, "model is gone")
     assert db.execute("select later, dead from memoir.queue_depth where kind = 'nli'").fetchall() == [(1, 0)]
     call(db, "forget", user, fourth)
     remember(db, user, "Hitchhikes to work.", embedding=CLOSE, sensitivity="secret")

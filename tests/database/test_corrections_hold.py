@@ -147,7 +147,7 @@ def test_vectors_of_another_model(db: Db, user: str, known: dict[str, str]) -> N
     try:
         for model in ("second", "first"):
             call(db, "register_embedding_model", model, "none", 16)
-            call(db, "queue_backfill", model)
+            run_job(db, "backfill")
             embed(db, model)
             call(db, "switch_embedding_model", model)
             embed(db, model)

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import Db, call, one, persist, raises, remembered, table, use_vectors
+from calls import Db, call, one, persist, raises, remembered, run_job, table, use_vectors
 from internals import clear_work, count_vectors, end_leases, work
 from parallel import until
 from servers import connect
@@ -152,8 +152,8 @@ def test_failures_back_off_and_end_as_dead_letters(db: Db, user: str, clock: Cal
     remembered(db, user, "keeps a boat")
     for attempt in range(1, 9):
         clock(f"2040-01-{attempt:02}T00:00:00Z")
-        [(owner, *_)] = claim(db)
-        call(db, "fail_embeddings", [owner], MODEL, f"no luck {attempt}")
+        [(work_id, lease)] = table(db, "claim_embeddings", 64, MODEL, columns="work_id, lease_id")
+        assert call(db, "fail_work", work_id, lease, f"no luck {attempt}")
         clock(f"2040-01-{attempt:02}T00:00:01Z")
         assert claim(db) == []
     clock("2040-02-01T00:00:00Z")
@@ -187,8 +187,6 @@ def test_unknown_models_are_refused(db: Db, user: str) -> None:
     for refused in (
         lambda: claim(db, model="nobody's"),
         lambda: store(db, items, [BOAT], "nobody's"),
-        lambda: db.execute("select memoir.fail_embeddings(%s, 'nobody''s', 'x')", [[items[0][0]]]),
-        lambda: db.execute("select memoir.queue_backfill('nobody''s')"),
         lambda: db.execute("select memoir.switch_embedding_model('nobody''s')"),
     ):
         with raises("PM031"):
@@ -223,7 +221,7 @@ def test_second_model_fills_then_takes_over(db: Db, memoir_dsn: str, user: str) 
     call(db, "register_embedding_model", "next", "none", 3)
     assert progress(db, "next")["status"] == "backfilling" and claim(db, model="next") == []
     for _ in range(2):  # asked for twice: still one job a user
-        assert call(db, "queue_backfill", "next") is not None
+        run_job(db, "backfill")
     items = claim(db, 1000, "next")
     vectors = [{"keeps a boat": boat, "avoids nuts": nuts}.get(item[3], [1.0, 0.0, 0.0]) for item in items]
     assert store(db, items, vectors, "next") == len(items)
@@ -236,8 +234,7 @@ def test_second_model_fills_then_takes_over(db: Db, memoir_dsn: str, user: str) 
     with raises("PM030"):
         by_vector(db, user, BOAT)
     assert (progress(db)["status"], progress(db, "next")["status"]) == ("retired", "active")
-    assert call(db, "drop_retired_embeddings", 1) == 1  # bounded
-    call(db, "drop_retired_embeddings")
+    run_job(db, "sweep")
     assert by_vector(db, user, boat) == "keeps a boat"
     use_vectors(db, 4, MODEL, document_prefix="doc: ")  # it may come back, from the beginning
     assert by_vector(db, user, BOAT) is None

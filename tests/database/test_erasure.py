@@ -126,8 +126,8 @@ def furnish(db: Db, user: str, mark: str) -> dict[str, Any]:
         embed_waiting(db, VECTOR)
         for session in ("other", "b"):
             compile_list(db, user, session, words)
-        db.execute("call memoir.merge_search()")
-        db.execute("call memoir.flush_statistics()")
+        db.execute("call memoir.run_job('merge')")
+        db.execute("call memoir.run_job('flush')")
     compile_list(db, user, "other", f"Where is the {mark}, then?")
     embed_waiting(db, VECTOR)
     return ids
@@ -323,8 +323,8 @@ def test_workers_bring_nothing_back(db: Db, memoir_dsn: str, user: str) -> None:
         call(eraser, "erase_user", user)
         begun = run_beside(memoir_dsn, store, [[c[0] for c in claimed], [c[1] for c in claimed], VECTOR * 2])
         assert begun.result(30) == (0,)  # waits for nobody
-    db.execute("call memoir.flush_statistics()")
-    db.execute("call memoir.merge_search()")
+    db.execute("call memoir.run_job('flush')")
+    db.execute("call memoir.run_job('merge')")
     assert tables_of(db, mine) == []
 
 
@@ -383,7 +383,7 @@ def test_the_bytes_leave_the_files(db: Db, user: str, files_with: Callable[[str]
     call(db, "open_session", user, session, system_prompt=f"You speak with {token}")
     given = {"payload": Jsonb({"of": token, "memory": memory}), "dedup_key": memory}
     plant(db, "work_items", user_id=user_id(db, user), **given)
-    db.execute("call memoir.merge_search()")
+    db.execute("call memoir.run_job('merge')")
     embed_waiting(db, VECTOR)
     compile_list(db, user, session, f"Where is {token}?")
     db.execute("analyze")

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from calls import call, one, raises, remembered, run_job, say, set_clock, table
 from psycopg.types.json import Jsonb
-from servers import connect, roles
+from servers import apply, connect, database, roles
 
 Db = psycopg.Connection[Any]
 
@@ -73,13 +73,25 @@ def test_events_cost_nothing_unread(db: Db, user: str, setting: Any) -> None:
     assert len(read(db, user)[0]) == 1
 
 
-def test_events_right_after_an_upgrade(db: Db, user: str) -> None:
-    """The file of an upgrade makes the table, and a procedure makes its partitions later."""
+def test_events_right_after_an_upgrade(db: Db, memoir_dsn: str, user: str) -> None:
+    """The file of an upgrade makes the table, with partitions wherever there are users."""
     memory = remembered(db, user, "Owns a kayak.")
     leaf = one(db, "select _memoir.leaf_name('outbox', memoir.part_of(%s))", user)
     db.execute(f"drop table _memoir.{leaf}")
+    assert apply(memoir_dsn, None) == ""
     call(db, "forget", user, memory)
     assert read(db, user)[0] == [("forgotten", memory)]
+
+
+def test_events_of_no_user_before_there_are_users(server_dsn: str) -> None:
+    """A job may fail before any partition was made."""
+    with database(server_dsn) as dsn:
+        assert apply(dsn, 8) == ""
+        with connect(dsn) as fresh:
+            fresh.execute("select memoir.set_setting('outbox_days', '7')")
+            fresh.execute("select _memoir.emit(_memoir.no_session(), 'job.failed', null, 'flush')")
+            [event] = call(fresh, "read_events", None)["events"]
+            assert (event["type"], event["data"]["job"]) == ("job.failed", "flush")
 
 
 def test_events_that_commit_late(db: Db, memoir_dsn: str, user: str) -> None:

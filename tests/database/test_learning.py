@@ -137,7 +137,7 @@ def test_used_items_are_said_before_and_after_the_flush(db: Db, user: str) -> No
         return {ref for (ref,) in db.execute(f"{of} where compile_id = %s", [compiled])}
 
     assert credit(ids[0], str(uuid.uuid4())) == 1
-    db.execute("call memoir.flush_statistics()")
+    db.execute("call memoir.run_job('flush')")
     assert find_used() == {ids[0]} and credit(ids[1], ids[2]) == 2 and find_used() == set(ids[1:])
     assert credit() == 0 and find_used() == set()
     with raises("PM004"):
@@ -146,7 +146,7 @@ def test_used_items_are_said_before_and_after_the_flush(db: Db, user: str) -> No
 
 def test_validated_items_were_used(db: Db, user: str) -> None:
     ids, _ = garden(db, user)
-    db.execute("call memoir.flush_statistics()")
+    db.execute("call memoir.run_job('flush')")
     pairs = "select count(*) from _memoir.users u, unnest(_memoir.learning_pairs(u.user_id, '-infinity', 500)) where u.external_id = %s"
     db.execute("set search_path = pg_catalog, memoir_extensions")  # as learn_weights calls it
     assert one(db, pairs, user) == 0

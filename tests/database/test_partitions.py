@@ -177,7 +177,7 @@ def test_write_makes_its_month(db: Db, user: str, at: str) -> None:
     call(db, "capture_call", user, "s", b"x")
     remember(db, user, "A fact")
     assert "Ximena" in str(call(db, "compile_context", user, "new", "What is my cat called?"))
-    db.execute("call memoir.flush_statistics()")
+    db.execute("call memoir.run_job('flush')")
     assert all(month in months(db, name) for name in ("conversation_history", "api_calls", "compile_ledger"))
 
 

@@ -35,7 +35,7 @@ def test_misspelt_names_are_found(db: Db, user: str) -> None:
     persist(db, user, "s", cluster, "Noted.", "The garden needs water.", "I see.")
     for is_merged in (False, True):
         if is_merged:
-            db.execute("call memoir.merge_search()")
+            db.execute("call memoir.run_job('merge')")
 
         def by_words(query: str) -> list[str]:
             return [text for text, words in table(db, "recall", user, query, columns="content, words_score") if words]

@@ -89,8 +89,8 @@ def test_writers_and_jobs_race_cleanly(memoir_dsn: str, db: Db, user: str) -> No
 
     def maintain(c: Db) -> None:
         for _ in range(15):
-            c.execute("call memoir.merge_search()")
-            c.execute("call memoir.flush_statistics()")
+            c.execute("call memoir.run_job('merge')")
+            c.execute("call memoir.run_job('flush')")
 
     writers = [partial(work, worker) for work in (write, close) for worker in (1, 2)]
     in_parallel(memoir_dsn, *writers, learn, learn, maintain)
@@ -118,7 +118,7 @@ def test_first_writes_of_a_month_race_cleanly(memoir_dsn: str, db: Db, user: str
 
     used = {"model": "gpt-4o", "prompt_tokens": 9}
     works: list[Any] = [partial(write, name, usage) for name in names for usage in (None, used)]
-    works.append(lambda c: c.execute("call memoir.flush_statistics()"))
+    works.append(lambda c: c.execute("call memoir.run_job('flush')"))
     works.append(lambda c: [call(c, "capture_call", name, "s", "x") for name in names])
     in_parallel(memoir_dsn, *works)
     call(db, "set_clock", None)
@@ -221,7 +221,7 @@ def test_statistics_of_a_busy_user_wait(memoir_dsn: str, db: Db, user: str) -> N
         remember(writer, user, "likes hiking.")
         db.execute("set lock_timeout = '1s'")
         for accesses in ([0, 1], [1, 1]):
-            db.execute("call memoir.flush_statistics()")
+            db.execute("call memoir.run_job('flush')")
             assert [export_rows(db, name, "memory_stats")[0]["access_count"] for name in users] == accesses
             writer.commit()
 

@@ -18,7 +18,7 @@ HEADER = re.compile(r"create or replace (function|procedure) _?memoir\.(\w+)\((?
 EXCEPTIONS = {
     # A procedure that commits can't pin a path. It is looked at name by name: nothing else of it may be found.
     "PS005": re.compile(
-        r"memoir\.(enable_jobs|disable_jobs|ensure_partitions|merge_search|flush_statistics|run_job)\("
+        r"memoir\.(enable_jobs|disable_jobs|ensure_partitions|run_job)\("
         # Raises with what it is given; granted to admins for those procedures.
         r"|_memoir\.fail\("
     ),

@@ -69,8 +69,8 @@ def test_each_batch_of_a_sync_leaves_a_row(db: Db, user: str) -> None:
 
 def test_an_error_is_told(db: Db, user: str) -> None:
     persist(db, user, "s", "A text that breaks the model.")
-    found = [owner for (owner,) in table(db, "claim_embeddings", 8, "little", columns="user_id")]
-    call(db, "fail_embeddings", found, "little", "out of memory")
+    [(work, lease)] = table(db, "claim_embeddings", 8, "little", columns="work_id, lease_id")
+    call(db, "fail_work", work, lease, "out of memory")
     assert sync(db, user)["last_error"] == "out of memory"
     with raises("PM031"):
         call(db, "sync_semantic", user, p_model="nothing")

@@ -159,7 +159,7 @@ def test_a_window_over_time(db: Db, user: str, flushed: bool) -> None:
         persist(db, user, "s", f"Shelf {number} holds the glazes. " + "They are fired at cone six. " * 20, "Right.")
     made = [call(db, "context", user, "s", "When does the ferry leave?", budget=budget) for budget in (9000, 1200)]
     if flushed:
-        db.execute("call memoir.flush_statistics()")
+        db.execute("call memoir.run_job('flush')")
     columns = "compile_id::text, tokens, system_tokens + tools_tokens + recall_tokens, turn_tokens, first_turn"
     rows = table(db, "list_compiles", user, "s", columns=columns)
     assert [row[:2] for row in rows] == [(one_["compile_id"], one_["tokens"]) for one_ in made[::-1]]

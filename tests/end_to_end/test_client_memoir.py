@@ -129,7 +129,6 @@ def test_many_threads_share_a_client(memoir_dsn):
 
 # Functions of schema memoir that no client calls, and why.
 NO_METHOD = {
-    "fail_embeddings": "a client's claim comes back when its lease ends; the database's own embedder uses it",
     "embed_backlog": "embeds inside the database; a client's embed_backlog embeds outside",
     "ensure_embedder": "starts a process beside the server",
     "enable_jobs": "set-up, from psql",

@@ -192,7 +192,7 @@ def test_what_a_standby_compiled_counts_on_the_primary(pair: Pair) -> None:
         report = "select memoir.report_context('alice', %s)"
         assert context["arms"]["working"] is None and context["items"]
         assert "report" not in primary.execute(ask, [VECTOR]).fetchone()[0]
-        control.execute("call memoir.flush_statistics()")
+        control.execute("call memoir.run_job('flush')")
 
         def count_uses() -> int:
             rows = export_rows(control, "alice", "memory_stats")
@@ -201,7 +201,7 @@ def test_what_a_standby_compiled_counts_on_the_primary(pair: Pair) -> None:
         before = count_uses()
         assert primary.execute(report, [Jsonb(context["report"])]).fetchone() == (True,)
         assert primary.execute(report, [Jsonb(context["report"])]).fetchone() == (False,)
-        control.execute("call memoir.flush_statistics()")
+        control.execute("call memoir.run_job('flush')")
         assert primary.execute(report, [Jsonb(context["report"])]).fetchone() == (False,)
         known = table(control, "list_memories", "alice", limit=1000, columns="memory_id::text")
         memories = sum(key in context["items"] for (key,) in known)
@@ -247,4 +247,4 @@ def test_promoted_it_is_a_primary(pair: Pair) -> None:
         assert persist(db, "alice", "chat", "Are you there?")["turn_count"] == before + 1
         assert "Ximena" in str(db.execute(QUERIES["words"]).fetchone())
         assert count_rows(control, "compile_buffer") == 1
-        control.execute("call memoir.flush_statistics()")
+        control.execute("call memoir.run_job('flush')")

@@ -75,7 +75,7 @@ VALUES: dict[str, Any] = json.loads("""{
     "p_trigger": "Feed the cat", "p_way": "Open a tin.", "p_success": true, "p_url": "https://example.org/hook", "p_webhook": 0, "p_cursor": "none"
 }""")
 LEASED = set(
-    """heartbeat retry_work release_work store_model_result fail_model_call store_secrets turns_context
+    """heartbeat retry_work release_work fail_work store_model_result fail_model_call store_secrets turns_context
     store_turns store_webhook""".split()
 )
 TRACE = """scores words vectors around session_scores item_tokens positions forms reasons reason_names facts""".split()
