@@ -35,7 +35,7 @@ def test_wish_needs_a_form_to_be_over() -> None:
     for message in ("ok you can quit the little poems", "No more verse for me, please.", "always in prose now"):
         assert read(message, [poems], Agreeing("haiku")) == [(poems, True, "")], message
     assert read("My boss reads haiku on the train.", [poems], Agreeing("haiku")) == [(poems, False, "")]
-    assert read("ok you can quit the little poems", [poems], Agreeing("haiku", chance=0.5)) == []
+    assert read("ok you can quit the little poems", [poems], Agreeing("haiku", chance=0.4)) == []
 
 
 def test_wish_that_stays_is_not_over() -> None:
