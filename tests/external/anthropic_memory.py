@@ -1,6 +1,6 @@
 """The memory tool's tests of anthropics/anthropic-sdk-python, MemoirMemoryTool in the place of files on a disk."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -28,7 +28,8 @@ def sync_local_filesystem_tool() -> MemoirMemoryTool:
 
 
 @pytest.fixture
-def async_local_filesystem_tool() -> Iterator[AsyncMemoirMemoryTool]:
-    tool: Any = AsyncMemoirMemoryTool(AsyncMemoir(DSN), somebody())
-    tool.base_path = tool.files.user
-    yield tool
+async def async_local_filesystem_tool() -> AsyncIterator[AsyncMemoirMemoryTool]:
+    async with AsyncMemoir(DSN) as client:  # an open pool would keep the end of their loop waiting
+        tool: Any = AsyncMemoirMemoryTool(client, somebody())
+        tool.base_path = tool.files.user
+        yield tool

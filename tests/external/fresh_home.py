@@ -18,6 +18,7 @@ BIN = HOME / "venv" / "bin"
 STATE = HOME / ".local" / "share" / "pg_memoir"
 BEGUN = time.monotonic()
 SAID = "I saw a red kite over Porto, where I live."
+MEANT = "Which bird of prey was spotted?"  # shares no word with what was said
 FACT = "Our staging host is called heron-7."
 AGENTS = ("claude-code", "codex", "opencode", "cursor")
 # What a person may have there before, with comments and spaces of their own. Our files beside these are new.
@@ -71,11 +72,15 @@ def read_home() -> dict[str, bytes]:
     return {str(path): path.read_bytes() if path.is_file() else b"" for path in found}
 
 
+def pip_install(*arguments: str) -> None:
+    constraints = os.environ.get("CONSTRAINTS")
+    run(BIN / "pip", "install", "-q", *(["-c", constraints] if constraints else []), *arguments)
+
+
 def install() -> None:
     run(sys.executable, "-m", "venv", BIN.parent)
     say("an environment")
-    constraints = os.environ.get("CONSTRAINTS")
-    run(BIN / "pip", "install", "-q", *(["-c", constraints] if constraints else []), "pg-memoir[local]")
+    pip_install("pg-memoir[local]")
     say("pip install pg-memoir[local]")
 
 
@@ -114,6 +119,18 @@ def restart(dsn: str) -> None:
     assert not lost, f"lost by down and up: {lost}"
     find_again()
     say("down, up, and nothing is lost")
+
+
+def upgrade() -> None:
+    """Installs newer files of the server and the command, and starts them. The next question is found by its meaning."""
+    asked = time.monotonic()
+    while "red kite" not in memoir("search", "me", MEANT):
+        assert time.monotonic() - asked < 180, "what was said is not found by its meaning"
+        time.sleep(1)
+    pip_install("--force-reinstall", "--no-deps", "pg-memoir-server", "pg-memoir-cli")
+    memoir("up")
+    assert "red kite" in memoir("search", "me", MEANT), "right after an upgrade nothing is found by its meaning"
+    say("an upgrade, and what was said is found by its meaning")
 
 
 def call_hook(settings: Path, event: str, **payload: str) -> str:
@@ -163,6 +180,7 @@ def main() -> None:
     try:
         dsn = use()
         restart(dsn)
+        upgrade()
         try_agents(before_there=False)
         try_agents(before_there=True)
     finally:

@@ -41,6 +41,7 @@ PAGES: dict[str, Page] = {
     "/timeline": pages.show_timeline,
     "/memories": memories.show_memories,
     "/memory": memories.show_memory,
+    "/ways": memories.show_ways,
     "/doubts": memories.show_doubts,
     "/graph": memories.show_graph,
     "/changes": pages.show_changes,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from uuid import UUID
 
-from pg_memoir.types import Edge, Judgement, State
+from pg_memoir.types import Edge, Judgement, State, Way
 from starlette.responses import Response
 
 from .arcs import Picture, Tie, draw_arcs
@@ -19,6 +19,8 @@ GRAPH = 100  # memories whose relations are drawn
 WORDS = 20  # sources of a memory whose words are shown
 JUDGED = 500  # decisions that are looked through for contradictions
 PAIRS = 20
+WAYS = 50  # what recall_experience gives at most
+EXPERIENCE = ["procedure", "lesson", "skill"]
 
 
 async def show_memories(look: Look) -> Response:
@@ -58,8 +60,9 @@ async def show_memory(look: Look) -> Response:
     if item["kind"] != "memory":
         return look.show("turn.html", item["kind"].title(), item=item, text=read_text(item), around=around)
     named = [UUID(source["id"]) for source in item["sources"] if source.get("id")][:WORDS]
-    states, edges, judged, origins = await asyncio.gather(
+    states, way, edges, judged, origins = await asyncio.gather(
         look.memoir.memory_history(name, wanted),
+        find_way(look, item),
         look.memoir.memory_graph(name, wanted),
         look.memoir.list_judgements(name, wanted),
         look.memoir.memory_get(name, named) if named else _nothing(),
@@ -67,11 +70,38 @@ async def show_memory(look: Look) -> Response:
     lines = {edge.source_id: edge.source_line for edge in edges} | {edge.target_id: edge.target_line for edge in edges}
     texts = {origin["id"]: read_text(origin) for origin in origins}
     given = {"around": around, "states": states, "edges": edges, "judged": judged, "texts": texts, "lines": lines}
-    return look.show("memory.html", "Memory", item=item, **given)
+    return look.show("memory.html", "Memory", item=item, way=way, **given)
 
 
 async def _nothing() -> list[Any]:
     return []
+
+
+async def find_way(look: Look, item: dict[str, Any]) -> Way | None:
+    """Returns how a current procedure, lesson or skill went so far."""
+    if item["type"] not in EXPERIENCE or item["state"] != "active":
+        return None
+    trigger = item["content"].split("\n")[0]
+    found = await look.memoir.recall_experience(look.user, trigger, project=item["project"], limit=WAYS)
+    return next((way for way in found if str(way.memory_id) == item["id"]), None)
+
+
+async def show_ways(look: Look) -> Response:
+    """Shows how things are done and how that went, best first: for a task, or all that did not fail. Below are those
+    that failed and those of other projects."""
+    task, project = look.get("q"), look.get("project")
+    stats, found, rows = await asyncio.gather(
+        look.memoir.memory_stats(look.user),
+        look.memoir.recall_experience(look.user, task, project=project, limit=WAYS),
+        look.memoir.list_memories(
+            look.user, types=EXPERIENCE, project=project, after_memory=look.get("after"), limit=PAGE + 1
+        ),
+    )
+    ranked = {way.memory_id for way in found}
+    others = [row.to_dict() | {"id": row.id} for row in rows[:PAGE] if row.id not in ranked]
+    more = rows[PAGE - 1].id if len(rows) > PAGE else None
+    given = {"task": task or "", "project": project, "others": others, "more": more}
+    return look.show("ways.html", "Ways", stats=stats, ways=found, **given)
 
 
 async def show_graph(look: Look) -> Response:
