@@ -44,7 +44,7 @@ class Judge(Protocol):
     def asks(self, texts: Sequence[str]) -> Sequence[float]:
         """Return the chance that a sentence asks to forget something, for each."""
 
-    def requests(self, texts: Sequence[str]) -> Sequence[float]:
+    def requests(self, texts: Sequence[str]) -> Sequence[float] | None:
         """Return the chance that a message asks to forget something that was said before, for each."""
 
 

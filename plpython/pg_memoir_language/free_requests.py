@@ -31,8 +31,9 @@ class Judge(Protocol):
 class RequestJudge(Judge, Protocol):
     """A learnt model that reads sentences and messages."""
 
-    def requests(self, texts: Sequence[str]) -> Sequence[float]:
-        """Return the chance that a message asks to forget something that was said before, for each."""
+    def requests(self, texts: Sequence[str]) -> Sequence[float] | None:
+        """Return the chance that a message asks to forget something that was said before, for each, or None where the
+        judge alone decides."""
 
 
 # The likeness of a text to others, cosines.
@@ -40,9 +41,9 @@ Likeness = Callable[[str, Sequence[str]], Sequence[float]]
 # The chance from which on a sentence with a word of forgetting is a request, and any other; and where a message
 # says what may stay.
 ASKS, ASKS_ALONE, ASKS_BESIDE_KEPT = 0.8, 0.9, 0.5
-# The chance of the whole message from which on it is one whatever its sentences are, and below which such a sentence,
+# The chance of the whole message from which on it is one where a sentence has a little, and below which such a sentence,
 # and any other, is none; and the one of a sentence with its neighbours in a message too long to be read whole.
-ASKS_IN_ALL, MAY_ASK, MAY_ASK_ALONE, ASKS_AMONG = 0.6, 0.3, 0.5, 0.7
+ASKS_IN_ALL, A_LITTLE, MAY_ASK, MAY_ASK_ALONE, ASKS_AMONG = 0.6, 0.1, 0.4, 0.6, 0.8
 NEIGHBOURS = 2  # sentences on each side
 # A question with which one asks for something to be done.
 ASKED_OF_YOU = r"\m(?:can|could|would|will|any (?:way|chance)) (?:you|u)\M"
@@ -120,12 +121,14 @@ def _find_asking(
         if is_long:
             around = " ".join(sentences[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1])
         # "… oh forget it, my phone is dying" gives up, whatever else it says.
-        if is_long or any(search(idioms, row.plain) for row in said):
+        if is_long or any(search(idioms, row.plain) for row in said) or max(chance for _, chance in judged) < A_LITTLE:
             likeliest = []
         if told or likeliest:
             messages.append((told, likeliest, around, is_long))
     asking: list[Clause] = []
     wholes = judge.requests([around for *_, around, _ in messages])
+    if wholes is None:
+        return [row for told, *_ in messages for row, _ in told]
     for (told, likeliest, _, is_long), whole in zip(messages, wholes, strict=True):
         found = [row for row, least in told if whole >= _least_of_all(least, is_long)]
         asking += found or (likeliest if whole >= ASKS_IN_ALL else [])

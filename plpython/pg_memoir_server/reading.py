@@ -24,7 +24,6 @@ from pg_memoir_language import (
     experience,
     extraction,
     forgetting,
-    free_requests,
     memories,
     questions,
     quotations,
@@ -151,10 +150,9 @@ class Learnt:
         told = judge(extraction.JUDGED)
         return told.asks(texts) if told else [0.0] * len(texts)
 
-    def requests(self, texts: Sequence[str]) -> Sequence[float]:
+    def requests(self, texts: Sequence[str]) -> Sequence[float] | None:
         told = heads()
-        # Without heads the judge alone decides.
-        return told.requests(texts) if told else [free_requests.MAY_ASK_ALONE] * len(texts)
+        return told.requests(texts) if told else None
 
 
 def _said_at(turn: Json) -> datetime:

@@ -28,6 +28,9 @@ class Agreeing:
 class Sure(Agreeing):
     """Knows requests without a word of forgetting, and no wishes."""
 
+    def __init__(self, whole: float = 0.65):
+        super().__init__(whole=whole)
+
     def asks(self, texts: Sequence[str]) -> list[float]:
         return [0.95] * len(texts)
 
@@ -91,10 +94,10 @@ def test_whole_message_denies_and_tells_a_request() -> None:
     lookalike = "The neighbour's parrot learned my doorbell sound. Can you unteach that?"
     assert read_turns([turn(lookalike)], Sure(whole=0.4)).requests == []
     assert read_turns([turn("Kindly strike it from whatever you retain.")], Agreeing(whole=0.2)).requests == []
-    (request,) = read_turns(
-        [turn("About the vase: better nobody hears.")], Agreeing(asking="never", whole=0.7)
-    ).requests
-    assert request.is_free
+    for asks, count in ((0.0, 0), (0.2, 1)):
+        judge = Agreeing(whole=0.7)
+        judge.asks = lambda texts, asks=asks: [asks] * len(texts)  # type: ignore[method-assign, misc]
+        assert len(read_turns([turn("About the vase: better nobody hears.")], judge).requests) == count
     long = "I wrote about the trains for years. " * 12
     for whole, count in ((0.6, 0), (0.8, 1)):
         assert len(read_turns([turn(f"{long}Now wipe what I told you.")], Sure(whole=whole)).requests) == count
