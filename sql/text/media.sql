@@ -83,13 +83,11 @@ begin
   when 'document' then return p_part;
   when 'file' then
     v_document := _memoir.document_of(p_part);
-    if v_document.media_type = 'application/pdf' then
+    if v_document.media_type = 'application/pdf' or v_document.media_type like 'text/%' then
       return jsonb_strip_nulls(jsonb_build_object('type', 'document', 'title', p_part #> '{file,filename}', 'source',
-        jsonb_build_object('type', 'base64', 'media_type', 'application/pdf', 'data', v_document.data)));
-    elsif v_document.media_type like 'text/%' then
-      return jsonb_strip_nulls(jsonb_build_object('type', 'document', 'title', p_part #> '{file,filename}', 'source',
-        jsonb_build_object('type', 'text', 'media_type', 'text/plain', 'data',
-          _memoir.plain_text(_memoir.from_base64(v_document.data)))));
+        case when v_document.media_type like 'text/%' then jsonb_build_object('type', 'text', 'media_type',
+          'text/plain', 'data', _memoir.plain_text(_memoir.from_base64(v_document.data)))
+        else jsonb_build_object('type', 'base64', 'media_type', 'application/pdf', 'data', v_document.data) end));
     end if;
     return _memoir.named_part('file', coalesce(p_part #>> '{file,filename}', p_part #>> '{file,file_id}'));
   when 'input_audio' then return _memoir.named_part('audio', p_part #>> '{input_audio,format}');

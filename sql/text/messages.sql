@@ -302,13 +302,11 @@ returns text language sql immutable as $$ select regexp_replace(p_id, '[^a-zA-Z0
 
 -- Returns what an id of a call is counted by: where the formats spell it differently, its pieces, which bound both.
 create or replace function _memoir.id_texts(p_id text)
-returns text[] language plpgsql immutable as $$
-declare
-  v_id constant text := coalesce(_memoir.anthropic_id(p_id), '');
-begin
-  if v_id = coalesce(p_id, '') then return array[v_id]; end if;
-  return string_to_array(v_id, '_') || string_to_array(translate(p_id, replace(v_id, '_', ''), ''), null);
-end $$;
+returns text[] language sql immutable as $$
+  select case when i = coalesce(p_id, '') then array[i]
+    else string_to_array(i, '_') || string_to_array(translate(p_id, replace(i, '_', ''), ''), null) end
+  from coalesce(_memoir.anthropic_id(p_id), '') i
+$$;
 
 -- The strings of a message that cost tokens, in the order of the accounting rule (docs/explain/tokens.md).
 create or replace function _memoir.token_texts(p_text text, p_parts jsonb, p_name text, p_tool_calls jsonb,
