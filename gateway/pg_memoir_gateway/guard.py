@@ -134,8 +134,8 @@ def _is_listed_origin(allowed: Iterable[str], origin: str) -> bool:
 
 
 def _shows_memory(path: str) -> bool:
-    """Does the gateway answer this path itself, from the memory? Ports are one site to a browser, so that Sec-Fetch-Site
-    does not tell their pages apart."""
+    """Does the gateway answer this path itself, from the memory? Ports are one site to a browser, so that
+    Sec-Fetch-Site does not tell their pages apart."""
     return path == "/mcp" or path.startswith((f"{PREFIX}/", "/observation/", "/inspect"))
 
 

@@ -126,7 +126,8 @@ def words_of(text: str) -> frozenset[str]:
 
 
 def read_session(turns: Sequence[Mapping[str, Any]]) -> Session:
-    """Return the steps of turns: {"turn", "role", "text", "is_person", "call", "calls": [{"id", "name", "arguments"}]}."""
+    """Return the steps of turns: {"turn", "role", "text", "is_person", "call", "calls": [{"id", "name",
+    "arguments"}]}."""
     session, calls = Session(), {}
     for turn in turns:
         if turn["role"] == "user":
@@ -189,7 +190,8 @@ def takes_place(failed: Step, worked: Step, asked: frozenset[str]) -> bool:
 
 def find_experience(turns: Sequence[Mapping[str, Any]], since: int) -> list[Json]:
     """Return what the turns of a session from `since` on teach, for _memoir.enter_experience: rows with type, trigger,
-    way, succeeded, note, turn, sources and the memory to make. A row without a trigger says how a way went that may be known."""
+    way, succeeded, note, turn, sources and the memory to make. A row without a trigger says how a way
+    went that may be known."""
     session = read_session(turns)
     found = [*_find_pairs(session, since), *_find_corrections(session, since)]
     wrong = {row["way"] for row in found if row["succeeded"] is False}
@@ -291,8 +293,8 @@ def _find_helpers(between: Sequence[Step], worked: Step) -> list[str]:
 
 
 def make_trigger(request: str, about: str, step: Step | None = None) -> str:
-    """Return when a way applies, on one line: what was asked for, and what the agent says that it did. Of a long request
-    the sentence that has most to do with the step."""
+    """Return when a way applies, on one line: what was asked for, and what the agent says that it did. Of a long
+    request the sentence that has most to do with the step."""
     text = " ".join(re.sub(r"<[^>]{0,80}>", " ", request[:4000]).split())
     sentences = [text] if len(text) <= LONGEST_TRIGGER else re.split(r"(?<=[.!?:]) ", text)
     wanted = words_of(f"{about} {step.core if step else ''}")

@@ -41,8 +41,9 @@ Likeness = Callable[[str, Sequence[str]], Sequence[float]]
 # The chance from which on a sentence with a word of forgetting is a request, and any other; and where a message
 # says what may stay.
 ASKS, ASKS_ALONE, ASKS_BESIDE_KEPT = 0.8, 0.9, 0.5
-# The chance of the whole message from which on it is one where a sentence has a little, and below which such a sentence,
-# and any other, is none; and the one of a sentence with its neighbours in a message too long to be read whole.
+# The chance of the whole message from which on it is one where a sentence has a little, and below which such a
+# sentence, and any other, is none; and the one of a sentence with its neighbours in a message too long to be read
+# whole.
 ASKS_IN_ALL, A_LITTLE, MAY_ASK, MAY_ASK_ALONE, ASKS_AMONG = 0.6, 0.1, 0.4, 0.6, 0.8
 NEIGHBOURS = 2  # sentences on each side
 # A question with which one asks for something to be done.

@@ -17,12 +17,15 @@ FINE = re.compile(
 )
 WAY_FAILED = re.compile(
     r"not found|no module named|ModuleNotFoundError|ImportError|no such (?:file|option|command|service|table)"
-    r"|permission denied|not recogni[sz]ed|un(?:known|recogni[sz]ed|supported|expected) (?:option|command|flag|argument|"
+    r"|permission denied|not recogni[sz]ed|un(?:known|recogni[sz]ed|supported|expected) (?:option|command|flag"
+    r"|argument|"
     r"target|switch|key|subcommand)|invalid (?:option|argument|choice|flag)|^usage: |missing (?:script|argument|option|"
     r"required|environment)|no rule to make|could not (?:connect|find|resolve|open|read)|connection (?:refused|reset)|"
     r"ECONNREFUSED|EACCES|ENOENT|EADDRINUSE|cannot (?:find|open|connect|import|access)|unauthori[sz]ed|forbidden|"
-    r"authentication|not logged in|access denied|timed? ?out|locked|\brequires?\b|must (?:be|run|use|first|have|set|not)|"
-    r"deprecated|no longer|instead\b|not (?:appear to be )?(?:installed|supported|allowed|permitted|running|set|available|configured|read)|"
+    r"authentication|not logged in|access denied|timed? ?out|locked|\brequires?\b|must (?:be|run|use|first|have|set"
+    r"|not)|"
+    r"deprecated|no longer|instead\b|not (?:appear to be )?(?:installed|supported|allowed|permitted|running|set"
+    r"|available|configured|read)|"
     r"is (?:required|read-only|disabled)|already in use|does not exist|doesn't exist|environment variable|to replace|"
     r"did you mean|wrong version|incompatible|out of memory|\bkilled\b|too (?:large|many|long)|refus(?:ed|es|ing)",
     re.I | re.M,
@@ -31,7 +34,8 @@ TRIMMED = re.compile(r"(?: *2>&1| *\| *(?:tail|head)(?: -n? ?\d+| -\d+)?| *[12]?
 GOES = re.compile(r"^(?:cd [\"']?[/~][^\s;&|]*[\"']? *(?:&&|;) *)+")
 WRAPPERS = re.compile(
     r"^(?:cd \S+ *$|sudo |time |env |nohup |[A-Z_][A-Z0-9_]*=\S* |timeout(?: -\S+)* \S+ |(?:uv|poetry|pipenv|pdm|hatch|"
-    r"rye|pixi) run (?:--?[\w-]+(?:[= ](?=[./~])\S+)? )*|npx (?:-y )?|pnpm (?:exec|dlx) |bundle exec |(?:docker compose|"
+    r"rye|pixi) run (?:--?[\w-]+(?:[= ](?=[./~])\S+)? )*|npx (?:-y )?|pnpm (?:exec|dlx) |bundle exec "
+    r"|(?:docker compose|"
     r"docker-compose) (?:run|exec)(?: --?\w+)* \S+ |docker exec(?: -\w+)* \S+ |(?:\S*/)?python3?(?:\.\d+)? -m |"
     r"(?:\S*/)?bin/(?=\w))"
 )
@@ -40,55 +44,69 @@ GOALS = tuple(
     for name, pattern in (
         ("install", r"\b(?:pip3?|uv pip|uv|npm|yarn|pnpm|poetry|apt(?:-get)?|brew|cargo|gem|bundle|conda|go) (?:-\S+ )*"
          r"(?:install|add|sync|ci|get)\b|\b(?:make|just) (?:install|setup|deps|bootstrap)\b"),
-        ("test", r"(?:^|[\s/])(?:py\.?test|tox|nox|unittest|rspec|ctest|jest|vitest|mocha|phpunit|gotestsum|nextest)\b|\b(?:make|"
+        ("test", r"(?:^|[\s/])(?:py\.?test|tox|nox|unittest|rspec|ctest|jest|vitest|mocha|phpunit|gotestsum"
+                 r"|nextest)\b|\b(?:make|"
          r"just|task|npm(?: run)?|yarn(?: run)?|pnpm(?: run)?|cargo|go|mvn|gradle|gradlew|rake|mix|dotnet|bazel|swift|"
          r"\./\S+) (?:-\S+ )*(?:[\w:]*test\w*|check|verify|spec)\b|\btests?\.(?:sh|py)\b|run[_-]?tests"),
-        ("lint", r"^(?:ruff|flake8|eslint|pylint|golangci-lint|clippy|shellcheck|black|prettier|isort|biome|stylelint)\b|\b(?:make|just|npm"
+        ("lint", r"^(?:ruff|flake8|eslint|pylint|golangci-lint|clippy|shellcheck|black|prettier|isort|biome"
+                 r"|stylelint)\b|\b(?:make|just|npm"
          r" run|yarn|pnpm(?: run)?|cargo) (?:lint|format|fmt|clippy|style)"),
-        ("types", r"^(?:mypy|pyright|tsc)\b|\b(?:make|just|npm run|yarn|pnpm(?: run)?) (?:types?|typecheck|type-check)\b"),
+        ("types", r"^(?:mypy|pyright|tsc)\b|\b(?:make|just|npm run|yarn|pnpm(?: run)?) (?:types?|typecheck"
+                  r"|type-check)\b"),
         ("migrate", r"\b(?:alembic|flyway|liquibase|prisma|knex|diesel|goose|dbmate|sqitch)\b|\bmigrat"),
         ("deploy", r"\b(?:deploy|helm|kubectl apply|terraform apply|fly |vercel|netlify|serverless|ansible-playbook|"
          r"release|publish)"),
         ("docs", r"\b(?:mkdocs|sphinx-build|docs)\b"),
-        ("serve", r"\b(?:uvicorn|gunicorn|flask run|runserver|(?:npm run|yarn|pnpm) (?:dev|start)|serve|docker compose up)"),
+        ("serve", r"\b(?:uvicorn|gunicorn|flask run|runserver|(?:npm run|yarn|pnpm) (?:dev|start)|serve"
+                  r"|docker compose up)"),
         ("build", r"^make *$|\b(?:make|just|npm run|yarn|pnpm(?: run)?|cargo|go|mvn|gradle|gradlew|docker|bazel|cmake) "
          r"(?:-\S+ )*(?:build|all|package|compile|image|dist|--build)\b|^(?:gcc|g\+\+|clang|webpack|vite build)\b"),
     )
 )  # fmt: skip
 LOOKS = re.compile(
-    r"^(?:(?:\S*/)?pip3? (?:list|show|freeze)|ls|ll|dir|pwd|cat|bat|head|tail|less|grep|rg|find|fd|which|whereis|type|echo|printf|stat|file|wc|tree|env|du|df|"
+    r"^(?:(?:\S*/)?pip3? (?:list|show|freeze)|ls|ll|dir|pwd|cat|bat|head|tail|less|grep|rg|find|fd|which|whereis"
+    r"|type|echo|printf|stat|file|wc|tree|env|du|df|"
     r"sed -n|git (?:status|log|diff|show|branch|remote|rev-parse|blame)|ps|date|hostname|true|sleep|mkdir|touch|chmod|"
     r"python3? (?:-c|-\s*<<|<<)|node -e|jq|history|man|\S+ --?(?:help|version)$)\b"
 )
 PREPARES = re.compile(
-    r"^(?:git|cp|mv|rm|ln|export|source|\.|kill|pkill|docker (?:ps|pull|compose(?: -\S+(?: \S+\.ya?ml)?)* (?:up|down|ps|start)))\b|\binstall\b"
+    r"^(?:git|cp|mv|rm|ln|export|source|\.|kill|pkill|docker (?:ps|pull|compose(?: -\S+(?: \S+\.ya?ml)?)* (?:up|down"
+    r"|ps|start)))\b|\binstall\b"
 )
 STOP_WORDS = frozenset(
     "the and for with from this that into then what when you your run use using get set all one not but can please"
     " instead just make".split()
 )
 _DO = (
-    r"(?:use|run|call|do|try|go (?:through|via|with)|write|edit|change|start|invoke|prefer|execute|put|add|ask|open|take|"
+    r"(?:use|run|call|do|try|go (?:through|via|with)|write|edit|change|start|invoke|prefer|execute|put|add|ask|open"
+    r"|take|"
     r"build|deploy|install|regenerate)"
 )
-_SO = r"[,;:.!—–-]*\s*(?:(?:and|but|so|just|please|you (?:should|must|have to|need to|can)|we|always|only|rather|instead)\s+)*"
+_SO = (
+    r"[,;:.!—–-]*\s*(?:(?:and|but|so|just|please|you (?:should|must|have to|need to|can)|we|always|only|rather"
+    r"|instead)\s+)*"
+)
 _DOING = (
     rf"(?:{_DO}|running|using|calling|editing|touch(?:ing)?|commit(?:ting)?|push(?:ing)?|delet(?:e|ing)|modify(?:ing)?|"
-    r"restart(?:ing)?|rebuild(?:ing)?|mock(?:ing)?|import(?:ing)?|check(?:ing)?|test(?:ing)?|copy(?:ing)?|creat(?:e|ing)|"
+    r"restart(?:ing)?|rebuild(?:ing)?|mock(?:ing)?|import(?:ing)?|check(?:ing)?|test(?:ing)?|copy(?:ing)?|creat(?:e"
+    r"|ing)|"
     r"installing|deploying|building|starting)\b"
 )
 CORRECTIONS = tuple(
     re.compile(pattern, re.I)
     for pattern in (
         rf"\b(?:don['’]?t|do not|never|stop|no need to|avoid|(?:should|must)(?: not|n['’]t)|quit)\s+(?P<wrong>{_DOING}"
-        rf"[^,;.:!?—\n]{{1,120}}?(?:\.\w[^,;:!?—\n]{{0,40}})?)(?:[,;:.!—–]|\s+and\b|\s+but\b){_SO}{_DO}\b[^!?\n]{{2,200}}?(?=[.!?](?:\s|$)|$|\n)",
+        rf"[^,;.:!?—\n]{{1,120}}?(?:\.\w[^,;:!?—\n]{{0,40}})?)(?:[,;:.!—–]|\s+and\b"
+        rf"|\s+but\b){_SO}{_DO}\b[^!?\n]{{2,200}}?(?=[.!?](?:\s|$)|$|\n)",
         rf"\b{_DO}\s+[^,;!?\n]{{2,120}}?,?\s+(?:instead of|rather than|in place of|and not|not)\s+(?P<wrong>[^,;!?\n]"
         r"{2,120}?)(?=[.,;!?](?:\s|$)|$|\n)",
         rf"\binstead of\s+(?P<wrong>[^,;.!?\n]{{2,120}}),?\s+{_SO}{_DO}\b[^!?\n]{{2,160}}?(?=[.!?](?:\s|$)|$|\n)",
-        r"\b(?P<wrong>[^,;!?\n]{2,80}?)\s+(?:does(?: not|n['’]?t) work|won['’]?t work|never works|is (?:broken|deprecated|wrong|"
+        r"\b(?P<wrong>[^,;!?\n]{2,80}?)\s+(?:does(?: not|n['’]?t) work|won['’]?t work|never works|is (?:broken"
+        r"|deprecated|wrong|"
         rf"the wrong way))(?:\s+(?:here|anymore|any more|in this repo\w*|on this \w+))?{_SO}{_DO}\b[^!?\n]{{2,160}}?"
         r"(?=[.!?](?:\s|$)|$|\n)",
-        rf"\b(?:always|make sure to|remember to|you (?:have|need) to)\s+{_DO}\b[^,;!?\n]{{2,120}}?\s+(?:before|when|whenever|"
+        rf"\b(?:always|make sure to|remember to|you (?:have|need) to)\s+{_DO}\b[^,;!?\n]{{2,120}}?\s+(?:before|when"
+        rf"|whenever|"
         r"after|each time)\s+(?P<wrong>(?:you\s+)?[^,;.!?\n]{3,120})",
     )
 )
