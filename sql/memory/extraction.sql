@@ -94,8 +94,8 @@ begin
   v_marks := _memoir.marks(v_first.user_id, v_first.session_id);
   return jsonb_build_object('since', v_first.turn_index, 'steps', (
     select jsonb_agg(jsonb_strip_nulls(jsonb_build_object('turn', h.turn_index, 'role', h.role, 'is_person',
-      h.actor = 'person', 'text', case h.role when 'tool' then left(h.content, 1500) || E'\n' || _memoir.tail(h.content,
-      1500) when 'user' then left(h.content, 4000) end, 'call', h.tool_call_id, 'calls', (select jsonb_agg(
+      h.actor = 'person', 'text', case h.role when 'tool' then left(h.content, 1500) || E'\n' || right(h.content, 1500)
+      when 'user' then left(h.content, 4000) end, 'call', h.tool_call_id, 'calls', (select jsonb_agg(
         jsonb_build_object('id', c -> 'id', 'name', c #> '{function,name}', 'arguments',
         left(c #>> '{function,arguments}', 4000))) from jsonb_array_elements(h.tool_calls) c))) order by h.turn_index)
     from _memoir.conversation_history h
