@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -47,6 +48,7 @@ IMPORTANCE = {"critical": 1.3, "important": 1.15, "minor": 0.85}
 BESIDE = 60  # tokens beside a passage: the fence, two headers, a short line
 REMARK_BELOW = 0.3  # strength below which what asks nothing is weighed as a remark
 FADE, REMARK_FADE = 3.0, 0.5  # powers that make a weak recall smaller; a remark shares few words with its subject
+SAYS_MORE = 3  # words beside what the profile says, from which on a turn is shown too
 ELSEWHEN = 0.2  # share of the worth of a memory of another time
 
 
@@ -330,9 +332,11 @@ def _without_known(store: Store, candidates: Sequence[Candidate], asked: Json) -
         for row in store.rows("sources", list(asked["profile"])):
             start = row["span_start"]
             spans.setdefault(to_bytes(row["source_id"]), []).append((start, start + row["span_length"]))
-        for c in candidates:
-            if c.reason is None and not c.is_pinned and _is_in_profile(c, profile, spans):
-                in_profile.add(c.item)
+        known = [c for c in candidates if c.reason is None and not c.is_pinned and _is_in_profile(c, profile, spans)]
+        bodies = read_texts(store, [c for c in known if c.is_turn])
+        in_profile = {
+            c.item for c in known if c.item not in bodies or not _says_more(bodies[c.item].body, c.start, spans[c.ref])
+        }
     in_list: set[int] = set()
     if asked["said"] is not None:
         said = _plain(asked["said"])
@@ -356,6 +360,16 @@ def _is_in_profile(c: Candidate, profile: set[bytes], spans: Mapping[bytes, Sequ
     end = c.start + c.length
     shared = [min(last, end) - max(first, c.start) for first, last in spans[c.ref] if first < end and last > c.start]
     return bool(shared) and 0.6 * c.length <= sum(shared)
+
+
+def _says_more(text: str, start: int, spans: Sequence[tuple[int, int]]) -> bool:
+    """Return whether a text says something beside the spans of its turn: three words that are no question."""
+    rest = list(text)
+    for first, last in spans:
+        for at in range(max(first - start, 0), min(last - start, len(rest))):
+            rest[at] = "."
+    said = re.findall(r"([^.!?\n]+)([.!?\n]|$)", "".join(rest))
+    return any(mark != "?" and len(words.split()) >= SAYS_MORE for words, mark in said)
 
 
 def _plain(text: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import Db, call, persist, set_clock, table
+from calls import Db, call, persist, run_job, set_clock, table
 from cases import read_cases
 from talk import changes, compile_text, memories, spans, talk
 
@@ -135,3 +135,15 @@ def test_request_in_free_words_forgets_what_is_nearest(db: Db, user: str) -> Non
     assert "7390" in compile_text(db, user, "How do I get into the dome?")
     talk(db, user, "Never mind the moths in the harmonium, I want every last one of them gone.")
     assert changes(db, user) == []
+
+
+def test_turn_that_says_more_than_the_profile_is_recalled(db: Db, user: str) -> None:
+    """One sentence of it stands in the profile. The other is known from the turn alone."""
+    said = "my colleague Sanne can't eat gluten, coming to dinner with me sat. I myself can't eat prawns. menu?"
+    talk(db, user, said, "I'm allergic to kiwis at dinner.")
+    run_job(db, "profiles")
+    question = "What can't I eat at the dinner?"
+    reasons = {reason for (reason,) in table(db, "explain_context", user, "asks", question, columns="reason")}
+    assert "stands in the profile" in reasons, "what says no more is left out"
+    listed = compile_text(db, user, question)
+    assert "Sanne" in listed.split("</memoir-profile>")[0] and "prawns" in listed
