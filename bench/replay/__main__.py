@@ -172,6 +172,7 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
                 if options.plots:
                     name = f"{session.name}_{window}".replace(" ", "_").replace(",", "")
                     title = f"{session.name}, window {window}"
+                    options.plots.mkdir(parents=True, exist_ok=True)
                     (options.plots / f"{name}.svg").write_text(draw(results, title), "utf-8")
     print(summary(all_results), flush=True)
     return [("replay", "\n\n".join([*sections, summary(all_results)]))]

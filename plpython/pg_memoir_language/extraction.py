@@ -13,6 +13,7 @@ from typing import Protocol
 
 from . import data
 from .data import choices
+from .foreign import own_words
 from .free_requests import find_free_requests
 from .memories import Extracted, Rule, Turn, word_memory
 from .patterns import Pattern, compile_pattern
@@ -222,7 +223,8 @@ def read_turns(turns: Sequence[Turn], judge: Judge | None = None) -> Reading:
                 continue
             taken = [(one.span_start, one.span_start + one.span_length) for one in found if one.text_no == number]
             taken += [(start, end) for no, start, end in asked if no == number]
-            more += extract_sentences(without_spans(turn.text, taken), turn, number)
+            # Whose words they are is told before any are taken out: "Patient record:" says it of the lines below.
+            more += extract_sentences(without_spans(own_words(turn.text), taken), turn, number)
         found += more
     for number, turn in enumerate(turns, 1):
         if turn.role == "tool" and extraction_rules(turn.language):

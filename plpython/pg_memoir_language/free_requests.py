@@ -46,6 +46,7 @@ ASKS, ASKS_ALONE, ASKS_BESIDE_KEPT = 0.8, 0.9, 0.5
 # whole.
 ASKS_IN_ALL, A_LITTLE, MAY_ASK, MAY_ASK_ALONE, ASKS_AMONG = 0.6, 0.1, 0.4, 0.6, 0.8
 NEIGHBOURS = 2  # sentences on each side
+LEAST_WORDS = 3  # of a sentence that the whole message tells
 # A question with which one asks for something to be done.
 ASKED_OF_YOU = r"\m(?:can|could|would|will|any (?:way|chance)) (?:you|u)\M"
 # Sentences of a text that are read.
@@ -116,13 +117,15 @@ def _find_asking(
         least = [_least(row, row.text_no in sparing, language) for row in may_ask]
         told = [(row, least) for (row, chance), least in zip(judged, least, strict=True) if chance >= least]
         likeliest = [max(judged, key=lambda of: of[1])[0]]
+        is_short = len(likeliest[0].said.split()) < LEAST_WORDS
         sentences, at = [row.said for row in said], said.index(told[0][0] if told else likeliest[0])
         around = " ".join(sentences)
         is_long = len(around) > LONGEST_MESSAGE
         if is_long:
             around = " ".join(sentences[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1])
         # "… oh forget it, my phone is dying" gives up, whatever else it says.
-        if is_long or any(search(idioms, row.plain) for row in said) or max(chance for _, chance in judged) < A_LITTLE:
+        gives_up = any(search(idioms, row.plain) for row in said)
+        if is_long or is_short or gives_up or max(chance for _, chance in judged) < A_LITTLE:
             likeliest = []
         if told or likeliest:
             messages.append((told, likeliest, around, is_long))

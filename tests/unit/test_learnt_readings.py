@@ -98,6 +98,10 @@ def test_whole_message_denies_and_tells_a_request() -> None:
         judge = Agreeing(whole=0.7)
         judge.asks = lambda texts, asks=asks: [asks] * len(texts)  # type: ignore[method-assign, misc]
         assert len(read_turns([turn("About the vase: better nobody hears.")], judge).requests) == count
+    record = "Patient record:\nI am diabetic and I take metformin. I live alone."
+    read = read_turns([turn(record)], Sure(whole=0.7))
+    assert read.found == [], "whose words they are is told before the heading is taken for anything"
+    assert read_turns([turn("Patient record")], Agreeing(whole=0.7)).requests == [], "two words tell too little"
     long = "I wrote about the trains for years. " * 12
     for whole, count in ((0.6, 0), (0.8, 1)):
         assert len(read_turns([turn(f"{long}Now wipe what I told you.")], Sure(whole=whole)).requests) == count
