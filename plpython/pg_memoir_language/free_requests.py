@@ -1,8 +1,8 @@
 """Requests to forget in free words: "That business with my foot, I'd rather you didn't keep it. The rest is fine."
 
 The judge tells the request by its sentences, with a word of forgetting as second witness, or alone where it is sure.
-A head over it reads the whole message: it tells requests by itself, and denies what only sounds like one ("Can you
-unteach that?" of a parrot). Heads also tell which parts of which messages are meant.
+A head over it reads the whole message: it tells requests beside a little of that, and denies what only sounds like one.
+Heads also tell which parts of which messages are meant.
 """
 
 from __future__ import annotations
@@ -156,7 +156,8 @@ def _least_of_all(least: float, is_long: bool) -> float:
 def _may_ask(said: str, plain: str, language: str) -> bool:
     if len(said) > LONGEST_SENTENCE or search(choices(language, "forget_idioms"), plain):
         return False
-    return not said.rstrip().endswith("?") or search(ASKED_OF_YOU, said.lower())
+    # "Can you unteach that?" asks for something else to be done.
+    return not said.rstrip().endswith("?") or (search(ASKED_OF_YOU, said.lower()) and _has_form(said, language))
 
 
 def _has_form(said: str, language: str) -> bool:

@@ -92,7 +92,10 @@ def test_request_without_a_word_of_forgetting() -> None:
 
 def test_whole_message_denies_and_tells_a_request() -> None:
     lookalike = "The neighbour's parrot learned my doorbell sound. Can you unteach that?"
-    assert read_turns([turn(lookalike)], Sure(whole=0.4)).requests == []
+    sure = Agreeing(asking="unteach", whole=0.95)
+    assert read_turns([turn(lookalike)], sure).requests == [], "a question without a word of forgetting"
+    assert len(read_turns([turn("Can you erase that from your memory?")], Sure()).requests) == 1
+    assert read_turns([turn("That goes out with the rest.")], Sure(whole=0.4)).requests == []
     assert read_turns([turn("Kindly strike it from whatever you retain.")], Agreeing(whole=0.2)).requests == []
     for asks, count in ((0.0, 0), (0.2, 1)):
         judge = Agreeing(whole=0.7)
