@@ -46,7 +46,8 @@ class Judge(Protocol):
         """Return the chance that a sentence asks to forget something, for each."""
 
     def requests(self, texts: Sequence[str]) -> Sequence[float] | None:
-        """Return the chance that a message asks to forget something that was said before, for each."""
+        """Return the chance that a message asks to forget something that was said before, for each, or None where the
+        judge of sentences decides alone."""
 
 
 @dataclass(frozen=True)

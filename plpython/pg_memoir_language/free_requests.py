@@ -41,12 +41,13 @@ Likeness = Callable[[str, Sequence[str]], Sequence[float]]
 # The chance from which on a sentence with a word of forgetting is a request, and any other; and where a message
 # says what may stay.
 ASKS, ASKS_ALONE, ASKS_BESIDE_KEPT = 0.8, 0.9, 0.5
-# The chance of the whole message from which on it is one where a sentence has a little, and below which such a
-# sentence, and any other, is none; and the one of a sentence with its neighbours in a message too long to be read
-# whole.
-ASKS_IN_ALL, A_LITTLE, MAY_ASK, MAY_ASK_ALONE, ASKS_AMONG = 0.6, 0.1, 0.4, 0.6, 0.8
-NEIGHBOURS = 2  # sentences on each side
-LEAST_WORDS = 3  # of a sentence that the whole message tells
+# The chance of the whole message from which on it is a request, if the judge gives a sentence of it A_LITTLE.
+ASKS_IN_ALL, A_LITTLE = 0.6, 0.1
+# The chance of the whole message below which a sentence with a word of forgetting is no request, and any other.
+MAY_ASK, MAY_ASK_ALONE = 0.4, 0.6
+# The same in a message too long to be read whole: of the sentence with so many on each side.
+ASKS_AMONG, NEIGHBOURS = 0.8, 2
+LEAST_WORDS = 3  # of a sentence that is a request by its whole message alone
 # A question with which one asks for something to be done.
 ASKED_OF_YOU = r"\m(?:can|could|would|will|any (?:way|chance)) (?:you|u)\M"
 # Sentences of a text that are read.
@@ -108,7 +109,7 @@ def find_free_requests(
 def _find_asking(
     read: Sequence[tuple[list[Clause], list[Clause]]], sparing: Container[int], judge: RequestJudge, language: str
 ) -> list[Clause]:  # fmt: skip
-    """Return the sentences that ask, of messages with those of their sentences that may."""
+    """Return the sentences that ask. `read`: of each message its sentences, and those of them that may ask."""
     chances = iter(judge.asks([row.said for _, may_ask in read for row in may_ask]) if read else [])
     idioms = choices(language, "forget_idioms")
     messages: list[tuple[list[tuple[Clause, float]], list[Clause], str, bool]] = []
@@ -147,7 +148,7 @@ def _least(row: Clause, is_sparing: bool, language: str) -> float:
 
 
 def _least_of_all(least: float, is_long: bool) -> float:
-    """Return the chance that all of its message must have for a sentence that asks from a chance on."""
+    """Return the chance that the whole message must have. `least`: what its sentence must have to ask."""
     if is_long:
         return ASKS_AMONG
     return MAY_ASK if least < ASKS_ALONE else MAY_ASK_ALONE
