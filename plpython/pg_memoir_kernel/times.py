@@ -27,10 +27,12 @@ def to_datetime(microseconds: int) -> datetime:
 
 
 def read_time(written: str) -> datetime:
-    """Return a time as PostgreSQL writes it in JSON; infinity is the last one that Python knows."""
-    if written.endswith("infinity"):
-        return to_datetime(_FIRST if written.startswith("-") else _LAST)
-    return datetime.fromisoformat(written)
+    """Return a time as PostgreSQL writes it in JSON; one beyond Python's years is the first or last one that it knows."""
+    if written.endswith(" BC") or written == "-infinity":
+        return to_datetime(_FIRST)
+    if written == "infinity" or written.index("-") > len("9999"):
+        return to_datetime(_LAST)
+    return to_datetime(to_microseconds(datetime.fromisoformat(written)))
 
 
 @lru_cache(maxsize=64)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from calls import Db, call, persist, remember, remembered, table
 from psycopg.types.json import Jsonb
+from talk import compile_text
 
 CLUSTER, INES = "The cluster of Kubernetes lives in Frankfurt.", "Kubernetes was chosen by Ines."
 HOSTED = "where is k8s hosted?"
@@ -13,10 +14,6 @@ HOSTED = "where is k8s hosted?"
 def pairs(db: Db, user: str, stated: bool = True) -> set[tuple[str, ...]]:
     rows = table(db, "list_aliases", user, columns="name, other, stated")
     return {tuple(sorted(row[:2])) if stated else tuple(row[:2]) for row in rows if row[2] == stated}
-
-
-def compile_answer(db: Db, user: str, query: str, **named: Any) -> str:
-    return str(call(db, "compile_context", user, "asking", query, **named)[-1]["content"])
 
 
 @pytest.fixture(autouse=True)
@@ -28,22 +25,22 @@ def noise(db: Db, user: str) -> None:
 def test_initials_count_where_they_are_capitals(db: Db, user: str) -> None:
     persist(db, user, "one", "Bought a ticket for the Harbour Art Museum, not in SHOUTED WORDS HERE.", "Enjoy it.")
     assert pairs(db, user, stated=False) == {("ham", "harbour art museum")}
-    assert "ticket" in compile_answer(db, user, "when do I go to HAM?")
-    assert "ticket" not in compile_answer(db, user, "any ham left?")
+    assert "ticket" in compile_text(db, user, "when do I go to HAM?")
+    assert "ticket" not in compile_text(db, user, "any ham left?")
 
 
 def test_a_name_finds_texts_with_the_other(db: Db, user: str) -> None:
     """Not before it was said, not by a secret, and not once the memory that gave it is forgotten."""
     remember(db, user, CLUSTER)
-    assert "Frankfurt" not in compile_answer(db, user, HOSTED)
+    assert "Frankfurt" not in compile_text(db, user, HOSTED)
     remember(db, user, "Kubernetes was chosen in spring.", aliases=["k8s"], sensitivity="secret")
-    assert "Frankfurt" not in compile_answer(db, user, HOSTED)
+    assert "Frankfurt" not in compile_text(db, user, HOSTED)
     early = call(db, "now")
     memory = remembered(db, user, INES, aliases=["k8s"])
-    assert "Frankfurt" in compile_answer(db, user, HOSTED) and "Frankfurt" in compile_answer(db, user, HOSTED.upper())
-    assert "Frankfurt" not in compile_answer(db, user, HOSTED, as_of=early)
+    assert "Frankfurt" in compile_text(db, user, HOSTED) and "Frankfurt" in compile_text(db, user, HOSTED.upper())
+    assert "Frankfurt" not in compile_text(db, user, HOSTED, as_of=early)
     call(db, "forget", user, memory)
-    assert "Frankfurt" not in compile_answer(db, user, HOSTED) and pairs(db, user) == set()
+    assert "Frankfurt" not in compile_text(db, user, HOSTED) and pairs(db, user) == set()
 
 
 def test_names_said_in_a_turn_find_both_ways(db: Db, user: str) -> None:
@@ -51,20 +48,20 @@ def test_names_said_in_a_turn_find_both_ways(db: Db, user: str) -> None:
     persist(db, user, "one", "We moved to GitHub Actions (GHA) in spring.", "You may like Kubernetes (k8s).")
     persist(db, user, "two", "GHA costs us ninety euros.", "Fair.", "The runners of GitHub Actions stand in Dublin.")
     assert pairs(db, user) == {("gha", "github actions")}
-    assert "Dublin" in compile_answer(db, user, "where do the gha machines stand?")
-    assert "ninety" in compile_answer(db, user, "price of github actions")
+    assert "Dublin" in compile_text(db, user, "where do the gha machines stand?")
+    assert "ninety" in compile_text(db, user, "price of github actions")
     call(db, "erase_turn", user, "one", 0)
     assert pairs(db, user) == set()
 
 
 def test_a_restated_memory_takes_on_new_names(db: Db, user: str) -> None:
     first = remembered(db, user, INES, aliases=["k8s"])
-    assert "Ines" not in compile_answer(db, user, "who picked kube?")
+    assert "Ines" not in compile_text(db, user, "who picked kube?")
     assert remember(db, user, INES, aliases=["kube", "k8s"])["memory_id"] == first
     assert table(db, "list_memories", user, columns="aliases", limit=1) != [(["k8s"],)]
     db.execute("call memoir.run_job('merge')")
     for name in ("k8s", "kube"):
-        assert compile_answer(db, user, f"who picked {name}?").count("Ines") == 1, name
+        assert compile_text(db, user, f"who picked {name}?").count("Ines") == 1, name
 
 
 def test_a_slots_value_has_one_identity_by_all_names(db: Db, user: str) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import Db, call, recalled, set_clock
+from calls import Db, call, recalled, remembered, set_clock
 from internals import memory_row
+from talk import compile_text
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SLOTS = {"city": ("Oslo", "Ulm", "Bonn", "Voss"), "drink": ("tea", "cocoa", "milk")}
@@ -154,3 +155,13 @@ def test_as_of_is_what_was_known_then(life: Any, seed: int) -> None:
     for _ in range(45):
         lived.step()
     lived.check_history()
+
+
+@pytest.mark.parametrize(
+    ("at", "found"),
+    [("0001-01-01T00:00:00+00:41", []), ("0044-03-15 BC", []), ("12000-01-01", ["Keeps bees."])],
+)
+def test_as_of_beyond_the_years_of_a_calendar(db: Db, user: str, at: str, found: list[str]) -> None:
+    remembered(db, user, "Keeps bees.")
+    assert recalled(db, user, "bees", kinds=["memory"], as_of=at) == found
+    assert ("Keeps bees." in compile_text(db, user, "bees", as_of=at)) == bool(found)

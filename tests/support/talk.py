@@ -23,9 +23,9 @@ def memories(db: Db, user: str) -> list[str]:
     return [row["content"] for row in export_rows(db, user, "memory_store") if row["state"] == "active"]
 
 
-def compile_text(db: Db, user: str, question: str) -> str:
+def compile_text(db: Db, user: str, question: str, **named: Any) -> str:
     """All of a new session's list."""
-    compiled = call(db, "compile_context", user, "asks", question)
+    compiled = call(db, "compile_context", user, "asks", question, **named)
     return "\n".join(str(m["content"]) for m in compiled)
 
 

@@ -315,7 +315,19 @@ user: The kayak lies in the boathouse.{MARKS[1]}"""
     assert small.result["text"] is None and small.result["shown"] == [] and small.rows is None
 
 
-@pytest.mark.parametrize("written", ["infinity", "-infinity", "9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00+00:00"])
+@pytest.mark.parametrize(
+    "written",
+    [
+        "infinity",
+        "-infinity",
+        "9999-12-31T23:59:59+00:00",
+        "9999-12-31T23:59:59-10:00",
+        "12000-01-01T00:00:00+00:00",
+        "0001-01-01T00:00:00+00:00",
+        "0001-01-01T00:00:00+00:41",
+        "0044-03-15T00:00:00+00:00 BC",
+    ],
+)
 def test_times_beyond_all_calendars(written: str) -> None:
     times = {
         "dates": [(None, 2, 30)],
