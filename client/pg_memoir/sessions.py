@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .call import Call, in_session
-from .conversations import Conversations
-from .memories import Memories
-from .windows import Windows
+from .functions.conversations import Conversations
+from .functions.memories import Memories
+from .functions.windows import Windows
 
 APPENDING = ("persist_turn", "append_messages")
 """Functions that answer with a turn mark."""

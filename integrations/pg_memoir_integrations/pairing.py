@@ -10,8 +10,8 @@ from typing import Any
 
 from pg_memoir import Message
 from pg_memoir.call import Call
-from pg_memoir.calls import calls
 from pg_memoir.errors import ChangedElsewhereError
+from pg_memoir.functions import calls
 
 from .running import ATTEMPTS
 

@@ -103,7 +103,7 @@ def outlive_lease(db, kind):
 
 
 def test_leases_outlive_a_slow_model(memoir, memoir_dsn, db, user, monkeypatch):
-    monkeypatch.setattr("pg_memoir.plans.HEARTBEAT", 0.05)
+    monkeypatch.setattr("pg_memoir.extras.plans.HEARTBEAT", 0.05)
 
     def slow(texts):
         outlive_lease(db, "embed")
@@ -122,7 +122,7 @@ def test_leases_outlive_a_slow_model(memoir, memoir_dsn, db, user, monkeypatch):
 
 def test_a_judge_keeps_its_leases(memoir, db, user, setting, monkeypatch):
     """One who lost the lease stores first: a pair is judged once."""
-    monkeypatch.setattr("pg_memoir.plans.HEARTBEAT", 0.05)
+    monkeypatch.setattr("pg_memoir.extras.plans.HEARTBEAT", 0.05)
     setting("judge", "nli")
     other = memoir.remember(user, "Takes the train to work.", embedding=[1.0] + [0.0] * 383)["memory_id"]
     memory = memoir.remember(user, "Cycles to work every day.", embedding=[0.99, 0.14] + [0.0] * 382)["memory_id"]

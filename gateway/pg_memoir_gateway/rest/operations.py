@@ -14,8 +14,8 @@ from uuid import UUID
 
 from pg_memoir import AsyncMemoir
 from pg_memoir.call import Method
-from pg_memoir.calls import AllCalls
 from pg_memoir.errors import UnknownMemoryError, UnknownUserError
+from pg_memoir.functions import AllCalls
 from pg_memoir.types import EventPage, EventType
 from pydantic import BaseModel, Field
 

@@ -5,9 +5,9 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from .arguments import Id, Object, Text, Vector, When
-from .call import rows, value, values
-from .types import (
+from ..arguments import Id, Object, Text, Vector, When
+from ..call import rows, value, values
+from ..types import (
     Actor,
     Alias,
     Change,

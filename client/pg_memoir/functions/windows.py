@@ -5,8 +5,8 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from .arguments import Id, Object, Text
-from .call import rows, value
+from ..arguments import Id, Object, Text
+from ..call import rows, value
 
 
 class Windows:

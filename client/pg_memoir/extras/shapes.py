@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..types import Message
 from .providers import from_anthropic, plain
-from .types import Message
 
 _TEXTS = {"text", "input_text", "output_text"}
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Literal
 from uuid import UUID
 
-from .arguments import Entries, Id, Items, List, Messages, Object, Text, Vector, When
-from .call import Rows, calls, like, rows, value, values
-from .types import (
+from ..arguments import Entries, Id, Items, List, Messages, Object, Text, Vector, When
+from ..call import Rows, calls, like, rows, value, values
+from ..types import (
     Actor,
     AnthropicRequest,
     CapturedCall,
