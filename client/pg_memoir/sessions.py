@@ -59,4 +59,5 @@ class SessionCalls:
     pin_turns = in_session(Conversations.pin_turns)
     unpin_turns = in_session(Conversations.unpin_turns)
     capture_call = in_session(Conversations.capture_call)
+    pause = in_session(Conversations.pause_session)
     close = in_session(Conversations.close_session)

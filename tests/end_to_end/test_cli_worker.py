@@ -282,7 +282,10 @@ def test_bare_statements(memoir, db):
     db.execute("select pg_stat_force_next_flush()")
     [row] = until(memoir.bare_statements)
     assert row["statement"] == "vacuum (analyze) _memoir.bloated" and "dead" in row["reason"]
+    told = "select count(*) from memoir.health_problems() where problem ~ '1 tables have more than 5 %% dead rows'"
+    assert one(db, told) == 1
     send_bare(memoir)
+    assert one(db, told) == 0
     assert one(db, "select pg_relation_size('_memoir.bloated')") == 0
     db.execute("drop table _memoir.bloated")
 

@@ -152,4 +152,7 @@ def _input_part(part: Mapping[str, Any]) -> dict[str, Any]:
         return {"type": "input_file", **part["file"]}
     if kind == "document":
         return {"type": "input_text", "text": json.dumps(part, ensure_ascii=False)}
+    if kind == "video_url":  # the Responses API takes none
+        url = str(part["video_url"]["url"])
+        return {"type": "input_text", "text": f"[video: {'not shown' if url.startswith('data:') else url}]"}
     return dict(part)

@@ -121,6 +121,11 @@ class Conversations:
         """Closes a session; it takes no more turns but can still be recalled. Raises UnknownSessionError."""
 
     @value
+    def pause_session(self, user: str, session: str) -> None:
+        """Lets a session rest: it is not compacted and does not expire; its next turn, or open_session, resumes it. Raises
+        UnknownSessionError, SessionClosedError."""
+
+    @value
     def branch_session(self, user: str, session: str, new_session: str, *, at_turn: int | None = None) -> UUID:
         """Opens `new_session` with the first `at_turn` turns of `session` (all, if None) shared by reference. Raises
         UnknownSessionError, InvalidArgumentError."""

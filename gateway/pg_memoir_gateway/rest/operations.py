@@ -251,6 +251,7 @@ OPERATIONS = (
     Operation("PUT", SESSION, AllCalls.open_session, "session_id"),
     Operation("GET", SESSION, AllCalls.session_info),
     Operation("DELETE", SESSION, AllCalls.erase_session),
+    Operation("POST", SESSION + "/pause", AllCalls.pause_session),
     Operation("POST", SESSION + "/close", AllCalls.close_session),
     Operation("POST", SESSION + "/branches", AllCalls.branch_session, "session_id"),
     Operation("GET", SESSION + "/turns", list_turns),
