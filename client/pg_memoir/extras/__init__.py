@@ -1,4 +1,4 @@
-"""What is more than a call of a function or reading its reply.
+"""More than calls of functions and their replies.
 
 Wrapped SDK clients and the shapes of their messages (wrapping*, providers, shapes), backlogs embedded here (plans),
 recalls made here (recalls), waiting for events (waiting), spans (tracing).
