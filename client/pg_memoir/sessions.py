@@ -48,6 +48,7 @@ class SessionCalls:
     retract_items = in_session(Conversations.retract_items)
     set_working_memory = in_session(Conversations.set_working_memory)
     call_memory_tool = in_session(Windows.call_memory_tool)
+    select_tools = in_session(Windows.select_tools)
     query = in_session(Windows.memory_query)
     query_answer = in_session(Windows.query_answer)
     restore = in_session(Windows.memory_restore)
