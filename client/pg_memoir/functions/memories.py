@@ -341,6 +341,14 @@ class Memories:
         from. Raises UnknownMemoryError."""
 
     @value
+    def learn_admission(
+        self, user: str, *, apply: bool | None = None, least: int | None = None, prior: float | None = None
+    ) -> dict[str, Any]:
+        """Learns `admission_weights` from what recalls showed and answers used: 'old', 'new', 'held_out', 'applied' as
+        learn_weights has them. With `apply` they become the user's own setting, if they gained. Raises
+        TooLittleEvidenceError, InvalidArgumentError, NotAuthorizedError."""
+
+    @value
     def learn_weights(
         self,
         user: str,
