@@ -102,6 +102,7 @@
 \ir compile/pressure.sql               -- session_pressure, window_forms, list_objects: how full it is
 \ir compile/answers.sql                -- questions that a language model answers: asked, stored, query_answer
 \ir compile/faults.sql                 -- memory_query, memory_restore, memory_release, list_events
+\ir compile/outline.sql                -- a session in episodes and themes
 \ir compile/browse.sql                 -- lists; hits on one line, what stands around one, whole rows
 \ir compile/inspect.sql                 -- who there is; a user in numbers; compiles that were made: a window over time
 \ir compile/learning.sql               -- what was used of a recall; the ranking's weights learnt from it

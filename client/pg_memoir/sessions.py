@@ -60,5 +60,6 @@ class SessionCalls:
     pin_turns = in_session(Conversations.pin_turns)
     unpin_turns = in_session(Conversations.unpin_turns)
     capture_call = in_session(Conversations.capture_call)
+    outline = in_session(Conversations.session_outline)
     pause = in_session(Conversations.pause_session)
     close = in_session(Conversations.close_session)

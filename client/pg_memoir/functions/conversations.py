@@ -17,6 +17,7 @@ from ..types import (
     CompiledItem,
     Considered,
     Context,
+    Episode,
     Item,
     Message,
     Persisted,
@@ -105,6 +106,11 @@ class Conversations:
     ) -> list[SessionRow]:
         """A user's sessions, newest first, `limit` (100) a page; `after_session`: the last of the page before.
         `after`, `before`: when the person first spoke there. Raises UnknownSessionError."""
+
+    @rows
+    def session_outline(self, user: str, session: str, query: Text | None = None) -> list[Episode]:
+        """The episodes of a long session, each with its theme; with `query` those in which a recall finds something,
+        best first. Raises UnknownSessionError."""
 
     @rows
     def list_speakers(self, user: str, *, session: str | None = None) -> list[Speaker]:

@@ -261,6 +261,7 @@ OPERATIONS = (
     Operation("POST", SESSION + "/compile", AllCalls.context),
     Operation("POST", SESSION + "/explain", AllCalls.explain),
     Operation("POST", SESSION + "/tools", AllCalls.select_tools),
+    Operation("GET", SESSION + "/outline", AllCalls.session_outline),
     Operation("GET", SESSION + "/compiles", AllCalls.list_compiles),
     Operation("GET", USER + "/compiles/{compile}", AllCalls.explain_compile),
     Operation("PUT", USER + "/compiles/{compile}/used", AllCalls.credit_recall, "credited"),
