@@ -249,7 +249,8 @@ begin
   perform _memoir.check_range('least', p_least, 10, 100), _memoir.check_range('prior', p_prior, 0.0001, 10);
   if v_used < p_least or coalesce(cardinality(v_pairs), 0) < p_least * v_used then
     perform _memoir.fail('PM025', format('recalls of user %s showed %s memories that were used and %s that were not, '
-      'learning needs %s of both', _memoir.shown(p_user), v_used, coalesce(cardinality(v_pairs), 0) / greatest(v_used, 1), p_least),
+      'learning needs %s of both', _memoir.shown(p_user), v_used,
+      coalesce(cardinality(v_pairs), 0) / greatest(v_used, 1), p_least),
       'credit_recall says which recalled items an answer used; job flush moves them to the ledger');
   end if;
   select array_agg(p) filter (where not p.held_out), array_agg(p) filter (where p.held_out) into v_seen, v_held_out
@@ -270,5 +271,5 @@ end $$;
 comment on function memoir.learn_admission(text, boolean, integer, real) is
   'Learns admission_weights from what recalls showed: memories that were used (credit_recall) should have had higher
 admission scores than those that never were. Returns {"used", "pairs", "old", "new", "held_out", "applied"} as
-learn_weights does. One call changes a weight by at most half. With p_apply the new weights become a setting of the user, if that gained on what was held out.
-Writes users then, else nothing. Raises PM001, PM014, PM025 (fewer than p_least memories used, or not used).';
+learn_weights does. One call changes a weight by at most half. With p_apply the new weights become a setting of the
+user, if that gained on what was held out. Writes users then, else nothing. Raises PM001, PM014, PM025 (fewer than p_least memories used, or not used).';

@@ -1,9 +1,9 @@
 -- Extraction: from what was said to memories. The package pg_memoir_language reads, in the model server, this process
 -- or the worker; here its findings are stored through the door of remember like everything else.
 
--- S = 0.35 type's prior + 0.25 novelty + 0.25 utility + 0.15 recency ([MN] 9; admission_weights), logged with its parts. False: not worth
--- keeping. What a person said and corrections (p_exempt) are scored but never rejected. p_memory_id: null for what did
--- not become a memory.
+-- S = 0.35 type's prior + 0.25 novelty + 0.25 utility + 0.15 recency ([MN] 9; admission_weights), logged with parts.
+-- False: not worth keeping. What a person said and corrections (p_exempt) are scored but never rejected. p_memory_id:
+-- null for what did not become a memory.
 create or replace function _memoir.admit(p_user_id uuid, p_session_id uuid, p_turn integer, p_type text,
   p_novelty float8, p_utility float8, p_said_at timestamptz, p_exempt boolean, p_memory_id uuid, p_config jsonb,
   p_log_admitted boolean)

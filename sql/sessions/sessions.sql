@@ -105,8 +105,8 @@ begin
   elsif v_old.status = 'paused' then
     perform _memoir.resume_session(v_old, v_config);
   end if;
-  if v_found and (num_nonnulls(p_model, p_system_prompt, p_project, p_task, p_parent, p_temperature, p_top_p, p_context_window,
-        p_response_tokens) > 0 or v_given.settings <> '{}' or v_given.metadata <> '{}') then
+  if v_found and (num_nonnulls(p_model, p_system_prompt, p_project, p_task, p_parent, p_temperature, p_top_p,
+        p_context_window, p_response_tokens) > 0 or v_given.settings <> '{}' or v_given.metadata <> '{}') then
     perform _memoir.change_session(v_old, v_given, p_model is not null, p_system_prompt);
   end if;
   return v_given.session_id;
