@@ -131,7 +131,7 @@ create or replace function _memoir.kindred_words(p_query text, p_language smalli
   out kindred text[], out kindred_of text[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_language record; v_lines text[]; v_query text;
+  v_language record; v_lines text[]; v_query text; v_places integer[];
 begin
   if p_language > 1 then
     select name, script into v_language from _memoir.data_languages() where number::integer = p_language;
@@ -159,33 +159,25 @@ begin
           from found f join pairs w using (word) join pairs p on p.word = f.own, unnest(p.lexemes) o
           where w.lexemes <> '{}') k;
   else
-    select * into kindred, kindred_of from _memoir.kindred_stems(v_lines, p_language, p_config, p_terms);
+    -- Words have stems. Of lines that have the beginning of one, the place of a word in a tsvector tells the line.
+    v_lines := array(select l from unnest(v_lines) l
+      where exists (select from unnest(p_terms) t where strpos(l, left(t, 5)) > 0));
+    v_places := array(select p from unnest(to_tsvector(p_config, _memoir.stemmed(_memoir.readable(
+      array_to_string(v_lines, ' ')), p_language))) v, unnest(v.positions) p where v.lexeme = any (p_terms));
+    v_lines := array(select l from (select l, n, sum(cardinality(string_to_array(l, ' '))) over (order by n) as last,
+        cardinality(string_to_array(l, ' ')) as words from unnest(v_lines) with ordinality u(l, n)) u
+      where exists (select from unnest(v_places) p where p between last - words + 1 and last) order by n);
+    with words as materialized (select n, word <= cardinality(string_to_array(split_part(l, ':', 1), ',')) as general,
+        tsvector_to_array(to_tsvector(p_config, _memoir.stemmed(_memoir.readable(w), p_language))) as lexemes,
+        -- A cut that is none ("the" of a word that begins so): items have the plain words, too.
+        case when (_memoir.language_stems())[p_language] is not null then btrim(lower(_memoir.readable(w))) end as plain
+      from unnest(v_lines) with ordinality u(l, n), unnest(string_to_array(replace(l, ':', ','), ',')) with ordinality
+        t(w, word)
+    )
+    select coalesce(array_agg(k.found), '{}'), coalesce(array_agg(k.own), '{}') into kindred, kindred_of
+    from (select distinct f.found, own
+          from words a join words w on w.n = a.n and (w.general or a.general) and w.lexemes <> a.lexemes and w.lexemes
+            <> '{}', unnest(array[array_to_string(w.lexemes, ' '), w.plain]) f(found), unnest(a.lexemes) own
+          where a.lexemes <@ p_terms and f.found is not null) k;
   end if;
-end $$;
-
--- Where words have stems. Of lines that have the beginning of one, the place of a word in a tsvector tells the line.
-create or replace function _memoir.kindred_stems(p_lines text[], p_language smallint, p_config regconfig,
-  p_terms text[], out kindred text[], out kindred_of text[])
-language plpgsql stable as $$
-declare
-  v_near text[] := array(select l from unnest(p_lines) l
-    where exists (select from unnest(p_terms) t where strpos(l, left(t, 5)) > 0)); v_places integer[]; v_lines text[];
-begin
-  v_places := array(select p from unnest(to_tsvector(p_config, _memoir.stemmed(_memoir.readable(array_to_string(v_near,
-    ' ')), p_language))) v, unnest(v.positions) p where v.lexeme = any (p_terms));
-  v_lines := array(select l from (select l, n, sum(cardinality(string_to_array(l, ' '))) over (order by n) as last,
-      cardinality(string_to_array(l, ' ')) as words from unnest(v_near) with ordinality u(l, n)) u
-    where exists (select from unnest(v_places) p where p between last - words + 1 and last) order by n);
-  with words as materialized (select n, word <= cardinality(string_to_array(split_part(l, ':', 1), ',')) as general,
-      tsvector_to_array(to_tsvector(p_config, _memoir.stemmed(_memoir.readable(w), p_language))) as lexemes,
-      -- A cut that is none ("the" of a word that begins so): items have the plain words, too.
-      case when (_memoir.language_stems())[p_language] is not null then btrim(lower(_memoir.readable(w))) end as plain
-    from unnest(v_lines) with ordinality u(l, n), unnest(string_to_array(replace(l, ':', ','), ',')) with ordinality
-      t(w, word)
-  )
-  select coalesce(array_agg(k.found), '{}'), coalesce(array_agg(k.own), '{}') into kindred, kindred_of
-  from (select distinct f.found, own
-        from words a join words w on w.n = a.n and (w.general or a.general) and w.lexemes <> a.lexemes
-          and w.lexemes <> '{}', unnest(array[array_to_string(w.lexemes, ' '), w.plain]) f(found), unnest(a.lexemes) own
-        where a.lexemes <@ p_terms and f.found is not null) k;
 end $$;
