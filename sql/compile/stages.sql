@@ -23,6 +23,8 @@ create or replace function _memoir.with_session(inout v _memoir.compile_state, p
 language plpgsql stable as $$
 declare
   v_session _memoir.sessions; v_counters _memoir.session_counters; v_user_counters _memoir.user_counters;
+  v_part record; v_user uuid := (v.caller).user_id; v_as_of timestamptz := v.as_of;
+  v_last _memoir.conversation_history;
 begin
   perform _memoir.check_session(p_session);
   v.user_id := (v.caller).user_id;
@@ -46,7 +48,19 @@ begin
     end if;
   end if;
   if v.as_of < v_counters.last_recorded_at then
-    v_counters := _memoir.counters_as_of(v_session, v_counters, v.as_of);
+    -- The counters as they were: what came later does not exist yet.
+    for v_part in select * from _memoir.lineage(v_session) order by from_turn desc loop
+      select * into v_last from _memoir.conversation_history h
+      where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_part.since and v_as_of
+        and h.turn_index between v_part.from_turn and v_part.to_turn order by h.turn_index desc limit 1;
+      exit when found;
+    end loop;
+    v_counters.turn_count := coalesce(v_last.turn_index + 1, 0);
+    v_counters.tokens := coalesce(v_last.tokens_before + v_last.token_count, 0);
+    v_counters.exchange_start := coalesce(v_last.exchange_start, v_counters.turn_count);
+    v_counters.last_role := v_last.role;
+    v_counters.open_calls := '{}';
+    v_counters.last_recorded_at := v_as_of;
   end if;
   if v.as_of is not null and v_session.summary_text is not null then
     select s.summary, s.through into v_session.summary_text, v_session.summary_through

@@ -18,29 +18,6 @@ begin
   return p_turn.content is not distinct from p_message.text and p_turn.parts is not distinct from p_message.parts;
 end $$;
 
--- The session's counters as they were: what came later does not exist yet.
-create or replace function _memoir.counters_as_of(p_session _memoir.sessions, p_counters _memoir.session_counters,
-  p_as_of timestamptz)
-returns _memoir.session_counters language plpgsql stable as $$
-declare
-  v_counters _memoir.session_counters := p_counters; v_next _memoir.conversation_history; v_part record;
-  v_user uuid := p_session.user_id;
-begin
-  for v_part in select * from _memoir.lineage(p_session) order by from_turn desc loop
-    select * into v_next from _memoir.conversation_history h
-    where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_part.since and p_as_of
-      and h.turn_index between v_part.from_turn and v_part.to_turn order by h.turn_index desc limit 1;
-    exit when found;
-  end loop;
-  v_counters.turn_count := coalesce(v_next.turn_index + 1, 0);
-  v_counters.tokens := coalesce(v_next.tokens_before + v_next.token_count, 0);
-  v_counters.exchange_start := coalesce(v_next.exchange_start, v_counters.turn_count);
-  v_counters.last_role := v_next.role;
-  v_counters.open_calls := '{}';
-  v_counters.last_recorded_at := p_as_of;
-  return v_counters;
-end $$;
-
 -- Returns what a tool result that is too long looks like: head, tail, and a line that says what is missing and where.
 create or replace function _memoir.excerpt(p_turn _memoir.shown_turn, p_tokens integer, p_tokenizer text,
   p_overhead integer)
