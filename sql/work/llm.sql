@@ -226,16 +226,25 @@ create or replace function memoir.fail_model_call(p_work bigint, p_lease uuid, p
   p_final boolean default false, p_retry_seconds numeric default null, p_usage jsonb default '{}')
 returns jsonb language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
 declare
-  v_work _memoir.work_items;
+  v_work _memoir.work_items; v_from integer; v_to integer; v_splits integer; v_part int4range; v_state text := 'split';
 begin
   perform _memoir.authorise_worker();
   v_work := _memoir.leased(p_work, p_lease);
   if v_work.work_id is null then return jsonb_build_object('lost', 1); end if;
-  -- What a model can't answer in one piece it can in two: it was cut off, or one turn makes it refuse.
-  return jsonb_build_object('failed', 1, 'error', left(p_error, 1000), 'state', case
-      when coalesce(p_final, false) and v_work.kind = 'extract' and strpos(p_error, 'cut off') > 0
-        and _memoir.split_stretch(v_work) then 'split'
-      else _memoir.give_back(v_work, p_error, least(greatest(p_retry_seconds, 0), 86400), coalesce(p_final, false)) end)
+  select s."from", s."to", coalesce(s.splits, 0) into v_from, v_to, v_splits
+  from jsonb_to_record(v_work.payload) s("from" integer, "to" integer, splits integer);
+  if p_final and v_work.kind = 'extract' and strpos(p_error, 'cut off') > 0 and v_to - v_from >= 2 and v_splits < 2 then
+    -- What a model can't answer in one piece it can in two: it was cut off, or one turn makes it refuse.
+    delete from _memoir.work_items where work_id = v_work.work_id;
+    foreach v_part in array array[int4range(v_from, (v_from + v_to) / 2), int4range((v_from + v_to) / 2, v_to)] loop
+      perform _memoir.enqueue('extract', v_work.user_id,
+        format('%s:%s', v_work.payload ->> 'session_id', lower(v_part)), jsonb_build_object('session_id',
+        v_work.payload -> 'session_id', 'from', lower(v_part), 'to', upper(v_part), 'splits', v_splits + 1));
+    end loop;
+  else
+    v_state := _memoir.give_back(v_work, p_error, least(greatest(p_retry_seconds, 0), 86400), coalesce(p_final, false));
+  end if;
+  return jsonb_build_object('failed', 1, 'error', left(p_error, 1000), 'state', v_state)
     || _memoir.account_call(v_work, p_usage);
 end $$;
 comment on function memoir.fail_model_call(bigint, uuid, text, boolean, numeric, jsonb) is

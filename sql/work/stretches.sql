@@ -81,23 +81,6 @@ begin
       order by t.turn_index) from unnest(v_turns) t));
 end $$;
 
--- Cuts a stretch in two halves, each a piece of work of its own. False where it is one turn, or a half already failed.
-create or replace function _memoir.split_stretch(p_work _memoir.work_items)
-returns boolean language plpgsql as $$
-declare
-  v_from integer := (p_work.payload ->> 'from')::integer; v_to integer := (p_work.payload ->> 'to')::integer;
-  v_session text := p_work.payload ->> 'session_id'; v_part int4range;
-begin
-  if v_to - v_from < 2 or (p_work.payload ->> 'splits')::integer >= 2 then return false; end if;
-  delete from _memoir.work_items where work_id = p_work.work_id;
-  foreach v_part in array array[int4range(v_from, (v_from + v_to) / 2), int4range((v_from + v_to) / 2, v_to)] loop
-    perform _memoir.enqueue('extract', p_work.user_id, format('%s:%s', v_session, lower(v_part)),
-      jsonb_build_object('session_id', v_session, 'from', lower(v_part), 'to', upper(v_part), 'splits',
-      coalesce((p_work.payload ->> 'splits')::integer, 0) + 1));
-  end loop;
-  return true;
-end $$;
-
 -- A statement of the model's as extraction takes it. Words of others count as inferred.
 create or replace function _memoir.model_found(p_item jsonb, p_text_no integer, p_turn _memoir.conversation_history,
   p_is_change boolean)
