@@ -32,37 +32,30 @@ begin
       where not x.is_doubt)), p_length));
 end $$;
 
--- Memories that a stretch may be about: the standing ones, and of the others those that share most words with it or
--- are newest. What rules made of the stretch itself is not among them.
-create or replace function _memoir.memories_shown(p_user_id uuid, p_turns _memoir.conversation_history[],
-  p_config jsonb)
-returns _memoir.memory_store[] language plpgsql stable as $$
-declare
-  v_config regconfig := (p_config ->> 'text_search_config')::regconfig;
-  v_words text[] := tsvector_to_array(to_tsvector(v_config, (select string_agg(left(t.content, 4000), ' ')
-    from unnest(p_turns) t where t.role = 'user')));
-  v_messages uuid[] := array(select t.message_id from unnest(p_turns) t);
-begin
-  return array(select m from (
-      select x, x.tier >= 3 and coalesce((x.metadata ->> 'standing')::boolean, x.actor = 'person') as stands,
-        (select count(*) from unnest(tsvector_to_array(to_tsvector(v_config, x.content))) w
-         where w = any (v_words)) as shared
-      from (select * from _memoir.memory_store y where y.user_id = p_user_id and y.state = 'active'
-          and not y.is_object and y.sensitivity = 'normal' order by y.recorded_at desc limit 1000) x
-      where not exists (select from _memoir.memory_sources s where s.user_id = p_user_id and s.item_kind = 'memory'
-        and s.item_id = x.memory_id and s.source_id = any (v_messages))
-      order by shared desc, stands desc, x.recorded_at desc, x.memory_id limit 50) m(m, stands, shared));
-end $$;
-
 create or replace function _memoir.extract_input(p_work _memoir.work_items)
 returns jsonb language plpgsql as $$
 declare
   v_turns _memoir.conversation_history[] := _memoir.turns_of_work(p_work); v_memories _memoir.memory_store[];
-  v_session uuid := (p_work.payload ->> 'session_id')::uuid; v_marks jsonb; v_settings jsonb;
+  v_session uuid := (p_work.payload ->> 'session_id')::uuid; v_marks jsonb; v_settings jsonb; v_config regconfig;
+  v_user uuid := p_work.user_id; v_words text[]; v_messages uuid[];
 begin
   if v_turns = '{}' then return null; end if;
   select settings into v_settings from _memoir.sessions where user_id = p_work.user_id and session_id = v_session;
-  v_memories := _memoir.memories_shown(p_work.user_id, v_turns, _memoir.config(p_work.user_id, v_settings));
+  v_config := _memoir.config(v_user, v_settings) ->> 'text_search_config';
+  v_words := tsvector_to_array(to_tsvector(v_config, (select string_agg(left(t.content, 4000), ' ')
+    from unnest(v_turns) t where t.role = 'user')));
+  v_messages := array(select t.message_id from unnest(v_turns) t);
+  -- Memories that it may be about: those that share most words with it, then the standing ones, then the newest. What
+  -- rules made of the stretch itself is not among them.
+  v_memories := array(select m from (
+      select x, x.tier >= 3 and coalesce((x.metadata ->> 'standing')::boolean, x.actor = 'person') as stands,
+        (select count(*) from unnest(tsvector_to_array(to_tsvector(v_config, x.content))) w
+         where w = any (v_words)) as shared
+      from (select * from _memoir.memory_store y where y.user_id = v_user and y.state = 'active'
+          and not y.is_object and y.sensitivity = 'normal' order by y.recorded_at desc limit 1000) x
+      where not exists (select from _memoir.memory_sources s where s.user_id = v_user and s.item_kind = 'memory'
+        and s.item_id = x.memory_id and s.source_id = any (v_messages))
+      order by shared desc, stands desc, x.recorded_at desc, x.memory_id limit 50) m(m, stands, shared));
   v_marks := _memoir.marks(p_work.user_id, v_session);
   update _memoir.work_items set payload = payload || jsonb_build_object('shown', (select coalesce(jsonb_agg(m.memory_id
     order by m.ordinality), '[]') from unnest(v_memories) with ordinality m))
