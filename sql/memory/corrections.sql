@@ -36,9 +36,24 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_memory _memoir.memory_store;
   v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person');
   v_now timestamptz := memoir.now(); v_user uuid := v_caller.user_id; v_reason text := coalesce(p_reason, 'forgotten');
-  v_ids uuid[]; v_done record;
+  v_ids uuid[]; v_done record; v_archived jsonb;
 begin
-  perform _memoir.check_size('reason', p_reason, 10000), _memoir.unarchive_memory(v_user, p_memory);
+  perform _memoir.check_size('reason', p_reason, 10000);
+  if exists (select from _memoir.archived_memories a where a.user_id = v_user and a.memory_id = p_memory) then
+    perform from _memoir.user_counters where user_id = v_user for update;
+    delete from _memoir.archived_memories a where a.user_id = v_user and a.memory_id = p_memory
+    returning a.memory into v_archived;
+    if v_archived is null then
+      perform _memoir.fail('PM004', format('memory %s is archived and its text is no longer here', p_memory),
+        'erase_turn and erase_session reach what it came from');
+    end if;
+    -- As it was, back among the others.
+    insert into _memoir.memory_store select (jsonb_populate_record(null::_memoir.memory_store, v_archived)).*;
+    insert into _memoir.memory_states select (jsonb_populate_recordset(null::_memoir.memory_states,
+      v_archived -> 'states')).*;
+    insert into _memoir.memory_stats (user_id, memory_id) values (v_user, p_memory);
+    update _memoir.user_counters set memories = memories + 1 where user_id = v_user;
+  end if;
   v_memory := _memoir.memory(v_caller, p_memory);
   perform from _memoir.user_counters where user_id = v_user for update;
   v_ids := _memoir.same_value(v_caller, v_memory, true);

@@ -228,28 +228,6 @@ begin
   update _memoir.user_counters set profile_stale = true where found and user_id = p_user_id and not profile_stale;
 end $$;
 
--- An archived memory as it was, back among the others; one that is not archived is let be.
-create or replace function _memoir.unarchive_memory(p_user_id uuid, p_memory uuid)
-returns void language plpgsql as $$
-declare
-  v_archived _memoir.archived_memories;
-begin
-  select * into v_archived from _memoir.archived_memories a where a.user_id = p_user_id and a.memory_id = p_memory;
-  if not found then return; end if;
-  perform from _memoir.user_counters where user_id = p_user_id for update;
-  delete from _memoir.archived_memories a where a.user_id = p_user_id and a.memory_id = p_memory
-  returning * into v_archived;
-  if v_archived.memory is null then
-    perform _memoir.fail('PM004', format('memory %s is archived and its text is no longer here', p_memory),
-      'erase_turn and erase_session reach what it came from');
-  end if;
-  insert into _memoir.memory_store select (jsonb_populate_record(null::_memoir.memory_store, v_archived.memory)).*;
-  insert into _memoir.memory_states select (jsonb_populate_recordset(null::_memoir.memory_states,
-    v_archived.memory -> 'states')).*;
-  insert into _memoir.memory_stats (user_id, memory_id) values (p_user_id, p_memory);
-  update _memoir.user_counters set memories = memories + 1 where user_id = p_user_id;
-end $$;
-
 -- The members of a consolidated memory, but for p_except, stand by themselves again; what of them can't (forgotten,
 -- restated meanwhile) stays as it is.
 create or replace function _memoir.dissolve(p_user_id uuid, p_memory uuid, p_by text, p_at timestamptz,
