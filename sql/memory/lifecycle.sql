@@ -82,49 +82,41 @@ begin
   return v_tier::text;
 end $$;
 
--- All of a user's memories that have earned it, in the order in which they were written. Under the user's lock.
-create or replace function _memoir.promote_user(p_user_id uuid, p_by text)
-returns jsonb language plpgsql as $$
-declare
-  v_config jsonb := _memoir.config(p_user_id, null); v_now timestamptz := memoir.now(); v_memory _memoir.memory_store;
-  v_how text; v_counts jsonb := '{}'; v_accesses_1 integer := (v_config ->> 'promotion_accesses_1')::integer;
-  v_accesses_2 integer := (v_config ->> 'promotion_accesses_2')::integer;
-  -- Discount of utility per hour of age, and the utility above which a memory rises, by tier.
-  v_lambda_1 constant float8 := 0.01; v_lambda_2 constant float8 := 0.001;
-  v_theta_1 constant float8 := 0.3; v_theta_2 constant float8 := 0.5;
-begin
-  for v_memory in select m.* from _memoir.memory_store m join _memoir.memory_stats s on s.user_id = p_user_id
-      and s.memory_id = m.memory_id
-    where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and not m.is_object
-      and (m.expires_at is null or m.expires_at > v_now)
-      and s.access_count >= case m.tier when 1 then v_accesses_1 else v_accesses_2 end
-      -- [PG] 5.2, utility: mean relevance times log2(1 + accesses), discounted by age in hours.
-      and case when s.access_count > 0 then s.relevance_sum::float8 / s.access_count * ln(1 + s.access_count) / ln(2)
-          / (1 + case m.tier when 1 then v_lambda_1 else v_lambda_2 end
-            * greatest(extract(epoch from v_now - m.recorded_at)::float8 / 3600, 0)) else 0 end
-        > case m.tier when 1 then v_theta_1 else v_theta_2 end
-    order by m.recorded_at, m.memory_id
-  loop
-    v_how := _memoir.promote(v_memory, v_config, p_by, v_now);
-    v_how := case when v_how ~ '^\d$' then 'to_tier_' || v_how else v_how end;
-    v_counts := v_counts || jsonb_build_object(v_how, coalesce((v_counts ->> v_how)::integer, 0) + 1);
-  end loop;
-  return v_counts;
-end $$;
-
 create or replace function _memoir.step_promotion(p_limit integer)
 returns jsonb language plpgsql as $$
 declare
   v_work _memoir.work_items; v_counts jsonb := '{}'; v_users integer := 0; v_failed integer := 0; v_error text;
+  v_user uuid; v_config jsonb; v_now timestamptz := memoir.now(); v_memory _memoir.memory_store; v_how text;
+  v_accesses integer[]; v_raised jsonb;
+  -- Discount of utility per hour of age, and the utility above which a memory rises, by tier.
+  v_lambda constant float8[] := '{0.01,0.001}'; v_theta constant float8[] := '{0.3,0.5}';
 begin
   for v_work in select * from _memoir.work_items where kind = 'promote' and state = 'ready'
     and run_after <= greatest(memoir.now(), clock_timestamp())
     order by priority desc, run_after, work_id limit p_limit for update skip locked
   loop
-    continue when not _memoir.try_lock(v_work.user_id)
-      and exists (select from _memoir.user_counters where user_id = v_work.user_id);
+    v_user := v_work.user_id;
+    continue when not _memoir.try_lock(v_user) and exists (select from _memoir.user_counters where user_id = v_user);
     begin
-      v_counts := _memoir.add_counts(v_counts, _memoir.promote_user(v_work.user_id, 'promotion'));
+      v_config := _memoir.config(v_user, null);
+      v_accesses := array[v_config ->> 'promotion_accesses_1', v_config ->> 'promotion_accesses_2'];
+      v_raised := v_counts;
+      -- All memories that have earned it, in the order in which they were written.
+      for v_memory in select m.* from _memoir.memory_store m join _memoir.memory_stats s on s.user_id = v_user
+          and s.memory_id = m.memory_id
+        where m.user_id = v_user and m.state = 'active' and m.tier in (1, 2) and not m.is_object
+          and (m.expires_at is null or m.expires_at > v_now) and s.access_count >= v_accesses[m.tier]
+          -- [PG] 5.2, utility: mean relevance times log2(1 + accesses), discounted by age in hours.
+          and case when s.access_count > 0 then s.relevance_sum::float8 / s.access_count * ln(1 + s.access_count)
+              / ln(2) / (1 + v_lambda[m.tier]
+                * greatest(extract(epoch from v_now - m.recorded_at)::float8 / 3600, 0)) else 0 end > v_theta[m.tier]
+        order by m.recorded_at, m.memory_id
+      loop
+        v_how := _memoir.promote(v_memory, v_config, 'promotion', v_now);
+        v_how := case when v_how ~ '^\d$' then 'to_tier_' || v_how else v_how end;
+        v_raised := _memoir.add_counts(v_raised, jsonb_build_object(v_how, 1));
+      end loop;
+      v_counts := v_raised;
       delete from _memoir.work_items where work_id = v_work.work_id;
       v_users := v_users + 1;
     exception when others then
