@@ -87,35 +87,12 @@ begin
   return v_profile;
 end $$;
 
--- Keeps the profile as a new version where its text differs, under the user's lock. Returns the version, 0: none.
-create or replace function _memoir.build_profile(p_user_id uuid)
-returns integer language plpgsql as $$
-declare
-  v_new _memoir.profiles := _memoir.profile_now(p_user_id); v_old _memoir.profiles;
-begin
-  if v_new.version is null then return 0; end if;
-  update _memoir.user_counters set profile_stale = false where user_id = p_user_id and profile_stale;
-  select * into v_old from _memoir.profiles p where p.user_id = p_user_id and p.version = v_new.version;
-  if v_old.content = v_new.content or v_new.version = 0 and v_new.content = '' then
-    update _memoir.profiles p set fresh_until = v_new.fresh_until, memory_ids = v_new.memory_ids,
-      left_out = v_new.left_out
-    where p.user_id = p_user_id and p.version = v_new.version and (p.fresh_until, p.memory_ids, p.left_out)
-      is distinct from (v_new.fresh_until, v_new.memory_ids, v_new.left_out);
-    return v_new.version;
-  end if;
-  v_new.version := 1 + greatest(v_new.version, (select max(p.version) from _memoir.profiles p
-    where p.user_id = p_user_id));
-  insert into _memoir.profiles select v_new.*;
-  update _memoir.users set profile_version = v_new.version where user_id = p_user_id;
-  delete from _memoir.profiles where user_id = p_user_id
-    and version <= v_new.version - (_memoir.config(p_user_id, null) ->> 'profile_versions')::integer;
-  return v_new.version;
-end $$;
-
+-- Keeps the profiles of users as new versions where their texts differ.
 create or replace function _memoir.step_profiles(p_limit integer)
 returns jsonb language plpgsql as $$
 declare
-  v_user uuid; v_old integer; v_seen integer := 0; v_changed integer := 0; v_failed integer := 0; v_error text;
+  v_user uuid; v_seen integer := 0; v_changed integer := 0; v_failed integer := 0; v_error text;
+  v_new _memoir.profiles; v_old _memoir.profiles;
 begin
   for v_user in select x.user_id from (
       (select c.user_id from _memoir.user_counters c where c.profile_stale limit p_limit)
@@ -129,8 +106,24 @@ begin
     continue when not found;
     v_seen := v_seen + 1;
     begin
-      select profile_version into v_old from _memoir.users where user_id = v_user;
-      v_changed := v_changed + (_memoir.build_profile(v_user) <> v_old)::integer;
+      v_new := _memoir.profile_now(v_user);
+      continue when v_new.version is null;
+      update _memoir.user_counters set profile_stale = false where user_id = v_user and profile_stale;
+      select * into v_old from _memoir.profiles p where p.user_id = v_user and p.version = v_new.version;
+      if v_old.content = v_new.content or v_new.version = 0 and v_new.content = '' then
+        update _memoir.profiles p set fresh_until = v_new.fresh_until, memory_ids = v_new.memory_ids,
+          left_out = v_new.left_out
+        where p.user_id = v_user and p.version = v_new.version and (p.fresh_until, p.memory_ids, p.left_out)
+          is distinct from (v_new.fresh_until, v_new.memory_ids, v_new.left_out);
+        continue;
+      end if;
+      v_new.version := 1 + greatest(v_new.version, (select max(p.version) from _memoir.profiles p
+        where p.user_id = v_user));
+      insert into _memoir.profiles select v_new.*;
+      update _memoir.users set profile_version = v_new.version where user_id = v_user;
+      delete from _memoir.profiles where user_id = v_user
+        and version <= v_new.version - (_memoir.config(v_user, null) ->> 'profile_versions')::integer;
+      v_changed := v_changed + 1;
     exception when others then
       update _memoir.user_counters set profile_stale = false where user_id = v_user;
       v_failed := v_failed + 1; v_error := format('user %s: %s', v_user, sqlerrm);
