@@ -30,7 +30,11 @@ begin
   end if;
   v_window := _memoir.with_line_blocks(v_window, v_turns, v_lines, v_recalls, v.tokenizer);
   while v_window.tokens > p_limit loop
-    v_left := _memoir.next_step(v_turns, v.is_open);
+    -- Where the list would begin without its oldest step or exchange; null where only the newest is left.
+    v_left := (select coalesce(min(t.turn_index) filter (where t.role <> 'tool' and t.turn_index > s.first),
+        case when not v.is_open then max(t.turn_index) + 1 end)
+      from unnest(v_turns) t, (select min(u.turn_index) as first from unnest(v_turns) u
+        where u.role in ('assistant', 'tool')) s where s.first is not null);
     exit when v_left is null;
     -- Steps that must go before the next moment; their exchange's question stays while any of it does.
     v_turns := array(select t from unnest(v_turns) t where t.turn_index >= v_left
@@ -177,17 +181,4 @@ begin
   p_window.turns := p_turns;
   p_window.tokens := _memoir.cost_of(p_turns)
     + case when p_window.note is null then 0 else 4 + _memoir.tokens_of(p_window.note || E'\n\n', p_tokenizer) end;
-end $$;
-
--- Where the list would begin without its oldest step or exchange; null where only the newest is left.
-create or replace function _memoir.next_step(p_turns _memoir.shown_turn[], p_open boolean)
-returns integer language plpgsql immutable as $$
-declare
-  v_turn _memoir.shown_turn; v_steps boolean := false; v_last integer := (p_turns[cardinality(p_turns)]).turn_index;
-begin
-  foreach v_turn in array p_turns loop
-    if v_steps and v_turn.role <> 'tool' then return v_turn.turn_index; end if;
-    v_steps := v_steps or v_turn.role in ('assistant', 'tool');
-  end loop;
-  return case when not p_open and v_steps then v_last + 1 end;
 end $$;
