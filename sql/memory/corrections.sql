@@ -199,12 +199,23 @@ declare
   v_now timestamptz := p_correction.corrected_at;
   v_reason text := p_correction.reason; v_standing _memoir.standing := p_correction.standing;
   v_ids uuid[] := _memoir.same_value(v_caller, p_correction.old, false); v_old _memoir.memory_store;
-  v_kept uuid[]; v_made jsonb; v_new uuid; v_rest uuid; v_done record; v_right uuid[];
+  v_kept uuid[] := '{}'; v_made jsonb; v_new uuid; v_rest uuid; v_done record; v_right uuid[];
+  v_copy _memoir.memory_store;
 begin
   v_old := _memoir.take_out(v_user, v_ids, (p_correction.old).memory_id, v_caller.login, v_now, v_standing.actor);
   p_correction.old := v_old;
   perform _memoir.set_state(v_user, v_ids, 'superseded', v_caller.login, v_reason, null, v_now, v_standing.actor);
-  v_kept := _memoir.keep_outside(p_correction);
+  -- Where the new value has bounds inside the time of the old one, that goes on outside them, as copies.
+  v_copy := v_old;
+  if v_old.state = 'active' and p_correction.valid_from > coalesce(v_old.valid_from, '-infinity') then
+    v_copy.valid_to := least(p_correction.valid_from, v_old.valid_to);
+    v_kept := v_kept || _memoir.copied(v_copy, true, v_caller.login, v_reason, v_now, v_standing.actor);
+  end if;
+  if v_old.state = 'active' and p_correction.valid_to < coalesce(v_old.valid_to, 'infinity') then
+    v_copy.valid_from := greatest(p_correction.valid_to, v_old.valid_from);
+    v_copy.valid_to := v_old.valid_to;
+    v_kept := v_kept || _memoir.copied(v_copy, true, v_caller.login, v_reason, v_now, v_standing.actor);
+  end if;
   v_made := _memoir.say_instead(p_correction, v_old);
   v_new := (v_made ->> 'memory_id')::uuid;
   if v_new is null then
@@ -238,27 +249,6 @@ begin
     v_old.memory_id, v_caller.login, v_reason, v_now);
   return to_jsonb(v_done) || jsonb_build_object('memory_id', v_new, 'outcome', 'corrected', 'corrected',
     to_jsonb(v_ids), 'remainder', v_rest, 'bounded', to_jsonb(v_kept));
-end $$;
-
--- Where the new value has bounds inside the time of the old one, that goes on outside them, as copies: which.
-create or replace function _memoir.keep_outside(p_correction _memoir.correction)
-returns uuid[] language plpgsql as $$
-declare
-  v_old _memoir.memory_store := p_correction.old; v_copy _memoir.memory_store := p_correction.old;
-  v_by text := (p_correction.caller).login; v_actor _memoir.actor := (p_correction.standing).actor;
-  v_kept uuid[] := '{}';
-begin
-  if v_old.state <> 'active' then return v_kept; end if;
-  if p_correction.valid_from > coalesce(v_old.valid_from, '-infinity') then
-    v_copy.valid_to := least(p_correction.valid_from, v_old.valid_to);
-    v_kept := v_kept || _memoir.copied(v_copy, true, v_by, p_correction.reason, p_correction.corrected_at, v_actor);
-  end if;
-  if p_correction.valid_to < coalesce(v_old.valid_to, 'infinity') then
-    v_copy.valid_from := greatest(p_correction.valid_to, v_old.valid_from);
-    v_copy.valid_to := v_old.valid_to;
-    v_kept := v_kept || _memoir.copied(v_copy, true, v_by, p_correction.reason, p_correction.corrected_at, v_actor);
-  end if;
-  return v_kept;
 end $$;
 
 create or replace function _memoir.succeeded(p_user_id uuid, p_ids uuid[], p_successor uuid)
