@@ -131,7 +131,8 @@ returns jsonb language plpgsql security definer set search_path from current as 
 declare
   v_begun record; v_user uuid; v_session _memoir.sessions; v_turn _memoir.conversation_history; v_range int4range;
   v_turns integer[]; v_ids uuid[]; v_rows jsonb; v_from timestamptz; v_sharing uuid[]; v_id uuid; v_table name;
-  v_now timestamptz := memoir.now();
+  v_now timestamptz := memoir.now(); v_counters _memoir.session_counters; v_last _memoir.conversation_history;
+  v_part record; v_asked boolean;
 begin
   v_begun := _memoir.begin_erase(p_user, 'turn');
   v_user := (v_begun.caller).user_id;
@@ -158,9 +159,29 @@ begin
   insert into _memoir.turn_marks (user_id, session_id, turn_index, recorded_at, mark, actor, set_by, since)
   select v_user, v_turn.session_id, t, v_now, 'erased', coalesce((v_begun.caller).actor, 'person'),
     (v_begun.caller).login, v_from from unnest(v_turns) t;
-  -- What the sessions that see it say of their end, where that was it.
+  -- What the sessions that see it say of their end, where that was it: they go on behind what is left.
   foreach v_id in array v_sharing loop
-    perform _memoir.mend_end(v_user, v_id);
+    select * into v_session from _memoir.sessions where user_id = v_user and session_id = v_id;
+    select * into v_counters from _memoir.session_counters where user_id = v_user and session_id = v_id;
+    v_last := null;
+    v_asked := false;
+    for v_part in select * from _memoir.lineage(v_session) order by from_turn desc loop
+      if v_last.message_id is null then
+        select h.* into v_last from _memoir.conversation_history h
+        where h.user_id = v_user and h.session_id = v_part.session_id and h.turn_index between v_part.from_turn
+          and least(v_part.to_turn, v_counters.turn_count - 1)
+        order by h.turn_index desc limit 1;
+      end if;
+      v_asked := v_asked or exists (select from _memoir.conversation_history h
+        where h.user_id = v_user and h.session_id = v_part.session_id and h.role = 'user'
+          and h.turn_index between greatest(v_part.from_turn, v_counters.exchange_start)
+          and least(v_part.to_turn, v_counters.turn_count - 1));
+    end loop;
+    -- Without its question there is nothing to continue.
+    update _memoir.session_counters set last_role = case when v_asked then v_last.role
+        when v_last.message_id is not null then 'assistant' end, open_calls
+      = case when v_last.tool_calls is null and v_last.role is distinct from 'tool' then '{}' else open_calls end
+    where user_id = v_user and session_id = v_id;
   end loop;
   perform _memoir.refresh_summary(v_user, v_turn.session_id);
   return _memoir.end_erase(v_begun.audit_id, 'turn', v_rows) || jsonb_build_object('turns', to_jsonb(v_turns));
@@ -172,35 +193,6 @@ hold it, renditions, work items, receipts, kept recalls, ledger rows, and the ca
 of its sessions and all of the user since. What is left of a memory is its id in state erased. Returns {"erased",
 "turns", "rows": {table: count}, "total"}. Not for logins of class agent or tool, nor for those bound to projects.
 Raises PM001, PM003, PM014.';
-
--- A session whose last turns were erased goes on behind what is left.
-create or replace function _memoir.mend_end(p_user_id uuid, p_session_id uuid)
-returns void language plpgsql as $$
-declare
-  v_session _memoir.sessions; v_counters _memoir.session_counters; v_last _memoir.conversation_history; v_part record;
-  v_asked boolean := false; v_role _memoir.turn_role;
-begin
-  select * into v_session from _memoir.sessions where user_id = p_user_id and session_id = p_session_id;
-  select * into v_counters from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
-  for v_part in select * from _memoir.lineage(v_session) order by from_turn desc loop
-    select h.* into v_last from _memoir.conversation_history h
-    where h.user_id = p_user_id and h.session_id = v_part.session_id and h.turn_index between v_part.from_turn
-      and least(v_part.to_turn, v_counters.turn_count - 1)
-    order by h.turn_index desc limit 1;
-    exit when found;
-  end loop;
-  for v_part in select * from _memoir.lineage(v_session) loop
-    v_asked := v_asked or exists (select from _memoir.conversation_history h
-      where h.user_id = p_user_id and h.session_id = v_part.session_id and h.role = 'user'
-        and h.turn_index between greatest(v_part.from_turn, v_counters.exchange_start)
-        and least(v_part.to_turn, v_counters.turn_count - 1));
-  end loop;
-  -- Without its question there is nothing to continue.
-  v_role := case when v_asked then v_last.role when v_last.message_id is not null then 'assistant' end;
-  update _memoir.session_counters set last_role = v_role, open_calls
-    = case when v_last.tool_calls is null and v_last.role is distinct from 'tool' then '{}' else open_calls end
-  where user_id = p_user_id and session_id = p_session_id;
-end $$;
 
 -- Erases turns of a session and all that stems from them, or from p_more (memories, summaries). p_from: since when.
 create or replace function _memoir.erase_derived(p_caller _memoir.caller, p_session_id uuid, p_turns integer[],
