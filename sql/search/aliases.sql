@@ -7,34 +7,6 @@ create or replace function _memoir.alias_key(p_name text)
 returns text language sql immutable as $$ select btrim(regexp_replace(lower(normalize(p_name, nfkc)), '[^[:alnum:]]+',
   ' ', 'g')) $$;
 
--- Keeps what the texts of items say about names: of memories, and of turns in the person's own words.
-create or replace function _memoir.note_aliases(p_user_id uuid, p_first integer, p_items _memoir.search_items[],
-  p_texts text[])
-returns void language plpgsql as $$
-declare
-  v_count integer; v_text text; v_tells boolean; v_texts text[];
-begin
-  v_texts := array(select case when i.kind = 'm' or i.kind = 't' and (i.role = 'user' or i.speaker is not null)
-      then i.body else '' end
-    from rows from (unnest(p_texts), unnest(p_items)) with ordinality as i(body) order by i.ordinality);
-  -- Most texts say nothing of the kind.
-  foreach v_text in array v_texts loop
-    v_tells := v_text ~ '[[:alnum:]] ?\(.{2,}\)| or (simply |just )?["“]?[[:upper:]].?[[:upper:][:digit:]]|\m(aka'
-      '|a\.k\.a|known as|short for|stands for|for short)\M|[[:upper:]][[:alnum:]]*[[:lower:]][[:alnum:]]* (of |the '
-      ')?[[:upper:]]';
-    exit when v_tells;
-  end loop;
-  if v_tells is not true then return; end if;
-  insert into _memoir.search_aliases (user_id, item_no, name, other, stated)
-  select p_user_id, (p_first + f.nth - 1)::integer, a.name, a.other, bool_or(a.stated)
-  from jsonb_array_elements(_memoir.read_texts('read_aliases', jsonb_build_object('texts', v_texts)) -> 'found')
-    with ordinality f(found, nth)
-  cross join lateral jsonb_to_recordset(f.found) a(name text, other text, stated boolean)
-  group by f.nth, a.name, a.other;
-  get diagnostics v_count = row_count;
-  if v_count > 0 then update _memoir.user_counters set aliases = aliases + v_count where user_id = p_user_id; end if;
-end $$;
-
 -- The other names of what a query names, by how many items say so. Initials count where the query writes them in
 -- capitals. loose: those of what the query calls by common words, which may mean something else.
 create or replace function _memoir.other_names(p_user_id uuid, p_counters _memoir.user_counters, p_config regconfig,

@@ -7,6 +7,7 @@ declare
   v_first integer; v_config regconfig := (p_config ->> 'text_search_config')::regconfig; v_old _memoir.user_counters;
   v_written record;
   v_continues boolean; v_session uuid; v_question boolean; v_ref uuid; v_previous _memoir.search_items;
+  v_texts text[]; v_aliases integer;
 begin
   if v_count = 0 then return null; end if;
   select * into v_old from _memoir.user_counters where user_id = p_user_id for update;
@@ -35,7 +36,23 @@ begin
       || case when v_written.has_echo and 'echoes' <> all (features) then '{echoes}'::text[] else '{}' end
       || case when v_written.has_sensitive and 'sensitive' <> all (features) then '{sensitive}'::text[] else '{}' end
   where user_id = p_user_id;
-  perform _memoir.note_aliases(p_user_id, v_first, p_items, p_texts), _memoir.ask_for_vectors(p_user_id, p_at);
+  -- What the texts say about names: of memories, and of turns in the person's own words. Most say nothing of the kind.
+  v_texts := array(select case when i.kind = 'm' or i.kind = 't' and (i.role = 'user' or i.speaker is not null)
+      then i.body else '' end
+    from rows from (unnest(p_texts), unnest(p_items)) with ordinality as i(body) order by i.ordinality);
+  if exists (select from unnest(v_texts) t where t ~ ('[[:alnum:]] ?\(.{2,}\)| or (simply |just )?["“]?[[:upper:]].?'
+    '[[:upper:][:digit:]]|\m(aka|a\.k\.a|known as|short for|stands for|for short)\M|[[:upper:]][[:alnum:]]*'
+    '[[:lower:]][[:alnum:]]* (of |the )?[[:upper:]]')) then
+    insert into _memoir.search_aliases (user_id, item_no, name, other, stated)
+    select p_user_id, (v_first + f.nth - 1)::integer, a.name, a.other, bool_or(a.stated)
+    from jsonb_array_elements(_memoir.read_texts('read_aliases', jsonb_build_object('texts', v_texts)) -> 'found')
+      with ordinality f(found, nth)
+    cross join lateral jsonb_to_recordset(f.found) a(name text, other text, stated boolean)
+    group by f.nth, a.name, a.other;
+    get diagnostics v_aliases = row_count;
+    update _memoir.user_counters set aliases = aliases + v_aliases where v_aliases > 0 and user_id = p_user_id;
+  end if;
+  perform _memoir.ask_for_vectors(p_user_id, p_at);
   return v_first;
 end $$;
 
