@@ -58,20 +58,22 @@ $$;
 
 -- Begins a run: takes the lease, closes what a killed predecessor left open. Returns null while another run holds the
 -- lease. An attempt after p_until leaves a row in job_runs; one before it does not, because run_job tries again.
-create or replace function _memoir.job_begin(p_job text, p_seconds integer, p_wait integer, p_until timestamptz)
-returns bigint language plpgsql security definer set search_path from current as $$
+create or replace function _memoir.job_begin(p_job text, p_seconds integer, p_wait integer, p_until timestamptz,
+  out run bigint, out in_python boolean)
+language plpgsql security definer set search_path from current as $$
 declare
-  v_run bigint; v_now timestamptz := clock_timestamp(); v_seconds integer := p_seconds;
+  v_now timestamptz := clock_timestamp(); v_seconds integer := p_seconds;
 begin
   perform _memoir.authorise_jobs(), _memoir.check_range('wait', p_wait, 0, 3600, true);
-  if not exists (select from _memoir.job_list() where job = p_job) then
+  select l.in_python into in_python from _memoir.job_list() l where l.job = p_job;
+  if not found then
     perform _memoir.fail('PM014', format('there is no job %s', _memoir.shown(p_job)),
       (select 'jobs: ' || string_agg(job, ', ' order by job) from _memoir.job_list()));
   end if;
   if v_seconds is null then select (config ->> 'job_seconds_max')::integer into v_seconds from _memoir.settings_merged;
   end if;
   perform _memoir.check_range('seconds', v_seconds, 1, 3600);
-  if clock_timestamp() < p_until and _memoir.lease_holder(p_job) is not null then return null; end if;
+  if clock_timestamp() < p_until and _memoir.lease_holder(p_job) is not null then return; end if;
   -- What a job writes by month has its partitions, also where no run of the job partitions came before.
   perform _memoir.try_part(p.part, p.month) from _memoir.partition_plan(0) p where p_job <> 'partitions';
   insert into _memoir.job_runs (job, started_at, until, batch)
@@ -79,24 +81,24 @@ begin
     coalesce((select least(r.batch, l.batch) from _memoir.job_runs r
               where r.job = p_job and r.batch is not null order by r.run_id desc limit 1),
              case when not l.in_python then greatest(l.batch_least, (l.batch + 7) / 8) end)
-  from _memoir.job_list() l where l.job = p_job returning run_id into v_run;
+  from _memoir.job_list() l where l.job = p_job returning run_id into run;
   -- The lease of a job's one run is a row, which each batch renews as it commits. It passes on when its time is over,
   -- at once when the process that had it is gone, or is this one, whose earlier run was cancelled between two batches.
   insert into _memoir.job_leases as l (job, run_id, backend, leased_until)
-  values (p_job, v_run, pg_backend_pid(), clock_timestamp() + _memoir.run_lease())
+  values (p_job, run, pg_backend_pid(), clock_timestamp() + _memoir.run_lease())
   on conflict (job) do update set run_id = excluded.run_id, backend = excluded.backend,
     leased_until = excluded.leased_until
   where l.leased_until < clock_timestamp() or l.backend = excluded.backend
     or not exists (select from pg_stat_activity a where a.pid = l.backend);
   if not found then
-    update _memoir.job_runs set finished_at = v_now, outcome = 'still running', batch = null where run_id = v_run;
-    return null;
+    update _memoir.job_runs set finished_at = v_now, outcome = 'still running', batch = null where run_id = run;
+    run := null;
+    return;
   end if;
   -- One that had noted how it ended, and no more, did not get lost.
   update _memoir.job_runs set finished_at = v_now, outcome = coalesce(outcome, 'lost'),
     error = coalesce(error, case when outcome is null then 'its process ended before the job did' end)
-  where job = p_job and finished_at is null and run_id < v_run;
-  return v_run;
+  where job = p_job and finished_at is null and run_id < run;
 end $$;
 
 -- Adds the counts of a batch, in its own transaction, and renews the lease. True: the job goes on. A run that has lost
@@ -227,18 +229,11 @@ begin
   end if;
 end $$;
 
-create or replace function _memoir.job_in_python(p_job text)
-returns boolean language plpgsql stable security definer set search_path from current as $$
-begin
-  perform _memoir.authorise_jobs();
-  return (select in_python from _memoir.job_list() where job = p_job);
-end $$;
-
 -- Runs under its caller's search_path, since what commits can't pin one: hence no operator and no unqualified name.
 create or replace procedure memoir.run_job(p_job text, p_seconds integer default null, p_wait integer default 120)
 language plpgsql as $$
 declare
-  v_run bigint; v_until pg_catalog.timestamptz;
+  v_run bigint; v_in_python boolean; v_until pg_catalog.timestamptz;
 begin
   if pg_catalog.pg_is_in_recovery() then
     raise notice 'this is a standby: job % runs on the primary', p_job;
@@ -249,13 +244,14 @@ begin
   commit;
   v_until := pg_catalog.clock_timestamp() operator(pg_catalog.+) pg_catalog.make_interval(secs => p_wait);
   loop
-    v_run := _memoir.job_begin(p_job, p_seconds, p_wait, v_until);
+    select b.run, b.in_python into v_run, v_in_python
+    from _memoir.job_begin(p_job, p_seconds, p_wait, v_until) b;
     commit;  -- no transaction is open for longer than one pause
     exit when v_run is not null or pg_catalog.clock_timestamp() operator(pg_catalog.>=) v_until;
     perform pg_catalog.pg_sleep(0.2);
   end loop;
   if v_run is null then perform _memoir.job_report(null, p_job, p_wait); return; end if;
-  if _memoir.job_in_python(p_job) then
+  if v_in_python then
     call _memoir.run_in_python(p_job, v_run);
   else
     while _memoir.job_step(v_run) loop
