@@ -3,7 +3,7 @@
 create or replace function _memoir.read_question(p_query text, p_config jsonb, p_given real[], p_begins boolean)
 returns _memoir.question language plpgsql stable as $$
 declare
-  v_question _memoir.question; v_model _memoir.embedding_models; v_read record;
+  v_question _memoir.question; v_model _memoir.embedding_models; v_read record; v_text text; v_value text;
 begin
   select * into v_model from _memoir.embedding_models where status = 'active';
   v_question.query := p_query;
@@ -18,8 +18,19 @@ begin
     end if;
   end if;
   if not p_begins and (v_question.facts is null or length(p_query) > 20000) then
-    v_question.facts := coalesce(v_question.facts, '{}')
-      || jsonb_build_object('redacted', _memoir.redacted(p_query, p_config));
+    -- Secrets are blotted out of what goes to a model; '' where a disguise hides the place.
+    if p_query <> '' and _memoir.reads_language() then
+      v_text := _memoir.py_redact(p_query, p_config ->> 'embedder_socket');
+    end if;
+    if v_text is null then
+      v_text := p_query;
+      for v_value in select s.value from _memoir.plain_secrets(p_query) s order by length(s.value) desc loop
+        v_text := replace(v_text, v_value, '(withheld)');
+      end loop;
+      -- Whatever the setting says of what is stored.
+      if _memoir.detected(p_config || '{"detect_secrets": true}', v_text) <> '{}' then v_text := ''; end if;
+    end if;
+    v_question.facts := coalesce(v_question.facts, '{}') || jsonb_build_object('redacted', v_text);
   end if;
   return v_question;
 end $$;

@@ -72,23 +72,3 @@ begin
       else normalize(regexp_replace(translate(v_text, U&'\00a0\202f\3000', '   '),
         '[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]+', '', 'g'), nfkc) end) s order by 1));
 end $$;
-
--- Returns the same text with what was found blotted out, for what has to go to a model before it is stored, like a
--- query's vector; '' where a disguise hides the place.
-create or replace function _memoir.redacted(p_text text, p_config jsonb)
-returns text language plpgsql stable as $$
-declare
-  v_text text; v_value text;
-begin
-  if coalesce(p_text, '') = '' then return p_text; end if;
-  if _memoir.reads_language() then
-    v_text := _memoir.py_redact(p_text, p_config ->> 'embedder_socket');
-    if v_text is not null then return v_text; end if;
-  end if;
-  v_text := p_text;
-  for v_value in select s.value from _memoir.plain_secrets(p_text) s order by length(s.value) desc loop
-    v_text := replace(v_text, v_value, '(withheld)');
-  end loop;
-  -- Whatever the setting says of what is stored.
-  return case when _memoir.detected(p_config || '{"detect_secrets": true}', v_text) = '{}' then v_text else '' end;
-end $$;

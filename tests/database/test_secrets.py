@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from calls import Db, call, embed_waiting, persist, remembered
 from cases import read_cases
-from internals import changed_function, memory_row, own_rows, plain_secrets, run_internal
+from internals import changed_function, memory_row, own_rows, plain_secrets, redacted, run_internal
 from loops import step
 from routines import world_of
 from secret_texts import fill
@@ -73,7 +73,7 @@ def test_guard_redacts_without_the_package(db: Db) -> None:
     said, left = (f"I pay with {way}, my dog is Rex." for way in (CARD, "(withheld)"))
     texts = {said: left, "４１１１ １１１１ １１１１ １１１１": ""}
     with changed_function(db, "reads_language", lambda old: re.sub("return .*;", "return false;", old)):
-        assert {text: run_internal(db, "redacted", text, "{}") for text in texts} == texts
+        assert {text: redacted(db, text) for text in texts} == texts
 
 
 def test_failing_package_stops_no_writer(db: Db, user: str) -> None:

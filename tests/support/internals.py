@@ -225,6 +225,11 @@ def run_internal(db: Db, function: str, *arguments: Any) -> Any:
     return _one(db, f"select _memoir.{function}({', '.join(['%s'] * len(arguments))})", arguments)
 
 
+def redacted(db: Db, text: str) -> str:
+    """A question as it goes to a model: without what looks secret."""
+    return str(_one(db, "select (_memoir.read_question(%s, '{}', null, false)).facts ->> 'redacted'", [text]))
+
+
 def plain_secrets(db: Db, text: str) -> list[str]:
     """The kinds of secrets that SQL finds alone, as on a server without PL/Python."""
     found = "select array(select distinct s.kind from _memoir.plain_secrets(normalize(%s, nfkc)) s)"
