@@ -1,19 +1,14 @@
 -- Registries: chat models (window, tokenizer, prices, overhead) and embedding models (dimension, prefixes, endpoint).
 
--- Those of the release (sql/data/chat_models.csv); an install overrides them with register_model.
+-- Those of the release (sql/data/chat_models.csv). What an admin registered under such a name stays.
+delete from _memoir.models where built_in and model in (select c.model from _memoir.data_chat_models() c);
 insert into _memoir.models (model, provider, context_window, max_output, tokenizer, message_overhead, images,
   prompt_microcents_per_1k, completion_microcents_per_1k, built_in, cache_read_rate, cache_write_rate,
   cache_write_1h_rate)
 select model, provider, context_window::integer, max_output::integer, tokenizer, message_overhead::integer, images,
   prompt_microcents_per_1k::bigint, completion_microcents_per_1k::bigint, true, cache_read_rate::real,
   cache_write_rate::real, cache_write_1h_rate::real
-from _memoir.data_chat_models()
-on conflict (model) do update set provider = excluded.provider, context_window = excluded.context_window,
-  max_output = excluded.max_output, tokenizer = excluded.tokenizer, message_overhead = excluded.message_overhead,
-  images = excluded.images, prompt_microcents_per_1k = excluded.prompt_microcents_per_1k,
-  completion_microcents_per_1k = excluded.completion_microcents_per_1k, cache_read_rate = excluded.cache_read_rate,
-  cache_write_rate = excluded.cache_write_rate, cache_write_1h_rate = excluded.cache_write_1h_rate
-where models.built_in;  -- what an admin registered under the name stays
+from _memoir.data_chat_models() on conflict (model) do nothing;
 
 create or replace function memoir.register_model(p_model text, p_provider text, p_context_window integer,
   p_max_output integer, p_tokenizer text default 'estimate', p_message_overhead integer default 4,
