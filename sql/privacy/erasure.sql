@@ -60,17 +60,15 @@ end $$;
 create or replace function memoir.erase_user(p_user text)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_begun record; v_user uuid; v_table name; v_rows jsonb := '{}';
+  v_begun record; v_user uuid;
 begin
   v_begun := _memoir.begin_erase(p_user, 'user');
   v_user := (v_begun.caller).user_id;
   -- Prompts belong to nobody; one that only this user's sessions had goes with them, which the job finds out.
   insert into _memoir.erase_queue (prompt_hash) select distinct system_prompt_hash from _memoir.sessions
   where user_id = v_user and system_prompt_hash is not null;
-  for v_table in select _memoir.user_tables() loop
-    v_rows := v_rows || jsonb_build_object(v_table, _memoir.erase_from(v_table, v_user));
-  end loop;
-  return _memoir.end_erase(v_begun.audit_id, 'user', v_rows);
+  return _memoir.end_erase(v_begun.audit_id, 'user',
+    (select jsonb_object_agg(t, _memoir.erase_from(t, v_user)) from _memoir.user_tables() t));
 end $$;
 comment on function memoir.erase_user(text) is
   'Erases a user: every row in every table, logins'' bindings and the key of its tombstones: nothing says it was there.
@@ -80,7 +78,7 @@ out of the files. Not for logins of class agent or tool, nor for those bound to 
 create or replace function memoir.erase_session(p_user text, p_session text)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_begun record; v_user uuid; v_session _memoir.sessions; v_id uuid; v_rows jsonb; v_from timestamptz; v_table name;
+  v_begun record; v_user uuid; v_session _memoir.sessions; v_id uuid; v_rows jsonb; v_from timestamptz;
   v_ids uuid[]; v_turns integer[]; v_extra uuid[];
 begin
   perform _memoir.check_session(p_session);
@@ -109,11 +107,10 @@ begin
   update _memoir.memory_store set session_id = null where user_id = v_user and session_id = v_id;
   update _memoir.audit_log set detail = detail - 'session_id' where user_id = v_user
     and detail ->> 'session_id' = v_id::text;
-  for v_table in select t from _memoir.user_tables() t where _memoir.has_column(t, 'session_id')
-    and t not in ('memory_store', 'memory_sources') loop
-    v_rows := _memoir.add_counts(v_rows, jsonb_build_object(v_table,
-      _memoir.erase_from(v_table, v_user, 'session_id = any ($2)', array[v_id])));
-  end loop;
+  v_rows := _memoir.add_counts(v_rows, (select jsonb_object_agg(t, _memoir.erase_from(t, v_user,
+      'session_id = any ($2)', array[v_id]))
+    from _memoir.user_tables() t where _memoir.has_column(t, 'session_id')
+      and t not in ('memory_store', 'memory_sources')));
   v_rows := _memoir.add_counts(v_rows, jsonb_build_object(
     'admission_scores', _memoir.erase_from('admission_scores', v_user, 'in_session = any ($2)', array[v_id]),
     'receipts', _memoir.erase_from('receipts', v_user, 'result ->> ''session_id'' = any ($2::text[])', array[v_id])));
@@ -130,7 +127,7 @@ create or replace function memoir.erase_turn(p_user text, p_session text, p_turn
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_begun record; v_user uuid; v_session _memoir.sessions; v_turn _memoir.conversation_history; v_range int4range;
-  v_turns integer[]; v_ids uuid[]; v_rows jsonb; v_from timestamptz; v_sharing uuid[]; v_id uuid; v_table name;
+  v_turns integer[]; v_ids uuid[]; v_rows jsonb; v_from timestamptz; v_sharing uuid[]; v_id uuid;
   v_now timestamptz := memoir.now(); v_counters _memoir.session_counters; v_last _memoir.conversation_history;
   v_part record; v_asked boolean;
 begin
@@ -145,13 +142,10 @@ begin
     and turn_index = any (v_turns);
   v_sharing := _memoir.sharing(v_user, v_turn.session_id, v_turns[1]);
   v_rows := _memoir.erase_derived(v_begun.caller, v_turn.session_id, v_turns, v_ids, '{}', v_from);
-  for v_table in select t from _memoir.user_tables() t where _memoir.has_column(t, 'session_id')
-    and _memoir.has_column(t, 'turn_index')
-    and t not in ('conversation_history', 'memory_sources', 'search_items') loop
-    v_rows := _memoir.add_counts(v_rows, jsonb_build_object(v_table,
-      _memoir.erase_from(v_table, v_user, 'session_id = any ($2) and turn_index = any ($3)', array[v_turn.session_id],
-        v_turns)));
-  end loop;
+  v_rows := _memoir.add_counts(v_rows, (select jsonb_object_agg(t, _memoir.erase_from(t, v_user,
+      'session_id = any ($2) and turn_index = any ($3)', array[v_turn.session_id], v_turns))
+    from _memoir.user_tables() t where _memoir.has_column(t, 'session_id') and _memoir.has_column(t, 'turn_index')
+      and t not in ('conversation_history', 'memory_sources', 'search_items')));
   v_rows := _memoir.add_counts(v_rows, jsonb_build_object('turn_pins', _memoir.erase_from('turn_pins', v_user,
     'session_id = any ($2) and array(select generate_series(from_turn, to_turn)) <@ $3', array[v_turn.session_id],
       v_turns)));
@@ -200,7 +194,7 @@ create or replace function _memoir.erase_derived(p_caller _memoir.caller, p_sess
 returns jsonb language plpgsql as $$
 declare
   v_user uuid := p_caller.user_id; v_sharing uuid[]; v_summaries uuid[]; v_emptied uuid[]; v_gone uuid[]; v_all uuid[];
-  v_items integer[]; v_rows jsonb; v_table name; v_condition text; v_ids uuid[]; v_numbers integer[];
+  v_items integer[]; v_rows jsonb;
 begin
   v_sharing := _memoir.sharing(v_user, p_session_id, coalesce((select min(t) from unnest(p_turns) t), 0));
   v_summaries := array(select compaction_id from _memoir.compactions c where c.user_id = v_user
@@ -236,7 +230,8 @@ begin
   end if;
   -- $2 is ids, $3 numbers. A list that held it has a hash; which captured calls carried it on, nobody can say, so all
   -- of its sessions, and all since it was there.
-  for v_table, v_condition, v_ids, v_numbers in values
+  return _memoir.add_counts(v_rows, (select jsonb_object_agg(t.name, _memoir.erase_from(t.name, v_user, t.condition,
+    t.ids, t.numbers)) from (values
     ('conversation_history'::name, 'session_id = any ($2) and turn_index = any ($3)', array[p_session_id], p_turns),
     ('admission_scores', 'in_session = any ($2) and turn_number = any ($3)', array[p_session_id], p_turns),
     ('compactions', 'compaction_id = any ($2)', v_summaries, null),
@@ -257,19 +252,15 @@ begin
     ('compile_buffer', 'session_id = any ($2) or items && $3', v_sharing, v_items),
     ('stream_events', format('recorded_at >= %L or call_id in (select call_id from _memoir.api_calls c '
       'where c.user_id = $1 and c.session_id = any ($2))', p_from), v_sharing, null),
-    ('api_calls', format('recorded_at >= %L or session_id = any ($2)', p_from), v_sharing, null)
-  loop
-    v_rows := _memoir.add_counts(v_rows, jsonb_build_object(v_table, _memoir.erase_from(v_table, v_user, v_condition,
-      v_ids, v_numbers)));
-  end loop;
-  return v_rows;
+    ('api_calls', format('recorded_at >= %L or session_id = any ($2)', p_from), v_sharing, null))
+    t(name, condition, ids, numbers)));
 end $$;
 
 -- Keeps the ids of erased memories, in state erased, but not their states, nor what other tables note of them.
 create or replace function _memoir.erase_memories(p_caller _memoir.caller, p_ids uuid[])
 returns jsonb language plpgsql as $$
 declare
-  v_user uuid := p_caller.user_id; v_now timestamptz := memoir.now(); v_rows jsonb; v_table name; v_counted integer;
+  v_user uuid := p_caller.user_id; v_now timestamptz := memoir.now(); v_rows jsonb; v_counted integer;
 begin
   with erased as (
     update _memoir.memory_store m set state = 'erased', state_at = v_now, state_reason = null, content = '',
@@ -287,14 +278,10 @@ begin
       and s.memory_id = memory_store.memory_id)),
     'erased', p_caller.login, null, null, v_now, null);
   update _memoir.user_counters set memories = greatest(0, memories - v_counted) where user_id = v_user;
-  for v_table in select t from _memoir.user_tables() t
-    where _memoir.has_column(t, 'memory_id') and t not in ('memory_store', 'memory_states', 'recall_exclusions',
-      'tombstones', 'outbox') loop
-    v_rows := _memoir.add_counts(v_rows, jsonb_build_object(v_table, _memoir.erase_from(v_table, v_user,
-      'memory_id = any ($2)' || case when _memoir.has_column(v_table, 'other_id') then ' or other_id = any ($2)'
-        else '' end, p_ids)));
-  end loop;
-  return v_rows;
+  return _memoir.add_counts(v_rows, (select jsonb_object_agg(t, _memoir.erase_from(t, v_user, 'memory_id = any ($2)'
+      || case when _memoir.has_column(t, 'other_id') then ' or other_id = any ($2)' else '' end, p_ids))
+    from _memoir.user_tables() t where _memoir.has_column(t, 'memory_id')
+      and t not in ('memory_store', 'memory_states', 'recall_exclusions', 'tombstones', 'outbox')));
 end $$;
 
 -- Why somebody wanted a memory gone is no reason to keep it, nor is what was said of work in hand.
