@@ -327,41 +327,13 @@ comment on function memoir.confirm_export(integer, date, bigint, text) is
   'Says that a leaf''s turns are written away, all p_turns of them, and where; the archive job then drops it. False
 where none is waiting for that. Admin only. Raises PM001, PM014.';
 
--- Puts archived turns back: of those that were given or are kept, the ones that nobody has erased since. Returns them.
-create or replace function _memoir.put_turns_back(p_archive _memoir.archives, p_turns jsonb)
-returns _memoir.conversation_history[] language plpgsql as $$
-declare
-  v_kept regclass := to_regclass(format('_memoir.%I', 'archived_' || p_archive.leaf));
-  v_turns _memoir.conversation_history[];
-begin
-  if p_archive.state = 'kept' then
-    execute format('select array_agg(row(h.*)::_memoir.conversation_history) from %s h', v_kept) into v_turns;
-  else
-    v_turns := array(select h from jsonb_populate_recordset(null::_memoir.conversation_history, p_turns) h);
-  end if;
-  v_turns := array(select h from unnest(v_turns) h
-    join _memoir.archived_turns a on a.user_id = h.user_id and a.session_id = h.session_id
-      and h.turn_index between a.from_turn and a.to_turn and a.archive_id = p_archive.archive_id
-    where _memoir.month_of(h.recorded_at) = p_archive.month and _memoir.part_of(h.user_id) = p_archive.part
-      and not exists (select from _memoir.turn_marks m where m.user_id = h.user_id and m.session_id = h.session_id
-        and m.turn_index = h.turn_index and m.mark = 'erased')
-      and not exists (select from _memoir.conversation_history o where o.user_id = h.user_id
-        and o.session_id = h.session_id and o.turn_index = h.turn_index and o.recorded_at = h.recorded_at)
-    order by h.user_id, h.session_id, h.turn_index);
-  perform from _memoir.user_counters c where c.user_id in (select t.user_id from unnest(v_turns) t)
-    order by c.user_id for update;
-  insert into _memoir.conversation_history select t.* from unnest(v_turns) t;
-  if p_archive.state = 'kept' then perform _memoir.run_ddl(format('drop table %s', v_kept)); end if;
-  return v_turns;
-end $$;
-
 create or replace function memoir.restore_month(p_part integer, p_month date, p_turns jsonb default null,
   p_days integer default 30)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_month date := date_trunc('month', p_month)::date; v_archive _memoir.archives; v_turn _memoir.conversation_history;
   v_turns _memoir.conversation_history[]; v_restored bigint := 0; v_missing bigint; v_left bigint := 0;
-  v_now timestamptz := memoir.now();
+  v_now timestamptz := memoir.now(); v_kept regclass;
 begin
   perform _memoir.authorise_admin(), _memoir.check_count('days', p_days, 36500);
   if coalesce(jsonb_typeof(p_turns), 'null') not in ('array', 'null') then
@@ -373,7 +345,26 @@ begin
   for v_archive in select * from _memoir.archives a where a.part = p_part and a.month = v_month
     and a.state in ('kept', 'dropped') order by a.archive_id for update
   loop
-    v_turns := _memoir.put_turns_back(v_archive, p_turns);
+    -- Of the turns that are kept or were given, those that nobody has erased since.
+    v_kept := to_regclass(format('_memoir.%I', 'archived_' || v_archive.leaf));
+    if v_archive.state = 'kept' then
+      execute format('select array_agg(row(h.*)::_memoir.conversation_history) from %s h', v_kept) into v_turns;
+    else
+      v_turns := array(select h from jsonb_populate_recordset(null::_memoir.conversation_history, p_turns) h);
+    end if;
+    v_turns := array(select h from unnest(v_turns) h
+      join _memoir.archived_turns a on a.user_id = h.user_id and a.session_id = h.session_id
+        and h.turn_index between a.from_turn and a.to_turn and a.archive_id = v_archive.archive_id
+      where _memoir.month_of(h.recorded_at) = v_archive.month and _memoir.part_of(h.user_id) = v_archive.part
+        and not exists (select from _memoir.turn_marks m where m.user_id = h.user_id and m.session_id = h.session_id
+          and m.turn_index = h.turn_index and m.mark = 'erased')
+        and not exists (select from _memoir.conversation_history o where o.user_id = h.user_id
+          and o.session_id = h.session_id and o.turn_index = h.turn_index and o.recorded_at = h.recorded_at)
+      order by h.user_id, h.session_id, h.turn_index);
+    perform from _memoir.user_counters c where c.user_id in (select t.user_id from unnest(v_turns) t)
+      order by c.user_id for update;
+    insert into _memoir.conversation_history select t.* from unnest(v_turns) t;
+    if v_archive.state = 'kept' then perform _memoir.run_ddl(format('drop table %s', v_kept)); end if;
     -- Found again, by words at once and by vectors when they are embedded.
     foreach v_turn in array v_turns loop
       perform _memoir.reindex_turn(v_turn, _memoir.sensitivity_now(v_turn.sensitivity, v_turn.turn_index,
