@@ -39,36 +39,6 @@ begin
   perform _memoir.merge_settings();
 end $$;
 
-create or replace function _memoir.check_ranking(p_weights jsonb)
-returns void language plpgsql as $$
-declare
-  v_key text; v_value jsonb; v_least numeric;
-begin
-  if jsonb_typeof(p_weights) is distinct from 'object' or p_weights = '{}' then
-    perform _memoir.fail('PM015',
-      format('a ranking profile must be a JSON object, not %s', _memoir.shown(p_weights::text)),
-      'rank_weights, strength_weights, fit_weights, weight_access, weight_authority, as list_ranking_profiles(null)'
-      || ' shows them');
-  end if;
-  for v_key, v_value in select * from jsonb_each(p_weights) loop
-    if v_key in ('weight_access', 'weight_authority') then
-      v_least := 0;
-      v_value := jsonb_build_object('', v_value);
-    elsif v_key in ('rank_weights', 'strength_weights', 'fit_weights') then
-      v_least := -100;
-    else
-      perform _memoir.fail('PM015', format('a ranking profile has no %s', _memoir.shown(v_key)));
-    end if;
-    if jsonb_typeof(v_value) <> 'object' or exists (
-      select from jsonb_each(v_value) w where jsonb_typeof(w.value) <> 'number'
-        or case when jsonb_typeof(w.value) = 'number' then w.value::numeric not between v_least and 100 end)
-    then
-      perform _memoir.fail('PM015', format('%s can''t be %s', v_key, _memoir.shown(p_weights ->> v_key)),
-        format('numbers from %s to 100', v_least));
-    end if;
-  end loop;
-end $$;
-
 -- A user's own profile in the place of what the user had: one version on.
 create or replace function _memoir.put_user_ranking(p_user_id uuid, p_weights jsonb, p_source text,
   p_started_from integer default null)
@@ -105,11 +75,31 @@ end $$;
 create or replace function memoir.set_ranking_profile(p_user text, p_weights jsonb, p_source text)
 returns integer language plpgsql security definer set search_path from current as $$
 declare
-  v_caller _memoir.caller; v_version integer;
+  v_caller _memoir.caller; v_version integer; v_key text; v_value jsonb; v_least integer;
 begin
   if p_user is null then perform _memoir.authorise_admin();
   else v_caller := _memoir.ranking_caller(p_user); end if;
-  perform _memoir.check_ranking(p_weights);
+  if jsonb_typeof(p_weights) is distinct from 'object' or p_weights = '{}' then
+    perform _memoir.fail('PM015',
+      format('a ranking profile must be a JSON object, not %s', _memoir.shown(p_weights::text)),
+      'rank_weights, strength_weights, fit_weights, weight_access, weight_authority, as list_ranking_profiles(null)'
+      || ' shows them');
+  end if;
+  for v_key, v_value in select * from jsonb_each(p_weights) loop
+    v_least := case when v_key in ('weight_access', 'weight_authority') then 0
+      when v_key in ('rank_weights', 'strength_weights', 'fit_weights') then -100 end;
+    if v_least is null then
+      perform _memoir.fail('PM015', format('a ranking profile has no %s', _memoir.shown(v_key)));
+    end if;
+    if v_least = 0 then v_value := jsonb_build_object('', v_value); end if;
+    if jsonb_typeof(v_value) <> 'object' or exists (
+      select from jsonb_each(v_value) w where jsonb_typeof(w.value) <> 'number'
+        or case when jsonb_typeof(w.value) = 'number' then w.value::numeric not between v_least and 100 end)
+    then
+      perform _memoir.fail('PM015', format('%s can''t be %s', v_key, _memoir.shown(p_weights ->> v_key)),
+        format('numbers from %s to 100', v_least));
+    end if;
+  end loop;
   if p_source is null or length(btrim(p_source)) not between 1 and 2000 then
     perform _memoir.fail('PM014',
       format('source must say what the weights were learnt from, not %s', _memoir.shown(p_source)));
