@@ -51,29 +51,6 @@ begin
   return v_id;
 end $$;
 
--- Where phases of a session end, from a turn on: the first turns of the next ones. A user's words open a phase where
--- they are far from the last (cosine below 0.7), from turn 50 on from the mean of the last three of the phase.
-create or replace function _memoir.phase_starts(p_user_id uuid, p_session_id uuid, p_from integer)
-returns integer[] language plpgsql stable as $$
-declare
-  v_row record; v_last vector[] := '{}'; v_mean vector; v_starts integer[] := '{}';
-  v_model smallint := (select m.model_id from _memoir.embedding_models m where m.status = 'active');
-begin
-  for v_row in select i.turn_index, e.embedding::vector as embedding from _memoir.search_items i
-    join _memoir.embeddings e on e.user_id = p_user_id and e.model_id = v_model and e.item_no = i.item_no
-    where i.user_id = p_user_id and i.session_id = p_session_id and i.kind = 't' and i.chunk = 0 and i.role = 'user'
-      and not i.dead and i.turn_index >= p_from
-    order by i.turn_index loop
-    if v_last <> '{}' then
-      v_mean := case when v_row.turn_index >= 50 then (select avg(v) from unnest(v_last) v)
-        else v_last[cardinality(v_last)] end;
-      if v_mean <=> v_row.embedding > 0.3 then v_starts := v_starts || v_row.turn_index; v_last := '{}'; end if;
-    end if;
-    v_last := (v_last || v_row.embedding)[greatest(1, cardinality(v_last) - 1) :];
-  end loop;
-  return v_starts;
-end $$;
-
 -- The phases of a session that are over and have no object yet. Those below the minimum go with the next.
 create or replace function _memoir.add_phases(p_session _memoir.sessions)
 returns integer language plpgsql as $$
@@ -82,13 +59,29 @@ declare
   v_least integer := (_memoir.config(v_user, p_session.settings) ->> 'object_tokens_min')::integer;
   v_from integer; v_to integer; v_id uuid; v_turns _memoir.conversation_history[]; v_inside uuid[]; v_debugging boolean;
   v_made integer := 0; v_now timestamptz := memoir.now();
-  v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer);
+  v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer); v_row record; v_last vector[] := '{}'; v_mean vector;
+  v_starts integer[] := '{}';
+  v_model smallint := (select m.model_id from _memoir.embedding_models m where m.status = 'active');
 begin
   select * into v_counters from _memoir.session_counters where user_id = v_user and session_id = v_session;
   select coalesce(max((m.metadata ->> 'to')::integer) + 1, 0) into v_from from _memoir.memory_store m
   where m.user_id = v_user and m.session_id = v_session and m.is_object
     and m.type in ('conversation_phase', 'debugging_session');
-  foreach v_to in array _memoir.phase_starts(v_user, v_session, v_from)
+  -- A user's words open a phase where they are far from the last (cosine below 0.7), from turn 50 on from the mean of
+  -- the last three of the phase.
+  for v_row in select i.turn_index, e.embedding::vector as embedding from _memoir.search_items i
+    join _memoir.embeddings e on e.user_id = v_user and e.model_id = v_model and e.item_no = i.item_no
+    where i.user_id = v_user and i.session_id = v_session and i.kind = 't' and i.chunk = 0 and i.role = 'user'
+      and not i.dead and i.turn_index >= v_from
+    order by i.turn_index loop
+    if v_last <> '{}' then
+      v_mean := case when v_row.turn_index >= 50 then (select avg(v) from unnest(v_last) v)
+        else v_last[cardinality(v_last)] end;
+      if v_mean <=> v_row.embedding > 0.3 then v_starts := v_starts || v_row.turn_index; v_last := '{}'; end if;
+    end if;
+    v_last := (v_last || v_row.embedding)[greatest(1, cardinality(v_last) - 1) :];
+  end loop;
+  foreach v_to in array v_starts
     || case when p_session.status in ('closed', 'expired') then array[v_counters.turn_count] else '{}' end loop
     select array_agg(h order by h.turn_index) into v_turns from _memoir.conversation_history h
     where h.user_id = v_user and h.session_id = v_session
