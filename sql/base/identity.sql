@@ -8,7 +8,6 @@ create or replace function _memoir.login()
 returns text language sql stable
 return case when current_setting('role') in ('', 'none') then session_user::text else current_setting('role') end;
 
--- Says in the audit log that the caller did something. Returns the row's number.
 create or replace function _memoir.audit(p_action text, p_detail jsonb, p_user_id uuid default null)
 returns bigint language sql as $$
   insert into _memoir.audit_log (login, action, user_id, detail)
@@ -122,7 +121,6 @@ begin
   return v_login;
 end $$;
 
--- The jobs role, admins, and whoever installs, who is the owner.
 create or replace function _memoir.may_run_jobs(p_login name)
 returns boolean language sql stable as $$
   select pg_has_role(p_login, 'memoir_jobs', 'usage') or pg_has_role(p_login, 'memoir_admin', 'usage')

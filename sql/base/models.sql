@@ -1,5 +1,3 @@
--- Registries: chat models (window, tokenizer, prices, overhead) and embedding models (dimension, prefixes, endpoint).
-
 -- Those of the release (sql/data/chat_models.csv). What an admin registered under such a name stays.
 delete from _memoir.models where built_in and model in (select c.model from _memoir.data_chat_models() c);
 insert into _memoir.models (model, provider, context_window, max_output, tokenizer, message_overhead, images,

@@ -68,7 +68,6 @@ begin
   return true;
 end $$;
 
--- All leaves that one hash part needs for one month. Returns how many were made.
 create or replace function _memoir.make_part(p_part integer, p_month date)
 returns integer language plpgsql security definer set search_path from current as $$
 declare

@@ -156,7 +156,6 @@ end $$;
 comment on function memoir.retry_work(bigint) is
   'Gives a dead letter another set of attempts; false where there is none of that number. Admin only. Raises PM001.';
 
--- After an error a work item waits longer each time, and is a dead letter in the end.
 create or replace function _memoir.put_back(p_work _memoir.work_items, p_error text)
 returns void language plpgsql as $$
 declare
@@ -165,8 +164,6 @@ begin
   update _memoir.work_items set attempts = attempts + 1 where work_id = p_work.work_id returning * into v_work;
   perform _memoir.give_back(v_work, p_error);
 end $$;
-
--- Steps of jobs: counts that add up, and cursors that say how far a job has come.
 
 -- Where a step that goes through all users by id has got to; null at the beginning.
 create or replace function _memoir.job_cursor(p_job text)

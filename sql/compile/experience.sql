@@ -1,4 +1,3 @@
--- A way on one line, as a block shows it: cut, and disarmed.
 create or replace function _memoir.experience_line(w _memoir.seen_way, p_verdict text)
 returns text language sql stable as $$
   select format('- %s%s%s (%s; id %s)', case p_verdict when 'failed' then 'Failed: ' else '' end,

@@ -1,6 +1,3 @@
--- Asking what is not shown: memory_query answers from it, memory_restore shows it whole, memory_release lets it go.
-
--- One line of an answer: id, when, where, what.
 create or replace function _memoir.tool_line(p_kind text, p_id uuid, p_session text, p_at timestamptz, p_line text)
 returns text language sql stable as $$
   select format('%s (%s%s, %s) %s', p_id, p_kind, case when p_session is null then '' else ' of ' ||

@@ -550,7 +550,6 @@ begin
   return v_frame;
 end $$;
 
--- Stores the frame and what changed: forms, and a row for each change.
 create or replace function _memoir.store_frame(p_frame _memoir.session_windows, p_places _memoir.past_place[],
   p_kind text, p_turn integer, p_zone text, p_shown integer, p_at timestamptz)
 returns void language plpgsql as $$

@@ -78,7 +78,6 @@ begin
   order by i.created_at desc, i.item_no desc limit p_limit;
 end $$;
 
--- Where a recall looks: its filters, and nothing that is local to another session.
 create or replace function _memoir.filter_scope(p_caller _memoir.caller, p_session uuid, p_kinds text[],
   p_after timestamptz, p_before timestamptz, p_as_of timestamptz, p_valid_at timestamptz)
 returns _memoir.search_scope language plpgsql stable as $$

@@ -1,5 +1,3 @@
--- Messages as the APIs want them. Both formats are made from one list in the OpenAI shape.
-
 create or replace function _memoir.text_parts(p_text text, p_parts jsonb)
 returns jsonb language sql immutable as $$
   select coalesce(p_parts, case when p_text <> '' then jsonb_build_array(jsonb_build_object('type', 'text', 'text',

@@ -89,7 +89,6 @@ begin
     else 0 end;
 end $$;
 
--- The newest message: the query, or what is open in the session.
 create or replace function _memoir.with_newest_message(inout v _memoir.compile_state, p_query text, p_parts jsonb)
 language plpgsql stable as $$
 declare
@@ -511,7 +510,6 @@ begin
   end if;
 end $$;
 
--- Where a compile looks: not in what the list shows, nor above its caller.
 create or replace function _memoir.recall_scope(v _memoir.compile_state)
 returns _memoir.search_scope language plpgsql stable as $$
 declare

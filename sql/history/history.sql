@@ -1,5 +1,3 @@
--- History is append-only: the trigger that refuses everything but an announced erase or archive.
-
 -- History is append-only for everybody, its owner included. Only an erase or archive deletes, and those announce
 -- themselves with an audit row of the same transaction first.
 create or replace function _memoir.guard_history()
@@ -13,8 +11,6 @@ begin
     lower(tg_op)),
     hint = 'forget, compact or erase instead';
 end $$;
-
--- Reading turns: a session's line of descent, one turn, the tokens before it, and what is withheld from whom.
 
 -- Which stretches of which sessions make up a session's history: itself, and what it shares with the sessions it
 -- branched from. since, until: when the turns of that session were recorded. A statement that reads turns is bounded by
@@ -55,7 +51,6 @@ begin
     join _memoir.archives r on r.archive_id = a.archive_id);
 end $$;
 
--- The same in words, of the turns from one to another.
 create or replace function _memoir.archived_note(p_ranges jsonb, p_from integer, p_to integer)
 returns text language sql immutable as $$
   select 'archived: ' || string_agg(format('turns %s to %s (%s)', r ->> 'from_turn', r ->> 'to_turn', r ->> 'month'),

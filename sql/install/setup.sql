@@ -1,5 +1,3 @@
--- Applies what an install needs besides objects, and what a dump does not carry.
-
 -- Gives everything to memoir_owner. A restore that found no roles left it with whoever restored.
 create or replace function _memoir.take_ownership()
 returns void language plpgsql set search_path from current as $$

@@ -16,7 +16,6 @@ returns name[] language sql stable as $$
     and attnum > 0 and not attisdropped and atttypid = 'uuid'::regtype and attname <> 'user_id' order by attnum)
 $$;
 
--- Ids that are sessions of the user, by their names.
 create or replace function _memoir.named_sessions(p_row jsonb, p_columns name[], p_names jsonb)
 returns jsonb language sql immutable as $$
   select p_row || coalesce((select jsonb_object_agg(c, jsonb_build_object('session', p_names ->> (p_row ->> c)))

@@ -12,8 +12,6 @@ begin
   update _memoir.session_windows set lines = null where user_id = p_user_id and lines <> '{}';
 end $$;
 
--- Active parts of a session: live compactions, exchanges that stay beside them, the summary of all.
-
 -- The rows that count, in order: the session's own, and those of sessions it branched from as far as they share turns.
 create or replace function _memoir.live_compactions(p_session _memoir.sessions, p_as_of timestamptz default null)
 returns setof _memoir.compactions language plpgsql stable as $$

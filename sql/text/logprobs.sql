@@ -1,5 +1,3 @@
--- How sure a model was of what it said: the entropy of its tokens, from the log probabilities that some APIs return.
-
 -- The highest mean entropy of twenty tokens in a row (L-RAG, arXiv:2601.06551), and what the model had said by
 -- then, its last 400 characters; null for fewer. PM010 where p_logprobs is none: {"content": [tokens]}, or tokens.
 create or replace function _memoir.doubt(p_where text, p_logprobs jsonb, out entropy float8, out said text)

@@ -69,7 +69,6 @@ exception when invalid_text_representation then
     _memoir.shown(p_given)));
 end $$;
 
--- Refuses a tool that there is not, an argument that lacks, one that the tool does not have, one of another type.
 create or replace function _memoir.check_tool_call(p_name text, p_arguments jsonb)
 returns void language plpgsql stable as $$
 declare

@@ -1,5 +1,3 @@
--- Embedding as work: items without a vector are claimed, embedded outside any transaction, stored.
-
 -- Text to embed: the text after the end of what came before it (the previous turn, or the same turn's previous
 -- chunk). A short answer means little without its question: on real dialogues this finds far more (research/ranker).
 create or replace function _memoir.embedding_texts(p_user_id uuid, p_items integer[])

@@ -1,5 +1,3 @@
--- Unattended: the schedules of jobs (runs.sql), and what pg_cron or a worker outside runs of them.
-
 -- Can this server run it? What is missing runs in a worker outside (pg-memoir worker).
 create or replace function _memoir.job_runs_here(p_in_python boolean)
 returns boolean language sql stable as $$

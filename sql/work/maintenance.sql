@@ -1,5 +1,3 @@
--- Maintenance of what search and compile leave behind. A step is a short transaction over a user or a few.
-
 -- Merges a user's tail into posting lists, a segment of its own. Once three quarters of what a segment and all newer
 -- ones would be together is newer, they go into it too: logarithmic merging (Lester, Moffat and Zobel 2005) by four,
 -- not by two, since reading a segment more costs less than writing it again. Segments, and how often a posting is
