@@ -205,7 +205,7 @@ create or replace function _memoir.fitted(inout p_window _memoir.shown_window, p
 language plpgsql stable as $$
 declare
   v_turns _memoir.shown_turn[] := p_window.turns; v_turn _memoir.shown_turn; v_results integer := 0;
-  v_left integer := p_limit; v_is_excerpt boolean := false; v_cut _memoir.shown_turn;
+  v_left integer := p_limit; v_cut _memoir.shown_turn;
 begin
   if p_window.tokens > p_limit then
     if not p_open then v_turns := '{}'; end if;
@@ -227,10 +227,7 @@ begin
     p_window.turns := v_turns;
     p_window.tokens := _memoir.cost_of(v_turns);
   end if;
-  foreach v_turn in array v_turns loop
-    v_is_excerpt := v_is_excerpt or v_turn.excerpt;
-  end loop;
-  if v_is_excerpt then
+  if exists (select from unnest(v_turns) t where t.excerpt) then
     p_window.warnings := p_window.warnings || 'a long tool result is shown as an excerpt'::text;
   end if;
 end $$;

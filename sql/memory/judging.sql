@@ -133,20 +133,18 @@ end $$;
 create or replace function _memoir.judge_store(p_work _memoir.work_items, p_output jsonb, p_made_by text)
 returns integer language plpgsql as $$
 declare
-  v_answer jsonb; v_stored integer := 0; v_asked jsonb := p_work.payload -> 'asked';
+  v_asked jsonb := p_work.payload -> 'asked';
 begin
   if (select count(distinct (j ->> 'n')::integer) from jsonb_array_elements(p_output -> 'judgements') j
       where (j ->> 'n')::integer between 0 and jsonb_array_length(v_asked) - 1) < jsonb_array_length(v_asked) then
     perform _memoir.fail('PM014', format('%s pairs were asked for, not all were judged', jsonb_array_length(v_asked)));
   end if;
   perform from _memoir.user_counters where user_id = p_work.user_id for update;
-  for v_answer in select distinct on ((j ->> 'n')::integer) j from jsonb_array_elements(p_output -> 'judgements') j
-    where (j ->> 'n')::integer between 0 and jsonb_array_length(v_asked) - 1 order by (j ->> 'n')::integer
-  loop
-    v_stored := v_stored + _memoir.store_verdict(p_work.user_id, p_work.dedup_key::uuid,
-      (v_asked ->> (v_answer ->> 'n')::integer)::uuid, (v_answer ->> 'contradiction')::real, p_made_by)::integer;
-  end loop;
-  return v_stored;
+  return (select coalesce(sum(_memoir.store_verdict(p_work.user_id, p_work.dedup_key::uuid, (v_asked ->> x.n)::uuid,
+      x.contradiction, p_made_by)::integer), 0)
+    from (select distinct on (j.n) j.n, j.contradiction
+      from jsonb_to_recordset(p_output -> 'judgements') j(n integer, contradiction real)
+      where j.n between 0 and jsonb_array_length(v_asked) - 1 order by j.n) x);
 end $$;
 
 create or replace function memoir.list_judgements(p_user text, p_memory uuid default null, p_limit integer default 100)

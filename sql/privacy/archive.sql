@@ -331,7 +331,7 @@ create or replace function memoir.restore_month(p_part integer, p_month date, p_
   p_days integer default 30)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_month date := date_trunc('month', p_month)::date; v_archive _memoir.archives; v_turn _memoir.conversation_history;
+  v_month date := date_trunc('month', p_month)::date; v_archive _memoir.archives;
   v_turns _memoir.conversation_history[]; v_restored bigint := 0; v_missing bigint; v_left bigint := 0;
   v_now timestamptz := memoir.now(); v_kept regclass;
 begin
@@ -366,10 +366,8 @@ begin
     insert into _memoir.conversation_history select t.* from unnest(v_turns) t;
     if v_archive.state = 'kept' then perform _memoir.run_ddl(format('drop table %s', v_kept)); end if;
     -- Found again, by words at once and by vectors when they are embedded.
-    foreach v_turn in array v_turns loop
-      perform _memoir.reindex_turn(v_turn, _memoir.sensitivity_now(v_turn.sensitivity, v_turn.turn_index,
-        _memoir.marks(v_turn.user_id, v_turn.session_id)));
-    end loop;
+    perform _memoir.reindex_turn(t, _memoir.sensitivity_now(t.sensitivity, t.turn_index,
+      _memoir.marks(t.user_id, t.session_id))) from unnest(v_turns) t;
     select coalesce(sum(a.turns - (select count(*) from _memoir.conversation_history h where h.user_id = a.user_id
         and h.session_id = a.session_id and h.turn_index between a.from_turn and a.to_turn)
       - (select count(*) from _memoir.turn_marks m where m.user_id = a.user_id and m.session_id = a.session_id

@@ -312,7 +312,7 @@ returns table (namespace text[], key text, value jsonb, created_at timestamptz, 
 language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read'); v_found _memoir.documents[]; v_vector halfvec;
-  v_asked boolean := coalesce(p_query, '') ~ '[^[:space:]]' or p_query_embedding is not null; v_group record;
+  v_asked boolean := coalesce(p_query, '') ~ '[^[:space:]]' or p_query_embedding is not null;
 begin
   perform _memoir.check_namespace('namespace', p_namespace), _memoir.check_object('filter', p_filter);
   perform _memoir.check_range('limit', p_limit, 0, 10000, true),
@@ -325,13 +325,9 @@ begin
     (_memoir.config(v_caller.user_id, null) ->> 'text_search_config')::regconfig) r
     on r.namespace = d.namespace and r.key = d.key
   order by r.score desc nulls last, d.updated_at desc, d.namespace, d.key limit p_limit offset p_offset;
-  if p_refresh and exists (select from unnest(v_found) d where d.expires_at is not null) then
-    for v_group in
-      select d.namespace as labels, array_agg(d.key) as keys from unnest(v_found) d group by d.namespace order by 1
-    loop
-      perform _memoir.refresh_documents(v_caller, v_group.labels, v_group.keys);
-    end loop;
-  end if;
+  perform _memoir.refresh_documents(v_caller, g.labels, g.keys) from (
+    select d.namespace as labels, array_agg(d.key) as keys from unnest(v_found) d
+    where p_refresh and d.expires_at is not null group by d.namespace order by 1) g;
 end $$;
 comment on function memoir.search_documents(text, text[], text, jsonb, integer, integer, boolean, real[]) is
   'Documents of a namespace and those below it ({}: all). p_query, p_query_embedding: the best first, with score, by

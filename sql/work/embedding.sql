@@ -159,8 +159,8 @@ create or replace function memoir.store_embeddings(p_user_ids uuid[], p_item_nos
   p_model text default null)
 returns integer language plpgsql security definer set search_path from current as $$
 declare
-  v_model _memoir.embedding_models; v_count integer := coalesce(cardinality(p_item_nos), 0); v_user record;
-  v_numbers real[] := p_embeddings; v_stored integer := 0;
+  v_model _memoir.embedding_models; v_count integer := coalesce(cardinality(p_item_nos), 0);
+  v_numbers real[] := p_embeddings;
 begin
   perform _memoir.authorise_worker();
   v_model := _memoir.embedding_model(p_model);
@@ -175,13 +175,9 @@ begin
   -- Retired while the worker was at it: its vectors would only have to be dropped.
   if v_model.status = 'retired' then return 0; end if;
   if array_ndims(p_embeddings) > 1 then v_numbers := array(select unnest(p_embeddings)); end if;
-  for v_user in
+  return (select coalesce(sum(_memoir.store_vectors(x.user_id, v_model, x.items, x.places, v_numbers)), 0) from (
     select u.user_id, array_agg(u.item_no order by u.n) as items, array_agg(u.n order by u.n) as places
-    from unnest(p_user_ids, p_item_nos) with ordinality u(user_id, item_no, n) group by 1 order by 1
-  loop
-    v_stored := v_stored + _memoir.store_vectors(v_user.user_id, v_model, v_user.items, v_user.places, v_numbers);
-  end loop;
-  return v_stored;
+    from unnest(p_user_ids, p_item_nos) with ordinality u(user_id, item_no, n) group by 1 order by 1) x);
 end $$;
 comment on function memoir.store_embeddings(uuid[], integer[], real[], text) is
   'Stores vectors of claimed items: parallel arrays of users and item numbers, and all numbers of all vectors one after
