@@ -13,7 +13,7 @@ set search_path = pg_catalog, pg_temp;
 
 do $$
 declare
-  v_encoding text; v_ctype text;
+  v_encoding text; v_ctype text; v_role text;
 begin
   if current_setting('server_version_num')::int < 150000 then
     raise exception 'pg_memoir needs PostgreSQL 15 or later, this is %', current_setting('server_version');
@@ -28,13 +28,8 @@ begin
     raise exception 'pg_memoir needs a ctype that knows letters, % has LC_CTYPE %', current_database(), v_ctype
       using hint = 'create database ... template template0 lc_ctype ''C.UTF-8'' (or any other UTF-8 locale)';
   end if;
-end $$;
 
--- Roles are shared by all databases of a server, so two installs may race for them.
-do $$
-declare
-  v_role text;
-begin
+  -- Roles are shared by all databases of a server, so two installs may race for them.
   foreach v_role in array array['memoir_owner', 'memoir_reader', 'memoir_app', 'memoir_tenant', 'memoir_admin',
     'memoir_jobs'] loop
     if not exists (select from pg_roles where rolname = v_role) then

@@ -131,11 +131,7 @@ begin
   from _memoir.installation i, generate_series(0, i.modulus - 1) p, _memoir.partitioned_tables t
   where not t.by_month and (to_regclass('_memoir.' || _memoir.leaf_name('users', p)) is not null
     or t.table_name = 'outbox' and p = _memoir.part_of(_memoir.no_session()));
-end $$;
-
--- Columns with people's words have no statistics.
-do $$
-begin
+  -- Columns with people's words have no statistics.
   perform _memoir.without_statistics(c.oid) from pg_class c
   where c.relnamespace = '_memoir'::regnamespace and c.relkind in ('r', 'p')
     and (not c.relispartition or c.relkind = 'p')
