@@ -276,18 +276,29 @@ comment on function memoir.get_documents(text, text[], text[], boolean) is
   'Documents of one namespace by their keys; no row for what is not there. p_refresh: those that end by themselves live
 on from now. Writes documents then. Raises PM001, PM014.';
 
--- How well documents fit a question: BM25 over those it is asked among, as a share of the best, and the best cosine,
--- half and half where both are asked.
-create or replace function _memoir.documents_ranked(p_documents _memoir.documents[], p_query text, p_vector halfvec,
-  p_config regconfig)
-returns table (namespace text[], key text, score real) language plpgsql stable as $$
+create or replace function memoir.search_documents(p_user text, p_namespace text[] default '{}',
+  p_query text default null, p_filter jsonb default null, p_limit integer default 10, p_offset integer default 0,
+  p_refresh boolean default true, p_query_embedding real[] default null)
+returns table (namespace text[], key text, value jsonb, created_at timestamptz, updated_at timestamptz,
+  expires_at timestamptz, score real)
+language plpgsql security definer set search_path from current as $$
 declare
-  v_languages bigint := (select bit_or(1::bigint << d.language) from unnest(p_documents) d where d.words is not null);
-  v_terms text[] := (select q.terms || q.forms
-    from _memoir.question_words(p_query, p_config, coalesce(v_languages, 0)) q);
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read'); v_found _memoir.documents[]; v_vector halfvec;
+  v_asked boolean := coalesce(p_query, '') ~ '[^[:space:]]' or p_query_embedding is not null; v_terms text[];
 begin
+  perform _memoir.check_namespace('namespace', p_namespace), _memoir.check_object('filter', p_filter);
+  perform _memoir.check_range('limit', p_limit, 0, 10000, true),
+    _memoir.check_range('offset', p_offset, 0, 2147483647, true);
+  if p_query_embedding is not null then v_vector := _memoir.own_vector(p_query_embedding); end if;
+  v_found := array(select d from _memoir.documents_under(v_caller, p_namespace, nullif(p_filter, 'null')) d);
+  v_terms := (select q.terms || q.forms from _memoir.question_words(coalesce(p_query, ''),
+    (_memoir.config(v_caller.user_id, null) ->> 'text_search_config')::regconfig, coalesce(
+      (select bit_or(1::bigint << d.language) from unnest(v_found) d where d.words is not null), 0)) q where v_asked);
+  -- How well they fit: BM25 over those it is asked among, as a share of the best, and the best cosine, half and half
+  -- where both are asked.
   return query
-  with found as materialized (select d.namespace, d.key, d.words, d.word_count, d.vectors from unnest(p_documents) d),
+  with found as materialized (select f.namespace, f.key, f.words, f.word_count, f.vectors from unnest(v_found) f
+    where v_asked),
   sizes as (select count(*)::float8 as n, greatest(avg(f.word_count), 1)::float8 as length from found f
     where f.words is not null),
   hits as materialized (select f.namespace, f.key, f.word_count, greatest(cardinality(w.positions), 1) as times,
@@ -297,33 +308,13 @@ begin
       / (h.times + 1.2 * (0.25 + 0.75 * h.word_count / s.length))) as weight
     from hits h, sizes s group by h.namespace, h.key),
   scored as (select f.namespace, f.key, coalesce(w.weight / max(w.weight) over (), 0) as words_score,
-      (select 1 - min(v <=> p_vector) from unnest(f.vectors) v where vector_dims(v) = vector_dims(p_vector))
+      (select 1 - min(v <=> v_vector) from unnest(f.vectors) v where vector_dims(v) = vector_dims(v_vector))
         as vector_score
-    from found f left join words w on w.namespace = f.namespace and w.key = f.key)
-  select s.namespace, s.key, (case when p_vector is null then s.words_score when p_query = '' then s.vector_score
-    else (s.words_score + coalesce(s.vector_score, 0)) / 2 end)::real from scored s;
-end $$;
-
-create or replace function memoir.search_documents(p_user text, p_namespace text[] default '{}',
-  p_query text default null, p_filter jsonb default null, p_limit integer default 10, p_offset integer default 0,
-  p_refresh boolean default true, p_query_embedding real[] default null)
-returns table (namespace text[], key text, value jsonb, created_at timestamptz, updated_at timestamptz,
-  expires_at timestamptz, score real)
-language plpgsql security definer set search_path from current as $$
-declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'read'); v_found _memoir.documents[]; v_vector halfvec;
-  v_asked boolean := coalesce(p_query, '') ~ '[^[:space:]]' or p_query_embedding is not null;
-begin
-  perform _memoir.check_namespace('namespace', p_namespace), _memoir.check_object('filter', p_filter);
-  perform _memoir.check_range('limit', p_limit, 0, 10000, true),
-    _memoir.check_range('offset', p_offset, 0, 2147483647, true);
-  if p_query_embedding is not null then v_vector := _memoir.own_vector(p_query_embedding); end if;
-  v_found := array(select d from _memoir.documents_under(v_caller, p_namespace, nullif(p_filter, 'null')) d);
-  return query
+    from found f left join words w on w.namespace = f.namespace and w.key = f.key),
+  ranked as (select s.namespace, s.key, (case when v_vector is null then s.words_score when coalesce(p_query, '') = ''
+    then s.vector_score else (s.words_score + coalesce(s.vector_score, 0)) / 2 end)::real as score from scored s)
   select d.namespace, d.key, d.value, d.created_at, d.updated_at, d.expires_at, r.score from unnest(v_found) d
-  left join _memoir.documents_ranked(case when v_asked then v_found end, coalesce(p_query, ''), v_vector,
-    (_memoir.config(v_caller.user_id, null) ->> 'text_search_config')::regconfig) r
-    on r.namespace = d.namespace and r.key = d.key
+  left join ranked r on r.namespace = d.namespace and r.key = d.key
   order by r.score desc nulls last, d.updated_at desc, d.namespace, d.key limit p_limit offset p_offset;
   perform _memoir.refresh_documents(v_caller, g.labels, g.keys) from (
     select d.namespace as labels, array_agg(d.key) as keys from unnest(v_found) d
