@@ -183,7 +183,7 @@ declare
   v_limit integer := v.room - v.newest_tokens;
   v_history integer := greatest(0, (_memoir.history_share(v.config, v_session.task_type) * v.room)::integer);
   v_step integer := greatest(1, v_history / 4); v_window _memoir.shown_window; v_shown _memoir.shown_turn[] := '{}';
-  v_unanswered _memoir.shown_turn[] := '{}'; v_repeated boolean := false; n integer;
+  v_unanswered _memoir.shown_turn[] := '{}'; v_repeated boolean := false; n integer; v_turn _memoir.shown_turn;
 begin
   if v_history > v_limit and not v.is_open then
     -- A long query takes whole steps from the window, not a token more or less each time.
@@ -221,7 +221,12 @@ begin
     v_unanswered := v_shown[n + 1 :];
     v_shown := v_shown[1 : n];
     n := cardinality(v_unanswered);
-    if n > 0 and _memoir.is_said(v_session, v_unanswered[n], v.newest) then
+    v_turn := v_unanswered[n];
+    if v_turn.withheld then  -- it is compared as it was said
+      select s.content, s.content_parts into v_turn.content, v_turn.parts
+      from _memoir.turn_seen(v_session, v_turn.turn_index) s;
+    end if;
+    if n > 0 and (v_turn.content, v_turn.parts) is not distinct from ((v.newest).text, (v.newest).parts) then
       v_unanswered := v_unanswered[1 : n - 1];
       v_repeated := true;
     end if;

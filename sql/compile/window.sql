@@ -3,21 +3,6 @@
 -- The first shown turn moves in steps of history budget / window_steps, derived from the turns' running totals: between
 -- two steps every compile of the session begins with the same bytes, and nothing has to be stored for it.
 
--- Returns whether the newest message is what that turn says already; a withheld one is compared as it was said.
-create or replace function _memoir.is_said(p_session _memoir.sessions, p_turn _memoir.shown_turn,
-  p_message _memoir.message)
-returns boolean language plpgsql stable as $$
-declare
-  v_turn _memoir.conversation_history;
-begin
-  if p_turn.withheld then
-    v_turn := _memoir.turn_seen(p_session, p_turn.turn_index);
-    return v_turn.content is not distinct from p_message.text and v_turn.content_parts is not distinct
-      from p_message.parts;
-  end if;
-  return p_turn.content is not distinct from p_message.text and p_turn.parts is not distinct from p_message.parts;
-end $$;
-
 -- Returns what a tool result that is too long looks like: head, tail, and a line that says what is missing and where.
 create or replace function _memoir.excerpt(p_turn _memoir.shown_turn, p_tokens integer, p_tokenizer text,
   p_overhead integer)
