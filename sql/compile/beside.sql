@@ -114,10 +114,11 @@ comment on function memoir.known_messages(text, text[]) is
 them, and what was added to them: without its texts where something that it shows (items) was forgotten since,
 retracted, erased or made secret. Raises PM001.';
 
-create or replace function _memoir.note_messages(p_user_id uuid, p_session_id uuid, p_messages jsonb)
-returns integer language plpgsql as $$
+create or replace function memoir.note_messages(p_user text, p_session text, p_messages jsonb)
+returns integer language plpgsql security definer set search_path from current as $$
 declare
-  v_count integer;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_count integer;
 begin
   if jsonb_typeof(p_messages) is distinct from 'array' or jsonb_path_exists(p_messages,
     '$[*] ? (!(@.chain.type() == "string") || !(@.turns.type() == "number"))') then
@@ -125,7 +126,7 @@ begin
       _memoir.shown(p_messages::text)));
   end if;
   insert into _memoir.client_messages (user_id, chain, session_id, turn_count, added, items, recorded_at)
-  select p_user_id, m ->> 'chain', p_session_id, max((m ->> 'turns')::integer),
+  select v_caller.user_id, m ->> 'chain', v_session.session_id, max((m ->> 'turns')::integer),
     (array_agg(nullif(m -> 'added', 'null')))[1], (array_agg(nullif(m -> 'items', 'null')))[1], memoir.now()
   from jsonb_array_elements(p_messages) m group by 2
   on conflict (user_id, chain, session_id) do update set added = coalesce(excluded.added, client_messages.added),
@@ -133,14 +134,6 @@ begin
   where excluded.added is not null;
   get diagnostics v_count = row_count;
   return v_count;
-end $$;
-
-create or replace function memoir.note_messages(p_user text, p_session text, p_messages jsonb)
-returns integer language plpgsql security definer set search_path from current as $$
-declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-begin
-  return _memoir.note_messages(v_caller.user_id, (_memoir.session(v_caller, p_session)).session_id, p_messages);
 end $$;
 comment on function memoir.note_messages(text, text, jsonb) is
   'Notes messages of a list that the application keeps, so that known_messages knows them: [{"chain": a hash over the
@@ -186,7 +179,7 @@ begin
     v_counts := array_append(v_counts, v_turns);
   end loop;
   if v_notes <> '[]' then
-    perform _memoir.note_messages(v_caller.user_id, (_memoir.session(v_caller, p_session)).session_id, v_notes);
+    perform memoir.note_messages(p_user, p_session, v_notes);
   end if;
   return jsonb_build_object('turns', v_counts, 'refused', v_refused);
 end $$;
