@@ -169,23 +169,25 @@ begin
   return _memoir.to_vector(p_embedding, v_model);
 end $$;
 
-create or replace function _memoir.write_documents(p_caller _memoir.caller, p_documents jsonb)
-returns jsonb language plpgsql as $$
+create or replace function memoir.put_documents(p_user text, p_documents jsonb)
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_document _memoir.documents; v_config jsonb := _memoir.config(p_caller.user_id, null); v_entry record;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_entry record; v_document _memoir.documents;
+  v_config jsonb := _memoir.config(v_caller.user_id, null);
   v_where text; v_stored integer := 0; v_deleted integer := 0; v_found integer; v_secret jsonb := '[]';
   v_appended jsonb := '[]';
 begin
+  perform _memoir.touch_user(v_caller, p_user);
   if jsonb_typeof(p_documents) is distinct from 'array' then
     perform _memoir.fail('PM014', format('documents must be a list, not %s', _memoir.shown(p_documents::text)));
   end if;
   -- One writer of a user at a time: appends and merges read what they change, and two writers could deadlock.
-  perform from _memoir.user_counters where user_id = p_caller.user_id for update;
+  perform from _memoir.user_counters where user_id = v_caller.user_id for update;
   for v_entry in select d as document, o - 1 as place from jsonb_array_elements(p_documents) with ordinality x(d, o)
     order by o loop
     v_where := format('documents[%s]', v_entry.place);
     if v_entry.document ? 'where' then  -- all of its namespace that fit
-      v_document := _memoir.document_place(p_caller, v_entry.document, v_where);
+      v_document := _memoir.document_place(v_caller, v_entry.document, v_where);
       perform _memoir.check_object(v_where || '.where', v_entry.document -> 'where');
       delete from _memoir.documents d where d.user_id = v_document.user_id and d.project = v_document.project
         and d.namespace = v_document.namespace and _memoir.document_fits(d.value, v_entry.document -> 'where');
@@ -193,7 +195,7 @@ begin
       v_deleted := v_deleted + v_found;
       continue;
     end if;
-    v_document := _memoir.document(p_caller, v_entry.document, v_where, v_config);
+    v_document := _memoir.document(v_caller, v_entry.document, v_where, v_config);
     if v_document.value is null then
       delete from _memoir.documents d where d.user_id = v_document.user_id and d.project = v_document.project
         and d.namespace = v_document.namespace and d.key = v_document.key;
@@ -213,15 +215,6 @@ begin
     if v_entry.document -> 'append' = 'true' then v_appended := v_appended || to_jsonb(v_document.key); end if;
   end loop;
   return jsonb_build_object('stored', v_stored, 'deleted', v_deleted, 'secret', v_secret, 'appended', v_appended);
-end $$;
-
-create or replace function memoir.put_documents(p_user text, p_documents jsonb)
-returns jsonb language plpgsql security definer set search_path from current as $$
-declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-begin
-  perform _memoir.touch_user(v_caller, p_user);
-  return _memoir.write_documents(v_caller, p_documents);
 end $$;
 comment on function memoir.put_documents(text, jsonb) is
   'Stores JSON documents of a user, or without a value deletes them: [{"namespace": ["notes", "work"], "key", "value",

@@ -68,7 +68,7 @@ begin
       v_turn := v_turn + v_entry.turns;
     end if;
   end loop;
-  if p_documents is not null then perform _memoir.write_documents(v_caller, p_documents); end if;
+  if p_documents is not null then perform memoir.put_documents(p_user, p_documents); end if;
   return jsonb_build_object('from_item', v_first, 'items', jsonb_array_length(p_items),
     'turns', jsonb_array_length(v_messages));
 end $$;
