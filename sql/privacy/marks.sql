@@ -154,25 +154,31 @@ begin
 end $$;
 
 -- Takes turns back: they are neither shown nor recalled, learnt from or summarised; history has them, marked.
-create or replace function _memoir.retract_turns(p_caller _memoir.caller, p_session _memoir.sessions, p_from integer,
-  p_to integer, p_reason text)
-returns jsonb language plpgsql as $$
+create or replace function memoir.retract_turns(p_user text, p_session text, p_from_turn integer,
+  p_to_turn integer default null, p_reason text default null)
+returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_user uuid := p_caller.user_id; v_now timestamptz := memoir.now(); v_turns _memoir.conversation_history[];
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_user uuid := v_caller.user_id;
+  v_id uuid := (_memoir.session(v_caller, p_session)).session_id; v_now timestamptz := memoir.now();
+  v_turns _memoir.conversation_history[];
   v_units _memoir.said_unit[]; v_memories uuid[]; v_marks jsonb; v_range int4range; v_last integer;
 begin
-  v_marks := _memoir.marks(v_user, p_session.session_id);
-  select turn_count - 1 into v_last from _memoir.session_counters where user_id = v_user
-    and session_id = p_session.session_id;
-  v_range := _memoir.with_results(v_user, p_session.session_id, greatest(p_from, 0), least(p_to, v_last));
+  perform _memoir.check_size('reason', p_reason, 10000);
+  if p_from_turn is null or p_from_turn < 0 or p_to_turn < p_from_turn then
+    perform _memoir.fail('PM014', format('turns must be a range from 0 on, not %s to %s', coalesce(p_from_turn::text,
+      'null'), coalesce(p_to_turn::text, 'null')));
+  end if;
+  v_marks := _memoir.marks(v_user, v_id);
+  select turn_count - 1 into v_last from _memoir.session_counters where user_id = v_user and session_id = v_id;
+  v_range := _memoir.with_results(v_user, v_id, p_from_turn, least(coalesce(p_to_turn, p_from_turn), v_last));
   v_turns := array(select h from generate_series(lower(v_range), upper(v_range) - 1) t,
-    lateral _memoir.turn(v_user, p_session.session_id, t) h
+    lateral _memoir.turn(v_user, v_id, t) h
     where h.message_id is not null and not _memoir.is_retracted(t, v_marks) order by t);
   if v_turns = '{}' then return jsonb_build_object('turns', '[]'::jsonb, 'memories', '[]'::jsonb); end if;
   perform from _memoir.user_counters where user_id = v_user for update;
   insert into _memoir.turn_marks (user_id, session_id, turn_index, recorded_at, mark, actor, reason, set_by)
-  select v_user, h.session_id, h.turn_index, v_now, 'retracted', coalesce(p_caller.actor, 'person'), p_reason,
-    p_caller.login from unnest(v_turns) h;
+  select v_user, h.session_id, h.turn_index, v_now, 'retracted', coalesce(v_caller.actor, 'person'), p_reason,
+    v_caller.login from unnest(v_turns) h;
   v_units := array(select (h.message_id, h.session_id, h.turn_index, h.recorded_at, h.created_at, h.role, 1,
       greatest(length(h.content), 1), h.content, null, false)::_memoir.said_unit from unnest(v_turns) h);
   v_memories := array(select m from unnest(_memoir.memories_from(v_user, v_units)) m
@@ -180,32 +186,17 @@ begin
       and s.item_id = m and s.source_id not in (select u.message_id from unnest(v_units) u)));
   perform _memoir.exclude_units(v_user, v_units, false, gen_random_uuid(), v_turns[cardinality(v_turns)], 'retracted',
     v_now);
-  perform _memoir.set_state(v_user, v_memories, 'invalidated', p_caller.login, 'retracted', null, v_now);
+  perform _memoir.set_state(v_user, v_memories, 'invalidated', v_caller.login, 'retracted', null, v_now);
   if (v_turns[cardinality(v_turns)]).turn_index = v_last then
-    v_marks := _memoir.marks(v_user, p_session.session_id);
+    v_marks := _memoir.marks(v_user, v_id);
     update _memoir.session_counters set open_calls = '{}', last_role = coalesce((
       select case when h.tool_calls is null then h.role end from generate_series(v_last, 0, -1) t,
-        lateral _memoir.turn(v_user, p_session.session_id, t) h
+        lateral _memoir.turn(v_user, v_id, t) h
       where h.message_id is not null and not _memoir.is_retracted(t, v_marks) order by t desc limit 1), 'assistant')
-    where user_id = v_user and session_id = p_session.session_id;
+    where user_id = v_user and session_id = v_id;
   end if;
   return jsonb_build_object('turns', (select jsonb_agg(h.turn_index) from unnest(v_turns) h),
     'memories', to_jsonb(v_memories));
-end $$;
-
-create or replace function memoir.retract_turns(p_user text, p_session text, p_from_turn integer,
-  p_to_turn integer default null, p_reason text default null)
-returns jsonb language plpgsql security definer set search_path from current as $$
-declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_session _memoir.sessions := _memoir.session(v_caller, p_session);
-begin
-  perform _memoir.check_size('reason', p_reason, 10000);
-  if p_from_turn is null or p_from_turn < 0 or p_to_turn < p_from_turn then
-    perform _memoir.fail('PM014', format('turns must be a range from 0 on, not %s to %s', coalesce(p_from_turn::text,
-      'null'), coalesce(p_to_turn::text, 'null')));
-  end if;
-  return _memoir.retract_turns(v_caller, v_session, p_from_turn, coalesce(p_to_turn, p_from_turn), p_reason);
 end $$;
 comment on function memoir.retract_turns(text, text, integer, integer, text) is
   'Takes turns of a session back, with a tool call its results: they are neither shown nor recalled, learnt from or

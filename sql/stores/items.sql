@@ -111,14 +111,14 @@ out. None for a session that is not there. Raises PM001, PM014.';
 create or replace function memoir.retract_items(p_user text, p_session text, p_count integer default null)
 returns setof jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_session _memoir.sessions; v_items integer[];
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_items integer[];
   v_turns integer[]; v_id uuid := _memoir.session_id(v_caller.user_id, p_session);
 begin
   perform _memoir.check_session(p_session), _memoir.check_range('count', p_count, 0, 2147483647);
   if not exists (select from _memoir.sessions s where s.user_id = v_caller.user_id and s.session_id = v_id) then
     return;
   end if;
-  v_session := _memoir.items_of(v_caller, p_user, p_session);
+  perform _memoir.items_of(v_caller, p_user, p_session);
   v_items := array(select i.item_no from _memoir.session_items i where i.user_id = v_caller.user_id
     and i.session_id = v_id and i.retracted_at is null order by i.item_no desc limit p_count);
   v_turns := array(select distinct t from _memoir.session_items i, generate_series(i.turn_index, i.turn_index + i.turns
@@ -130,7 +130,7 @@ begin
   -- A call whose result was taken back waits again.
   update _memoir.session_items i set turn_index = null, turns = 0 where i.user_id = v_caller.user_id
     and i.session_id = v_id and i.turn_index = any (v_turns) and i.retracted_at is null;
-  perform _memoir.retract_turns(v_caller, v_session, lower(r), upper(r) - 1, 'taken back by the application')
+  perform memoir.retract_turns(p_user, p_session, lower(r), upper(r) - 1, 'taken back by the application')
   from unnest(coalesce((select range_agg(int4range(t, t + 1)) from unnest(v_turns) t), '{}'::int4multirange)) r;
 end $$;
 comment on function memoir.retract_items(text, text, integer) is
