@@ -30,14 +30,11 @@ begin
     'whole', p_whole, 'content', p_content, 'slot', p_slot, 'turns', v_turns)::text,
     _memoir.config(p_session.user_id, p_session.settings) ->> 'embedder_socket');
   if jsonb_typeof(v_read) is distinct from 'object' then return; end if;
-  turn_index := (v_read ->> 'turn_index')::integer;
-  names := v_read ->> 'names';
-  is_all := (v_read ->> 'is_all')::boolean;
-  span_start := (v_read ->> 'span_start')::integer;
-  span_length := (v_read ->> 'span_length')::integer;
-  matched := array(select jsonb_array_elements_text(v_read -> 'matched')::integer);
-  parts := v_read -> 'parts';
-  is_narrower := coalesce((v_read ->> 'is_narrower')::boolean, false);
+  select r.turn_index, r.names, r.is_all, r.span_start, r.span_length, coalesce(r.matched, '{}'), r.parts,
+    coalesce(r.is_narrower, false)
+  into turn_index, names, is_all, span_start, span_length, matched, parts, is_narrower
+  from jsonb_to_record(v_read) r(turn_index integer, names text, is_all boolean, span_start integer,
+    span_length integer, matched integer[], parts jsonb, is_narrower boolean);
 end $$;
 
 create or replace function _memoir.memory_words(p_memory _memoir.memory_store)
