@@ -244,9 +244,7 @@ begin
     group by i.ref_id) s
   join _memoir.memory_store m on m.user_id = v_user and m.memory_id = s.ref_id
   where s.similarity >= p_threshold and m.state = 'active' and m.local_to is null
-    and m.sensitivity <= v_caller.clearance
-    and (p_project is null or m.project in (p_project, 'global'))
-    and (v_caller.projects is null or m.project = any (v_caller.projects))
+    and _memoir.may_see(v_caller, m) and (p_project is null or m.project in (p_project, 'global'))
   order by s.similarity desc, m.memory_id limit p_limit;
 end $$;
 comment on function memoir.match_memories(text, real[], real, integer, text) is

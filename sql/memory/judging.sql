@@ -162,9 +162,7 @@ begin
   from _memoir.memory_judgements j
   where j.user_id = v_caller.user_id and (p_memory is null or p_memory in (j.memory_id, j.other_id))
     and not exists (select from _memoir.memory_store m where m.user_id = v_caller.user_id
-    and m.memory_id in (j.memory_id, j.other_id)
-      and (m.sensitivity > v_caller.clearance or v_caller.projects is not null
-      and m.project <> all (v_caller.projects)))
+      and m.memory_id in (j.memory_id, j.other_id) and not _memoir.may_see(v_caller, m))
   order by j.recorded_at desc, j.judgement_id limit p_limit;
 end $$;
 comment on function memoir.list_judgements(text, uuid, integer) is
