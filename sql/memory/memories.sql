@@ -93,7 +93,8 @@ returns jsonb language plpgsql security definer set search_path from current as 
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_user uuid := v_caller.user_id; v_memory _memoir.memory_store; v_session _memoir.sessions;
-  v_sources _memoir.conversation_history[]; v_config jsonb; v_hash bytea; v_result jsonb;
+  v_sources _memoir.conversation_history[]; v_config jsonb; v_hash bytea; v_result jsonb; v_judged jsonb;
+  v_model _memoir.embedding_models;
 begin
   v_memory.user_id := v_user; v_memory.recorded_at := memoir.now(); v_memory.written_by := v_caller.login;
   v_memory.content := p_content; v_memory.type := p_type; v_memory.category := p_category;
@@ -130,8 +131,18 @@ begin
     case when p_session is null then 'person' else 'agent' end::_memoir.actor);
   v_memory.metadata := v_memory.metadata || jsonb_strip_nulls(jsonb_build_object('said_at', p_created_at));
   v_result := _memoir.enter(v_memory, v_session, v_sources, null, null, p_created_at, v_config, p_valid_from);
-  if p_embedding is not null then
-    v_result := _memoir.judged_at_once(v_user, v_result, p_embedding, v_memory.written_by);
+  if p_embedding is not null and v_result ->> 'outcome' in ('stored', 'outdated') then
+    -- What came with its vector is judged at once.
+    v_model := _memoir.embedding_model(null);
+    insert into _memoir.embeddings (user_id, item_no, model_id, embedding)
+    select v_user, i.item_no, v_model.model_id, _memoir.to_vector(p_embedding, v_model) from _memoir.search_items i
+    where i.user_id = v_user and i.ref_id = (v_result ->> 'memory_id')::uuid and i.chunk = 0 and i.embeddable;
+    if found then
+      v_judged := _memoir.reconcile_memory(v_user, (v_result ->> 'memory_id')::uuid, v_memory.written_by);
+      v_result := v_result || coalesce(v_judged, '{}') || jsonb_build_object(
+        'superseded', (v_result -> 'superseded') || coalesce(v_judged -> 'superseded', '[]'),
+        'contradicts', (v_result -> 'contradicts') || coalesce(v_judged -> 'contradicts', '[]'));
+    end if;
   end if;
   if p_key is not null then perform _memoir.keep_receipt(v_user, p_key, v_hash, v_result, v_memory.recorded_at); end if;
   return v_result;
@@ -204,24 +215,6 @@ begin
   end if;
   return jsonb_build_object('memory_id', coalesce(v_old.memory_id, v_memory.memory_id), 'outcome', v_outcome,
     'superseded', to_jsonb(v_settled.superseded), 'contradicts', to_jsonb(v_settled.contradicts));
-end $$;
-
--- A memory that came with its vector is judged at once: p_result, what enter returned, with what that made of it.
-create or replace function _memoir.judged_at_once(p_user_id uuid, p_result jsonb, p_embedding real[], p_by text)
-returns jsonb language plpgsql as $$
-declare
-  v_id uuid := p_result ->> 'memory_id'; v_judged jsonb;
-  v_model _memoir.embedding_models := _memoir.embedding_model(null);
-begin
-  if p_result ->> 'outcome' not in ('stored', 'outdated') then return p_result; end if;
-  insert into _memoir.embeddings (user_id, item_no, model_id, embedding)
-  select p_user_id, i.item_no, v_model.model_id, _memoir.to_vector(p_embedding, v_model) from _memoir.search_items i
-  where i.user_id = p_user_id and i.ref_id = v_id and i.chunk = 0 and i.embeddable;
-  if not found then return p_result; end if;
-  v_judged := _memoir.reconcile_memory(p_user_id, v_id, p_by);
-  return p_result || coalesce(v_judged, '{}') || jsonb_build_object(
-    'superseded', (p_result -> 'superseded') || coalesce(v_judged -> 'superseded', '[]'),
-    'contradicts', (p_result -> 'contradicts') || coalesce(v_judged -> 'contradicts', '[]'));
 end $$;
 
 -- A statement as the memory it would be: where it enters, what it may count as, how secret it is, how long it lives.
