@@ -325,7 +325,6 @@ begin
     if not found then
       v_found := _memoir.whole_item(v_caller, v_id);
     elsif _memoir.may_see(v_caller, v_memory) then
-      -- With where it comes from, what it is tied to and the states it was in.
       v_found := jsonb_strip_nulls(to_jsonb(v_memory)
         - '{user_id,memory_id,content_hash,session_id,local_to,token_count}'::text[] - case
         when v_memory.state in ('forgotten', 'erased') then array['content', 'slot_value', 'aliases'] else '{}' end)

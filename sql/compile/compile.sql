@@ -136,7 +136,6 @@ begin
     null::jsonb, null::integer, null::integer, t.cost, case when t.excerpt then 'excerpt' when t.fidelity > 0
       then (array['detailed', 'compact', 'stub'])[t.fidelity] else 'full' end, true, t.why, left(t.content, 200)
   from unnest(v.shown) t order by t.turn_index;
-  -- Turns of the session that stand as lines, or that the list only names.
   if (v.frame).user_id is not null then
     return query
     select null::integer, 'turn'::text, h.message_id, p_session, h.turn_index, 0, '{recent}'::text[], null::real,

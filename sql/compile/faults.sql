@@ -34,7 +34,6 @@ begin
       h.said_at, null, case when h.kind = 'turn' then coalesce(h.name, h.role) end, h.content, h.key from hits h
     where h.key <> v_asked and h.score >= 0.2 * (select max(m.score) from hits m where m.key <> v_asked)
     union all
-    -- Of the answers those that match best.
     (select 2, coalesce(k.rank, 101) as rank, a.ref_id, 'turn', h.session, a.turn_index, null, a.created_at, null,
       'assistant', _memoir.as_known(v_user, a.session_id, a.turn_index, x.body),
       rtrim(_memoir.normalise(x.body), ' .?!')

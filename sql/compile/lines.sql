@@ -19,7 +19,6 @@ declare
   v_frame _memoir.session_windows := p_frame; v_turns _memoir.past_turn[]; v_turn _memoir.past_turn;
   v_shown bigint := _memoir.shown_after(p_past, p_places); v_through integer; v_first integer;
 begin
-  -- Turns with what their forms save now.
   v_turns := array(select (t.turn_index, t.role, t.exchange_start, t.recorded_at, t.cost, t.calls,
       coalesce(s.saved, 0))::_memoir.past_turn
     from unnest(p_past.turns) t left join (select p.turn_index, sum(p.tokens - p.form)::integer as saved
@@ -134,7 +133,6 @@ begin
         then format('- turn %s, said: %s', v_row.turn_index, _memoir.one_line(left(v_row.content, 400))) end;
     else
       v_call := v_calls -> v_row.tool_call_id;
-      -- What became an object has the key already.
       v_key := case when v_call is not null and not v_row.hidden then coalesce(v_row.source_key,
         (_memoir.tool_use(p_config, v_call ->> 'name', v_call ->> 'arguments')).key) end;
       v_line := format('- turn %s: %s → %s', v_row.turn_index,

@@ -127,7 +127,6 @@ begin
     p_turns[n] := v_turn;
     v_changed := v_changed || n;
   end loop;
-  -- What they cost now is counted together.
   select array_agg(t.text order by i, t.o), array_agg(i order by i, t.o) into v_texts, v_of
   from (select distinct i from unnest(v_changed) i) x,
     unnest(_memoir.token_texts((p_turns[i]).content, (p_turns[i]).parts, (p_turns[i]).name, (p_turns[i]).tool_calls,

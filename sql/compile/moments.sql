@@ -486,7 +486,6 @@ begin
   v_places := _memoir.born_small(v_user, v_frame.session_id, v_past, v_places, v_frame.moved_at);
   v_shown := _memoir.shown_after(v_past, v_places);
   if p_kind <> 'born' and v_deep and v_zone >= 2 and v_shown > v_low then
-    -- The places that are worth least become stubs, until that saves enough.
     v_stubs := array(select x.ordinality from (
         select p.ordinality, sum(s.less) over (order by p.value, p.ordinality) - s.less as before
         from unnest(v_places) with ordinality p, lateral (select p.form - 60 - p.tokens * 8 / 100 as less) s

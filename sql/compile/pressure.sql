@@ -95,7 +95,6 @@ begin
     v_frame := _memoir.move_window(v_session, v.counters, v.config, v.frame, v.past, v_kind, v_now,
       _memoir.tokenizer_used(coalesce(v_session.tokenizer, (v.model).tokenizer)), coalesce(p_fixed, 0), true);
   end if;
-  -- Lines, with the ids of the calls that they stand for.
   return query
   select e.key::integer, 'user', null::text, 0, x.ids, null::text, 'line', e.value, null::integer, null::integer,
     'earlier step' from jsonb_each_text(coalesce(v_frame.lines, _memoir.step_lines(v_session, v.config, v_frame))) e

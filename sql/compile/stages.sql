@@ -345,7 +345,6 @@ begin
       and clearance <= v_clearance and (v_projects is null or projects <@ v_projects);
   end if;
   if v_kept.recall is not null and v_kept.query_hash = v.query_hash then
-    -- The recall that the exchange began with.
     v.recall := v_kept.recall;
     if v.recall <> '' then v.recall_tokens := _memoir.tokens_of(v.recall || E'\n\n', v.tokenizer); end if;
     if v.recall_tokens > v.room - v.total - 4 then
@@ -527,7 +526,6 @@ begin
   end if;
   v_scope.hidden_sessions := v_lineage;
   v_scope.reduced := coalesce(v.reduced, '{}');
-  -- From which turn on the list shows all.
   v_scope.hidden_from := coalesce((select min(t.turn_index)
     from (select s.turn_index, s.turn_index - row_number() over (order by s.turn_index) as run from unnest(v.shown) s) t
     where t.run = (select max(s.turn_index) - count(*) from unnest(v.shown) s)), v.exchange_at, 0);

@@ -79,7 +79,6 @@ begin
   end if;
   if v_old <> '{}' then
     if p_change.remainder is not null then
-      -- What remains counts as the old memory did.
       select * into v_rest from _memoir.memory_store where user_id = v_user and memory_id = v_old[1];
       v_rest.recorded_at := v_now;
       v_rest.content := p_change.remainder;

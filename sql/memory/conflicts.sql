@@ -224,7 +224,6 @@ begin
       or v_other.valid_to is distinct from v_memory.valid_to or v_other.slot is distinct from v_memory.slot
       or v_other.slot_value is distinct from v_memory.slot_value
       or (p_state.comparisons -> (v_place - 1) ->> 'is_same') is distinct from 'true'
-      -- undo_merge said of them that they are not the same.
       or exists (select from _memoir.memory_judgements j where j.user_id = v_user and j.verdict = 'compatible'
         and j.reason = 'merge undone' and (j.memory_id = v_memory.memory_id and j.other_id = v_other.memory_id
           or j.memory_id = v_other.memory_id and j.other_id = v_memory.memory_id));

@@ -113,7 +113,6 @@ begin
   from _memoir.memory_stats s where s.user_id = p_user_id and s.memory_id = any (v_ids || p_instead);
   update _memoir.user_counters set memories = memories + 1, profile_stale = profile_stale or v_new.tier >= 3
   where user_id = p_user_id;
-  -- Every source is named: the members, and the turns they came from.
   insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id)
   select p_user_id, 'memory', v_new.memory_id, 'memory', m from unnest(v_ids) m;
   insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index,
@@ -156,7 +155,6 @@ declare
   v_users uuid[]; v_user uuid; v_config jsonb; v_cluster record; v_made integer := 0; v_members integer := 0;
   v_failed integer := 0; v_error text; v_whole uuid; v_ids uuid[]; v_texts text[];
 begin
-  -- Texts are put together by the package.
   if not _memoir.reads_language() then return '{"more": false}'; end if;
   v_users := _memoir.next_users('consolidation', p_limit);
   foreach v_user in array v_users loop

@@ -80,7 +80,6 @@ begin
     v_all := array_append(v_all, _memoir.enter_found(p_session, p_turns, v_found, p_by, 'rules 1', false, p_config,
       v_read));
     perform _memoir.enter_experience(p_session, p_reading -> 'experiences', p_by, p_config);
-    -- Few turns ask for anything or change anything.
     for i in select n from unnest(array(select (r ->> 'text_no')::integer from jsonb_array_elements(p_reading
         -> 'requests') r) || array(select r.text_no from unnest(v_read) r)) n group by n order by n loop
       v_all := array_append(v_all, _memoir.take_effect(p_session, p_turns[i], array(
@@ -119,7 +118,6 @@ declare
   v_run text := coalesce((select run_id::text from _memoir.job_leases where job = 'extract'
     and backend = pg_backend_pid()), 'none');
 begin
-  -- Without PL/Python the worker reads.
   if not _memoir.reads_language() then return jsonb_build_object('more', false); end if;
   select * into v_work from _memoir.work_items where kind = 'turns' and state = 'leased' and payload ? 'run'
   order by work_id limit 1 for update skip locked;

@@ -87,7 +87,6 @@ begin
       case when v_memory.state = 'active' then 'expired' else v_memory.state::text end), 'remember it anew');
   end if;
   v_id := _memoir.make_global(v_user, v_memory.memory_id, v_caller.login, v_now);
-  -- From now on it is the person's word.
   update _memoir.memory_store set
     provenance = case when provenance in ('user_stated', 'correction', 'instruction', 'preference') then provenance
       else 'user_stated' end, actor = 'person',

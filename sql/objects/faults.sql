@@ -28,7 +28,6 @@ begin
         substring(m.source_key from '[^/\s]+[.][^/\s]+$')]) w where strpos(p_question, w) > 0)
       or m.state = 'active' and m.type = any (regexp_split_to_array(p_question, '[^a-z_]+')) as named) n
     where o.user_id = p_user_id and o.session_id = p_session_id
-      -- Of less, a large text can't have.
       and (n.named or o.tokens > _memoir.end_size() / 4)
     group by m.memory_id, m.content, n.named order by max(p.turn_index) desc loop
     v_text := _memoir.known_text(p_user_id, v_object.memory_id);

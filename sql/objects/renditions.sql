@@ -65,7 +65,6 @@ declare
   v_counts text;
 begin
   if p_kind = 'log' then
-    -- The shapes of lines that make most of it.
     select string_agg(format('×%s %s', n, left(example, 160)), E'\n' order by n desc, example) into v_counts from (
       select count(*) as n, min(l.body) as example from _memoir.text_lines(p_text) l where l.body ~ '[[:alnum:]]'
       group by _memoir.line_shape(l.body) having count(*) > 3 order by count(*) desc, 2

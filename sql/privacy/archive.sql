@@ -365,7 +365,6 @@ begin
       order by c.user_id for update;
     insert into _memoir.conversation_history select t.* from unnest(v_turns) t;
     if v_archive.state = 'kept' then perform _memoir.run_ddl(format('drop table %s', v_kept)); end if;
-    -- Found again, by words at once and by vectors when they are embedded.
     perform _memoir.reindex_turn(t, _memoir.sensitivity_now(t.sensitivity, t.turn_index,
       _memoir.marks(t.user_id, t.session_id))) from unnest(v_turns) t;
     select coalesce(sum(a.turns - (select count(*) from _memoir.conversation_history h where h.user_id = a.user_id

@@ -204,7 +204,6 @@ begin
       and s.session_id = any (v_sharing)
       and exists (select from unnest(p_turns) t where t <= s.summary_through) returning session_id)
   select coalesce(array_agg(session_id), '{}') into v_emptied from emptied;
-  -- Memories, and whatever else names these as its sources.
   v_gone := _memoir.derived(v_user, p_ids || p_more || v_summaries || v_emptied, false) || p_more;
   v_all := p_ids || v_summaries || v_emptied || v_gone;
   v_items := array(select item_no from _memoir.search_items where user_id = v_user and ref_id = any (v_all));

@@ -51,7 +51,6 @@ begin
       where p.prompt_hash in (select system_prompt_hash from _memoir.sessions where user_id = v_user)
       order by p.prompt_hash;
     end if;
-    -- In the order in which it came about.
     select case when _memoir.has_column(v_table.name, 'recorded_at') then 't.recorded_at, '
       else '' end || string_agg(format('t.%I', a.attname), ', ' order by k.n) into v_order
     from pg_index i, unnest(i.indkey::smallint[]) with ordinality k(attnum, n) join pg_attribute a

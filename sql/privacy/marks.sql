@@ -83,7 +83,6 @@ begin
   else
     update _memoir.search_items set sensitivity = p_to, embeddable = embeddable and p_to <> 'secret'
     where user_id = v_user and item_no = any (v_items);
-    -- What came of it is no less secret.
     memories := _memoir.derived(v_user, array[p_turn.message_id], true);
     update _memoir.memory_store set sensitivity = greatest(sensitivity, p_to), embeddable = embeddable
       and p_to <> 'secret'

@@ -25,7 +25,6 @@ begin
       -- What somebody has marked is as they say.
       if v_was < 'secret' and (v_marks ? v_turn.turn_index::text) is not true
         and (v_work.payload ->> 'scan')::boolean then
-        -- Its middle, in stretches that overlap.
         v_at := _memoir.end_size() - v_overlap;
         v_end := length(v_turn.content) - _memoir.end_size() + v_overlap;
         while v_at < v_end and v_was < 'secret' loop

@@ -18,7 +18,6 @@ begin
   names := '{}';
   loose := '{}';
   if coalesce(p_counters.aliases, 0) = 0 then return; end if;
-  -- Runs of one to five words, as aliases are compared.
   v_words := (string_to_array(_memoir.alias_key(left(p_query, 2000)), ' '))[1 : 100];
   v_names := array(select distinct array_to_string(v_words[i : j], ' ') from generate_series(1, cardinality(v_words)) i,
     generate_series(i, least(cardinality(v_words), i + 4)) j);

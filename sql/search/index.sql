@@ -81,7 +81,6 @@ begin
   written_in := 0;
   for i in 1 .. v_count loop
     v_text := p_texts[i];
-    -- Of a long text its beginning decides.
     if v_item.ref_id is distinct from v_next.ref_id then v_language := _memoir.item_language(v_text, p_config); end if;
     v_question := coalesce(v_item.is_question, p_previous.is_question, false);
     v_item := v_next;

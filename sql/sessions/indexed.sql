@@ -175,7 +175,6 @@ begin
         case when (select count(*) from shapes) > 0.5 * (select count(*) from lines) then 0
           when s.n = 1 then 2 when s.n <= 3 then 1 else 0 end
         + (l.body ~* _memoir.pattern_telling_lines())::integer * 1.5
-        -- Among equals those that lie evenly.
         + (l.nth % greatest(1, (select count(*) from lines) / v_most) = 0)::integer * 0.5 as score
       from lines l join shapes s using (shape) where l.body ~ '[[:alnum:]]{2}'),
     best as (select * from scored order by score desc, md5(nth::text) limit v_most),

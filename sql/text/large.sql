@@ -60,20 +60,17 @@ begin
   hits as materialized (select l.nth, t.term from lines l, unnest(v_terms) t(term) where strpos(l.low, t.term) > 0),
   weights as (
     select h.term, ln(1 + (select count(*) from lines)::float8 / count(*)) as weight from hits h group by h.term),
-  -- What a passage with all of them would have.
   most as (select (select coalesce(sum(w.weight), 0) from weights w)
     + (select count(*) from unnest(v_terms) t where t not in (select w.term from weights w))
       * ln(1 + (select count(*) from lines)::float8) as weight),
   own as (select h.nth, sum(w.weight) as weight from hits h join weights w using (term) group by h.nth
     order by 2 desc, 1 limit 200),
-  -- With what its neighbours say of the others.
   near as (select n.nth, sum(n.weight * case when n.far = 0 then 1 else 0.5 end) as score from (
       select o.nth, w.term, w.weight, min(abs(d)) as far from own o cross join generate_series(-p_around, p_around) d
       join hits h on h.nth = o.nth + d join weights w on w.term = h.term group by o.nth, w.term, w.weight) n
     group by n.nth),
   best as (select n.nth, n.score, row_number() over (order by n.score desc, n.nth) as place from near n),
   taken as materialized (select b.* from best b where b.place <= 4 * p_most),
-  -- What lies together is one passage.
   runs as (select t.*, sum(case when t.nth - coalesce(t.before, -100000) > p_around then 1 else 0 end)
       over (order by t.nth) as run
     from (select x.*, lag(x.nth) over (order by x.nth) as before from taken x) t),

@@ -7,7 +7,6 @@ create or replace function _memoir.find_codes(p_text text, p_is_question boolean
   out codes text[])
 language plpgsql immutable as $$
 begin
-  -- Most texts have no identifiers.
   if p_text ~ '[[:lower:]][[:upper:]]|[[:alnum:]][_/\\.][[:alpha:]]' then
     select string_agg(regexp_replace(regexp_replace(m[1],
       '([[:lower:]\d])([[:upper:]])|([[:upper:]])([[:upper:]][[:lower:]])', '\1\3 \2\4', 'g'), '[^[:alnum:]]+', ' ',
@@ -65,7 +64,6 @@ begin
   v_found := _memoir.find_codes(p_text, false);
   v_words := v_words || strip(to_tsvector(v_config, coalesce(v_found.words, '')))
     || array_to_tsvector(v_found.wholes || v_found.codes);
-  -- Without a stemmer they are plain already.
   if v_config <> p_config and (v_config <> 'pg_catalog.simple'::regconfig
     or (_memoir.language_stems())[p_language] is not null) then
     v_words := v_words || strip(ts_delete(to_tsvector('simple', _memoir.readable(p_text)), tsvector_to_array(v_words)));

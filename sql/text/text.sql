@@ -66,7 +66,6 @@ begin
         exit;  -- the rest of this block begins the next one
       end if;
       span_start := v_block_start + v_pos - 1;
-      -- not a megabyte twice
       tokens := case when v_length <= 32768 then _memoir.estimate_tokens(piece)
         else ceil(span_length * v_ratio)::integer end;
       return next;
@@ -108,7 +107,6 @@ begin
         unnest(string_to_array(r.run, null)) with ordinality u(c, i)) pairs;
     v_words := ts_delete(v_words, array(select r from unnest(v_runs) r where r !~ '[\uac00-\ud7af]'))
       || to_tsvector('simple', v_pairs);
-    -- A single character is a word of its own in Han, and part of many.
     select string_agg(han[1], ' ') into v_pairs
     from regexp_matches(v_text, '[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]', 'g') han;
     v_words := v_words || to_tsvector('simple', coalesce(v_pairs, ''));

@@ -15,7 +15,6 @@ declare
     order by length(m[1]) desc limit 1), nfkc));
 begin
   if _memoir.is_blank(p_said) or not _memoir.reads_language() then return; end if;
-  -- The user's own turns that may hold the quotation, the newest first.
   select coalesce(jsonb_agg(jsonb_build_object('index', t.turn_index, 'text', t.content) order by t.turn_index desc),
     '[]') into v_turns
   from (select h.turn_index, left(h.content, 20000) as content

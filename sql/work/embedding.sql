@@ -132,7 +132,6 @@ begin
     delete from _memoir.work_items j where j.kind = 'embed' and j.user_id = p_user_id and j.dedup_key = v_key
       and j.state = 'leased' returning j.payload)
   select d.payload into v_asked from done d order by d.payload ? 'sync' desc limit 1;
-  -- Each batch of a sync leaves a row: which sync, how many texts, how far the cursor is.
   if v_asked ? 'sync' then
     perform _memoir.audit('sync_batch', jsonb_build_object('sync', v_asked -> 'sync', 'model', p_model.name, 'texts',
       v_added, 'tokens', (select coalesce(sum(i.token_count), 0) from _memoir.search_items i

@@ -71,7 +71,6 @@ begin
   select * into v_session from _memoir.sessions where user_id = p_work.user_id and session_id = v_row.session_id;
   v_config := _memoir.config(p_work.user_id, v_session.settings);
   v_tokenizer := _memoir.tokenizer_used(v_session.tokenizer);
-  -- Under its head line, as the extracted one.
   v_text := split_part(v_row.summary_text, E'\n', 1) || E'\n' || v_text;
   v_tokens := _memoir.tokens_of(v_text, v_tokenizer);
   if v_tokens > _memoir.summary_size(v_row, v_config) * 1.5 + 32 then

@@ -8,7 +8,6 @@ returns integer language plpgsql security definer set search_path from current a
 declare
   v_counters _memoir.user_counters; v_merged integer; v_rows integer; v_old integer[]; v_first integer;
 begin
-  -- the next run will do
   select * into v_counters from _memoir.user_counters where user_id = p_user_id for update skip locked;
   if not found then return 0; end if;
   -- What a posting says of its item's number has 24 bits.
@@ -142,7 +141,6 @@ begin
     select v_user, s.ref_id, s.accesses, s.relevance, s.last_at from summed s
     where s.ref_id not in (select memory_id from counted) order by s.ref_id;
     v_any := true;
-    -- Has the user a memory of tier 1 or 2 that was recalled often enough to be looked at?
     perform _memoir.enqueue('promote', v_user, '') from _memoir.config(v_user, null) c where exists (
       select from _memoir.memory_store m join _memoir.memory_stats s on s.user_id = v_user and s.memory_id = m.memory_id
       where m.user_id = v_user and m.state = 'active' and m.tier in (1, 2) and not m.is_object
