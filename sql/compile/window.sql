@@ -40,6 +40,9 @@ declare
   v_step bigint := greatest(1, p_budget / (v.config ->> 'window_steps')::integer);
   v_cap integer := greatest(64, ((v.config ->> 'tool_result_share')::real * p_budget)::integer);
   v_first integer := coalesce((v.session).summary_through + 1, 0); v_threshold bigint := 0; v_total bigint;
+  v_turn _memoir.shown_turn; v_row _memoir.conversation_history; v_part record; v_session _memoir.sessions := v.session;
+  v_model _memoir.models := v.model; v_most integer := v_cap + v_model.message_overhead; v_last _memoir.turn_role;
+  v_user uuid := v.user_id; v_to timestamptz; v_marks jsonb;
 begin
   v_window.warnings := '{}';
   if v_first > 0 then v_threshold := coalesce(_memoir.tokens_before(v.session, v_first), v_counters.tokens); end if;
@@ -47,7 +50,34 @@ begin
   if v_total > p_budget then
     v_threshold := v_threshold + ((v_total - p_budget + v_step - 1) / v_step) * v_step;
   end if;
-  v_turns := _memoir.turns_since(v, v_first, v_threshold, v_cap);
+  -- The turns from there on, and the last exchange whatever its length: of one that began before it, the opening words
+  -- are kept without the middle. Read newest first, back to the window's start.
+  v_turns := '{}';
+  <<parts>>
+  for v_part in select * from _memoir.lineage(v_session) order by from_turn desc loop
+    v_marks := _memoir.marks(v_user, v_part.session_id);
+    -- The counters may be those of an earlier time.
+    v_to := least(v_part.until, v_counters.last_recorded_at);
+    for v_row in select * from _memoir.conversation_history h
+      where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_part.since and v_to
+        and h.turn_index between greatest(v_part.from_turn, v_first)
+        and least(v_part.to_turn, v_counters.turn_count - 1)
+      order by h.turn_index desc loop
+      exit parts when v_row.tokens_before < v_threshold and v_row.turn_index < v_counters.exchange_start;
+      continue when v_row.tokens_before < v_threshold and v_row.role not in ('user', 'system')
+        and not (v.is_open and (v_last is null or v_row.role in ('assistant', 'tool') and v_last = 'tool'));
+      continue when v_marks is not null and _memoir.is_retracted(v_row.turn_index, v_marks);
+      continue when v_row.role = 'system' and v_session.system_prompt_hash is not null
+        and sha256(convert_to(v_row.content, 'UTF8')) = v_session.system_prompt_hash;
+      v_turn := _memoir.as_shown(v_row, v_marks, (v.caller).clearance, v_model, v.tokenizer);
+      if v_turn.role = 'tool' and v_turn.cost > v_most then
+        v_turn := _memoir.excerpt(v_turn, v_most, v.tokenizer, v_model.message_overhead);
+      end if;
+      v_turns := v_turns || v_turn;
+      v_last := v_turn.role;
+    end loop;
+  end loop;
+  v_turns := array(select t from unnest(v_turns) t order by t.turn_index);
   select * into v_turns, v_window.warnings from _memoir.without_open_calls(v_turns, v_window.warnings,
     v_counters.open_calls);
 
@@ -98,44 +128,6 @@ begin
       + coalesce((select sum(_memoir.media_tokens(p, p_model.images)) from jsonb_array_elements(v_turn.parts) p), 0);
   end if;
   return v_turn;
-end $$;
-
--- The turns from a running total of tokens on, oldest first, and the last exchange whatever its length: of one that
--- began before it, the opening words are kept without the middle. Read newest first, back to the window's start.
-create or replace function _memoir.turns_since(v _memoir.compile_state, p_first integer, p_threshold bigint,
-  p_cap integer)
-returns _memoir.shown_turn[] language plpgsql stable as $$
-declare
-  v_turns _memoir.shown_turn[] := '{}'; v_turn _memoir.shown_turn; v_row _memoir.conversation_history; v_part record;
-  v_session _memoir.sessions := v.session; v_counters _memoir.session_counters := v.counters;
-  v_model _memoir.models := v.model; v_most integer := p_cap + v_model.message_overhead; v_last _memoir.turn_role;
-  v_user uuid := v.user_id; v_to timestamptz; v_marks jsonb;
-begin
-  <<parts>>
-  for v_part in select * from _memoir.lineage(v_session) order by from_turn desc loop
-    v_marks := _memoir.marks(v_user, v_part.session_id);
-    -- The counters may be those of an earlier time.
-    v_to := least(v_part.until, v_counters.last_recorded_at);
-    for v_row in select * from _memoir.conversation_history h
-      where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_part.since and v_to
-        and h.turn_index between greatest(v_part.from_turn, p_first)
-        and least(v_part.to_turn, v_counters.turn_count - 1)
-      order by h.turn_index desc loop
-      exit parts when v_row.tokens_before < p_threshold and v_row.turn_index < v_counters.exchange_start;
-      continue when v_row.tokens_before < p_threshold and v_row.role not in ('user', 'system')
-        and not (v.is_open and (v_last is null or v_row.role in ('assistant', 'tool') and v_last = 'tool'));
-      continue when v_marks is not null and _memoir.is_retracted(v_row.turn_index, v_marks);
-      continue when v_row.role = 'system' and v_session.system_prompt_hash is not null
-        and sha256(convert_to(v_row.content, 'UTF8')) = v_session.system_prompt_hash;
-      v_turn := _memoir.as_shown(v_row, v_marks, (v.caller).clearance, v_model, v.tokenizer);
-      if v_turn.role = 'tool' and v_turn.cost > v_most then
-        v_turn := _memoir.excerpt(v_turn, v_most, v.tokenizer, v_model.message_overhead);
-      end if;
-      v_turns := v_turns || v_turn;
-      v_last := v_turn.role;
-    end loop;
-  end loop;
-  return array(select t from unnest(v_turns) t order by t.turn_index);
 end $$;
 
 create or replace function _memoir.cost_of(p_turns _memoir.shown_turn[])
