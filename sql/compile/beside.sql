@@ -9,7 +9,7 @@ declare
   v _memoir.compile_state; v_profile text; v_version integer; v_compile uuid; v_items jsonb;
 begin
   v.caller := _memoir.authorise(p_user, 'read');
-  perform _memoir.check_asked(null, p_memory_budget, null, null, 'openai');
+  perform _memoir.check_range('memory_budget', p_memory_budget, 0, 2147483647);
   v.at := memoir.now();
   v.warnings := '{}';
   v := _memoir.with_session(v, p_session, null);

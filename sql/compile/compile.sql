@@ -10,7 +10,16 @@ create or replace function _memoir.compile(inout v _memoir.compile_state, p_user
 language plpgsql stable as $$
 begin
   v.caller := _memoir.authorise(p_user, 'read');
-  perform _memoir.check_asked(p_budget, p_memory_budget, p_task, p_tools, p_format);
+  perform _memoir.check_choice('format', p_format, '{openai,anthropic}'),
+    _memoir.check_range('budget', p_budget, 1, 2147483647),
+    _memoir.check_range('memory_budget', p_memory_budget, 0, 2147483647);
+  if p_task is not null then
+    perform _memoir.check_choice('task', p_task, enum_range(null::_memoir.task_type)::text[]);
+  end if;
+  if p_tools is not null and jsonb_typeof(p_tools) not in ('array', 'null') then
+    perform _memoir.fail('PM014', format('tools must be a list of tool definitions, not %s',
+      _memoir.shown(p_tools::text)));
+  end if;
   v.at := memoir.now();
   v.as_of := p_as_of;
   v.valid_at := p_valid_at;

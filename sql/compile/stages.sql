@@ -2,22 +2,6 @@
 -- reads what those before it read. The budget is kept by check_room, which refuses a newest message that does not fit,
 -- by with_shown_turns, which leaves turns out, and by assembled, which counts the whole list once more.
 
-create or replace function _memoir.check_asked(p_budget integer, p_memory_budget integer, p_task text, p_tools jsonb,
-  p_format text)
-returns void language plpgsql immutable as $$
-begin
-  perform _memoir.check_choice('format', p_format, '{openai,anthropic}');
-  perform _memoir.check_range('budget', p_budget, 1, 2147483647),
-    _memoir.check_range('memory_budget', p_memory_budget, 0, 2147483647);
-  if p_task is not null then
-    perform _memoir.check_choice('task', p_task, enum_range(null::_memoir.task_type)::text[]);
-  end if;
-  if p_tools is not null and jsonb_typeof(p_tools) not in ('array', 'null') then
-    perform _memoir.fail('PM014', format('tools must be a list of tool definitions, not %s',
-      _memoir.shown(p_tools::text)));
-  end if;
-end $$;
-
 -- The session, its counters and settings, as they are or were: all that is read of who asks and where.
 create or replace function _memoir.with_session(inout v _memoir.compile_state, p_session text, p_after_turn text)
 language plpgsql stable as $$
