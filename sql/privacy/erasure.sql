@@ -220,8 +220,7 @@ begin
   insert into _memoir.erase_queue (leaf) select _memoir.leaf_name(x, _memoir.part_of(v_user))
   from unnest('{search_items,search_tail,search_postings,search_aliases,embeddings,packed_signs,sessions,memory_store,
     memory_states,recall_exclusions,tombstones,session_counters,users,user_counters,client_messages}'::name[]) x;
-  v_rows := v_rows || _memoir.erase_memories(p_caller, v_gone);
-  perform _memoir.erase_reasons(v_user, v_gone, v_all);
+  v_rows := v_rows || _memoir.erase_memories(p_caller, v_gone, v_all);
   -- Any memory may have been in the profile.
   if v_gone <> '{}' then
     v_rows := _memoir.add_counts(v_rows, jsonb_build_object('profiles', _memoir.erase_from('profiles', v_user)));
@@ -255,11 +254,13 @@ begin
     t(name, condition, ids, numbers)));
 end $$;
 
--- Keeps the ids of erased memories, in state erased, but not their states, nor what other tables note of them.
-create or replace function _memoir.erase_memories(p_caller _memoir.caller, p_ids uuid[])
+-- Keeps the ids of erased memories, in state erased, but not their states, nor what other tables note of them. p_all:
+-- the ids of all that is erased.
+create or replace function _memoir.erase_memories(p_caller _memoir.caller, p_ids uuid[], p_all uuid[])
 returns jsonb language plpgsql as $$
 declare
   v_user uuid := p_caller.user_id; v_now timestamptz := memoir.now(); v_rows jsonb; v_counted integer;
+  v_texts text[] := p_all::text[]; v_count bigint;
 begin
   with erased as (
     update _memoir.memory_store m set state = 'erased', state_at = v_now, state_reason = null, content = '',
@@ -277,27 +278,20 @@ begin
       and s.memory_id = memory_store.memory_id)),
     'erased', p_caller.login, null, null, v_now, null);
   update _memoir.user_counters set memories = greatest(0, memories - v_counted) where user_id = v_user;
+  -- Why somebody wanted a memory gone is no reason to keep it, nor is what was said of work in hand.
+  update _memoir.recall_exclusions set reason = 'erased' where user_id = v_user and memory_id = any (p_ids);
+  update _memoir.tombstones set reason = null where user_id = v_user and memory_id = any (p_ids);
+  update _memoir.audit_log set detail = detail - 'reason' where user_id = v_user and detail ? 'reason'
+    and (detail -> 'memory_ids' ?| v_texts or detail ->> 'memory_id' = any (v_texts));
+  get diagnostics v_count = row_count;
+  if v_count > 0 then insert into _memoir.erase_queue (leaf) values ('audit_log'); end if;
+  update _memoir.work_items set last_error = null where user_id = v_user and last_error is not null;
+  get diagnostics v_count = row_count;
+  if v_count > 0 then insert into _memoir.erase_queue (leaf) values ('work_items'); end if;
   return _memoir.add_counts(v_rows, (select jsonb_object_agg(t, _memoir.erase_from(t, v_user, 'memory_id = any ($2)'
       || case when _memoir.has_column(t, 'other_id') then ' or other_id = any ($2)' else '' end, p_ids))
     from _memoir.user_tables() t where _memoir.has_column(t, 'memory_id')
       and t not in ('memory_store', 'memory_states', 'recall_exclusions', 'tombstones', 'outbox')));
-end $$;
-
--- Why somebody wanted a memory gone is no reason to keep it, nor is what was said of work in hand.
-create or replace function _memoir.erase_reasons(p_user_id uuid, p_memories uuid[], p_ids uuid[])
-returns void language plpgsql as $$
-declare
-  v_texts text[] := p_ids::text[]; v_count bigint;
-begin
-  update _memoir.recall_exclusions set reason = 'erased' where user_id = p_user_id and memory_id = any (p_memories);
-  update _memoir.tombstones set reason = null where user_id = p_user_id and memory_id = any (p_memories);
-  update _memoir.audit_log set detail = detail - 'reason' where user_id = p_user_id and detail ? 'reason'
-    and (detail -> 'memory_ids' ?| v_texts or detail ->> 'memory_id' = any (v_texts));
-  get diagnostics v_count = row_count;
-  if v_count > 0 then insert into _memoir.erase_queue (leaf) values ('audit_log'); end if;
-  update _memoir.work_items set last_error = null where user_id = p_user_id and last_error is not null;
-  get diagnostics v_count = row_count;
-  if v_count > 0 then insert into _memoir.erase_queue (leaf) values ('work_items'); end if;
 end $$;
 
 create or replace function _memoir.step_erase(p_limit integer)
