@@ -86,16 +86,15 @@ begin
     continue when v_batch.kind in ('header', 'end');
     begin
       v_counts := case v_batch.kind
-        when 'users' then _memoir.import_users(v_caller, p_user, v_batch.rows)
-        when 'user_keys' then _memoir.import_keys(v_user, v_batch.rows -> 0)
         when 'system_prompts' then _memoir.import_prompts(v_batch.rows)
         when 'conversation_history' then _memoir.import_turns(v_user, v_batch.rows)
         when 'session_counters' then _memoir.import_counters(v_user, v_batch.rows)
         when 'compactions' then _memoir.import_compactions(v_user, v_batch.rows)
         when 'memory_store' then _memoir.import_memories(v_user, v_batch.rows)
-        when 'user_counters' then _memoir.import_costs(v_user, v_batch.rows -> 0)
         when 'embeddings' then _memoir.import_embeddings(v_user, v_batch.rows)
-        else _memoir.import_rows(v_user, v_batch.kind, v_batch.rows) end;
+        else case when v_batch.kind in ('users', 'user_keys', 'user_counters')
+          then _memoir.import_single(v_caller, p_user, v_batch.kind, v_batch.rows -> 0)
+          else _memoir.import_rows(v_user, v_batch.kind, v_batch.rows) end end;
     exception when data_exception or integrity_constraint_violation then
       get stacked diagnostics v_message = message_text, v_code = returned_sqlstate;
       perform _memoir.fail('PM014', format('lines %s to %s of the batch (%s) can''t be imported: %s', v_batch.n,
@@ -114,33 +113,35 @@ rows of each table were {"imported", "present" already, "refused"}: refused is w
 and what belongs to it. Repeating a batch is harmless. Vectors that the lines do not bring are asked for. Times and
 provenance are taken from the lines. Admin only. Writes every table of the user, audit_log. Raises PM001, PM014.';
 
-create or replace function _memoir.import_users(p_caller _memoir.caller, p_user text, p_rows jsonb)
+-- Puts rows of which a user has one: the user, the key of tombstones, what it has cost.
+create or replace function _memoir.import_single(p_caller _memoir.caller, p_user text, p_kind text, p_row jsonb)
 returns integer[] language plpgsql as $$
 declare
-  v_counts integer[];
+  v_user uuid := p_caller.user_id; v_counts integer[] := '{0,0}'; v_new bytea := (p_row ->> 'secret')::bytea;
+  v_old bytea := (select secret from _memoir.user_keys where user_id = v_user);
 begin
-  v_counts := _memoir.import_rows(p_caller.user_id, 'users',
-    jsonb_build_array((p_rows -> 0) || jsonb_build_object('namespace', p_caller.namespace, 'external_id', p_user)));
-  insert into _memoir.user_counters (user_id) values (p_caller.user_id) on conflict do nothing;
-  perform from _memoir.user_counters where user_id = p_caller.user_id for update;
-  return v_counts;
-end $$;
-
--- Tombstones compare only under the key they were made with.
-create or replace function _memoir.import_keys(p_user_id uuid, p_row jsonb)
-returns integer[] language plpgsql as $$
-declare
-  v_old bytea := (select secret from _memoir.user_keys where user_id = p_user_id);
-  v_new bytea := (p_row ->> 'secret')::bytea;
-begin
-  if v_old = v_new then return '{0,0}'; end if;
-  if v_old is not null and exists (select from _memoir.tombstones where user_id = p_user_id) then
-    perform _memoir.fail('PM014', 'the user has tombstones under another key than the export''s',
-      'import under another name, or erase the user first');
+  if p_kind = 'users' then
+    v_counts := _memoir.import_rows(v_user, 'users',
+      jsonb_build_array(p_row || jsonb_build_object('namespace', p_caller.namespace, 'external_id', p_user)));
+    insert into _memoir.user_counters (user_id) values (v_user) on conflict do nothing;
+    perform from _memoir.user_counters where user_id = v_user for update;
+  elsif p_kind = 'user_counters' then
+    update _memoir.user_counters set related = true
+    where user_id = v_user and not related and (p_row ->> 'related')::boolean;
+    update _memoir.user_counters set cost_microcents = (p_row ->> 'cost_microcents')::bigint
+    where user_id = v_user and cost_microcents < (p_row ->> 'cost_microcents')::bigint;
+    v_counts[1] := found::integer;
+  elsif v_old is distinct from v_new then
+    -- Tombstones compare only under the key they were made with.
+    if v_old is not null and exists (select from _memoir.tombstones where user_id = v_user) then
+      perform _memoir.fail('PM014', 'the user has tombstones under another key than the export''s',
+        'import under another name, or erase the user first');
+    end if;
+    insert into _memoir.user_keys (user_id, secret) values (v_user, v_new) on conflict (user_id) do update set secret
+      = excluded.secret;
+    v_counts[1] := 1;
   end if;
-  insert into _memoir.user_keys (user_id, secret) values (p_user_id, v_new) on conflict (user_id) do update set secret
-    = excluded.secret;
-  return '{1,0}';
+  return v_counts;
 end $$;
 
 create or replace function _memoir.import_prompts(p_rows jsonb)
@@ -314,16 +315,6 @@ begin
     end if;
   end loop;
   return array[v_imported, v_refused];
-end $$;
-
-create or replace function _memoir.import_costs(p_user_id uuid, p_row jsonb)
-returns integer[] language plpgsql as $$
-begin
-  update _memoir.user_counters set related = true
-  where user_id = p_user_id and not related and (p_row ->> 'related')::boolean;
-  update _memoir.user_counters set cost_microcents = (p_row ->> 'cost_microcents')::bigint
-  where user_id = p_user_id and cost_microcents < (p_row ->> 'cost_microcents')::bigint;
-  return array[found::integer, 0];
 end $$;
 
 -- Vectors of models that are registered here under the same name, for the same stretch of the same text.
