@@ -178,32 +178,6 @@ begin
   return coalesce(v_out, 'Nothing found.');
 end $$;
 
--- The tools for what is shown shortened. A question may be the name of an object: that asks for its text.
-create or replace function _memoir.ask_with_tool(p_user text, p_session text, p_name text, p_arguments jsonb)
-returns text language plpgsql as $$
-declare
-  v_named text[] := case when p_name = 'memory_query' then _memoir.object_asked(p_arguments ->> 'question') end;
-begin
-  if v_named is not null then
-    begin
-      return memoir.memory_restore(p_user, p_session, v_named[1], v_named[2]);
-    exception when sqlstate 'PM004' then null;  -- no name after all
-    end;
-  end if;
-  case p_name
-  when 'memory_query' then
-    return memoir.memory_query(p_user, p_session, p_arguments ->> 'question',
-      coalesce((p_arguments ->> 'max_tokens')::integer, 1000), coalesce(p_arguments ->> 'scope', 'user'), false)
-      ->> 'text';
-  when 'memory_restore' then
-    return memoir.memory_restore(p_user, p_session, p_arguments ->> 'id', p_arguments ->> 'lines',
-      p_arguments ->> 'reason');
-  else  -- memory_release
-    return format('Released: %s.', memoir.memory_release(p_user, p_session,
-      array(select jsonb_array_elements_text(p_arguments -> 'ids')), p_arguments ->> 'reason'));
-  end case;
-end $$;
-
 -- Keeps what a model was told. Where the user is not quoted as saying it, it is the agent's word.
 create or replace function _memoir.remember_with_tool(p_user text, p_session _memoir.sessions, p_content text,
   p_type text, p_turn integer, p_said text, p_actor text, out answer text, out memory_id uuid)
@@ -367,7 +341,7 @@ create or replace function memoir.call_memory_tool(p_user text, p_session text, 
 returns text language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_session _memoir.sessions; v_message text; v_hint text; v_state text;
+  v_session _memoir.sessions; v_message text; v_hint text; v_state text; v_named text[];
 begin
   if p_session is not null then v_session := _memoir.session(v_caller, p_session); end if;
   begin
@@ -380,8 +354,22 @@ begin
       perform _memoir.fail('PM014', format('%s needs a session', p_name),
         'give p_session; over MCP the header x-pg-memoir-session, or pg-memoir mcp --session NAME');
     end if;
-    if p_name in ('memory_query', 'memory_restore', 'memory_release') then
-      return _memoir.ask_with_tool(p_user, p_session, p_name, p_arguments);
+    if p_name = 'memory_query' then
+      -- A question may be the name of an object: that asks for its text.
+      v_named := _memoir.object_asked(p_arguments ->> 'question');
+      begin
+        if v_named is not null then return memoir.memory_restore(p_user, p_session, v_named[1], v_named[2]); end if;
+      exception when sqlstate 'PM004' then null;  -- no name after all
+      end;
+      return memoir.memory_query(p_user, p_session, p_arguments ->> 'question',
+        coalesce((p_arguments ->> 'max_tokens')::integer, 1000), coalesce(p_arguments ->> 'scope', 'user'), false)
+        ->> 'text';
+    elsif p_name = 'memory_restore' then
+      return memoir.memory_restore(p_user, p_session, p_arguments ->> 'id', p_arguments ->> 'lines',
+        p_arguments ->> 'reason');
+    elsif p_name = 'memory_release' then
+      return format('Released: %s.', memoir.memory_release(p_user, p_session,
+        array(select jsonb_array_elements_text(p_arguments -> 'ids')), p_arguments ->> 'reason'));
     end if;
     if (select t.reads from _memoir.memory_tool_list() t where t.name = p_name) then
       return _memoir.read_with_tool(v_caller, p_user, p_session, p_name, p_arguments);
