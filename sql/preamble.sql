@@ -57,7 +57,7 @@ end $$;
 -- are not installed already.
 do $$
 declare
-  v_schema record; v_name name;
+  v_schema record; v_name name; v_extension text; v_in text; v_path text := 'pg_catalog';
 begin
   foreach v_name in array array['memoir', '_memoir'] loop
     begin
@@ -73,14 +73,9 @@ begin
     raise exception 'schema % belongs to %', v_schema.nspname, v_schema.owner
       using hint = 'after a restore: call memoir.setup(); otherwise drop or rename that schema';
   end loop;
-end $$;
 
--- The functions' pinned search_path names nothing but schemas that others can't write to: where an extension is
--- installed already, its schema joins the path.
-do $$
-declare
-  v_extension text; v_schema text; v_path text := 'pg_catalog';
-begin
+  -- The functions' pinned search_path names nothing but schemas that others can't write to: where an extension is
+  -- installed already, its schema joins the path.
   foreach v_extension in array array['vector', 'pg_trgm', 'pgcrypto'] loop
     if not exists (select from pg_extension where extname = v_extension) then
       create schema if not exists memoir_extensions authorization memoir_owner;
@@ -92,25 +87,25 @@ begin
                        else 'install the contrib modules' end;
       end;
     end if;
-    select n.nspname into v_schema
+    select n.nspname into v_in
     from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = v_extension;
-    if v_schema <> 'pg_catalog' and strpos(v_path || ',', ' ' || quote_ident(v_schema) || ',') = 0 then
+    if v_in <> 'pg_catalog' and strpos(v_path || ',', ' ' || quote_ident(v_in) || ',') = 0 then
       if exists (select from pg_namespace n, aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a
-                 where n.nspname = v_schema and a.privilege_type = 'CREATE' and a.grantee = 0) then
-        raise exception 'extension % lies in schema %, where everybody may create objects', v_extension, v_schema
+                 where n.nspname = v_in and a.privilege_type = 'CREATE' and a.grantee = 0) then
+        raise exception 'extension % lies in schema %, where everybody may create objects', v_extension, v_in
           using hint = format(
             'revoke create on schema %I from public; or alter extension %I set schema memoir_extensions',
-            v_schema, v_extension);
+            v_in, v_extension);
       end if;
-      if not has_schema_privilege('memoir_owner', v_schema, 'usage') then
-        execute format('grant usage on schema %I to memoir_owner', v_schema);
+      if not has_schema_privilege('memoir_owner', v_in, 'usage') then
+        execute format('grant usage on schema %I to memoir_owner', v_in);
         -- Who may not grant is only warned.
-        if not has_schema_privilege('memoir_owner', v_schema, 'usage') then
-          raise exception 'extension % lies in schema %, which role memoir_owner may not use', v_extension, v_schema
-            using hint = format('have the owner of the schema say: grant usage on schema %I to memoir_owner', v_schema);
+        if not has_schema_privilege('memoir_owner', v_in, 'usage') then
+          raise exception 'extension % lies in schema %, which role memoir_owner may not use', v_extension, v_in
+            using hint = format('have the owner of the schema say: grant usage on schema %I to memoir_owner', v_in);
         end if;
       end if;
-      v_path := v_path || ', ' || quote_ident(v_schema);
+      v_path := v_path || ', ' || quote_ident(v_in);
     end if;
   end loop;
   if not exists (select from pg_type where typname = 'halfvec') then
