@@ -519,10 +519,8 @@ begin
   end if;
   perform _memoir.store_frame(v_frame, v_places, p_kind, p_counters.turn_count, _memoir.zone_name(v_zone),
     p_past.shown, p_at);
-  if p_kind <> 'born' then
-    delete from _memoir.kept_recalls k where k.user_id = v_user and k.session_id = p_session.session_id
-      and k.at_turn < _memoir.recalls_until(p_counters);
-  end if;
+  delete from _memoir.kept_recalls k where p_kind <> 'born' and k.user_id = v_user
+    and k.session_id = p_session.session_id and k.at_turn < _memoir.recalls_until(p_counters);
   return v_frame;
 end $$;
 
@@ -582,7 +580,6 @@ begin
   from unnest(p_places) p where p.target between 1 and 3 and p.target <> p.fidelity
   on conflict (user_id, session_id, turn_index, call_no, argument) do update set fidelity = excluded.fidelity,
     tokens = excluded.tokens, reason = excluded.reason, shown_at = excluded.shown_at;
-  if p_kind <> 'born' and v_used <> '{}' then
-    update _memoir.session_objects set is_used = false where user_id = v_user and session_id = v_session and is_used;
-  end if;
+  update _memoir.session_objects set is_used = false
+  where p_kind <> 'born' and user_id = v_user and session_id = v_session and is_used;
 end $$;

@@ -140,9 +140,7 @@ begin
     perform _memoir.forget_units(v_user, p_units, v_old, v_change, v_turn, p_caller.login);
     return v_change;
   end if;
-  if v_old <> '{}' then
-    perform _memoir.supersede(v_user, v_old, p_new, p_caller.login, 'changed in conversation', v_now);
-  end if;
+  perform _memoir.supersede(v_user, v_old, p_new, p_caller.login, 'changed in conversation', v_now);
   perform _memoir.exclude_units(v_user, p_units, true, v_change, v_turn, 'changed in conversation', v_now);
   return v_change;
 end $$;

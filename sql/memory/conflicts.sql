@@ -284,9 +284,8 @@ begin
     update _memoir.memory_store set superseded_by = null where user_id = v_user and memory_id = p_memory;
     v_restored := _memoir.restore(v_user, p_memory, v_caller.login, 'merge undone', v_now, _memoir.actor(v_caller, null,
       'person'));
-    if not v_restored then
-      update _memoir.memory_store set superseded_by = v_winner where user_id = v_user and memory_id = p_memory;
-    end if;
+    update _memoir.memory_store set superseded_by = v_winner
+    where not v_restored and user_id = v_user and memory_id = p_memory;
   end if;
   if v_restored then
     -- The winner loses what it got from it: the pair stays apart.

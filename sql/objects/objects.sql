@@ -223,9 +223,7 @@ begin
         and (not p_memory.metadata ? 'lines' or int4range(1, null) * int4range(
           (p_memory.metadata #>> '{lines,0}')::integer, (p_memory.metadata #>> '{lines,1}')::integer, '[]')
           @> int4range((m.metadata #>> '{lines,0}')::integer, (m.metadata #>> '{lines,1}')::integer, '[]')));
-    if v_old <> '{}' then
-      perform _memoir.supersede(v_user, v_old, v_id, p_login, 'read again', p_memory.recorded_at, 'tool');
-    end if;
+    perform _memoir.supersede(v_user, v_old, v_id, p_login, 'read again', p_memory.recorded_at, 'tool');
   end if;
   -- Files of the session that it names, by their last two names.
   if p_use.does in ('edit', 'patch') then

@@ -87,10 +87,8 @@ begin
   v_row.compaction_id := gen_random_uuid(); v_row.made_by := p_made_by; v_row.summary_text := v_text;
   v_row.recorded_at := greatest(memoir.now(), v_row.recorded_at + interval '1 microsecond');
   v_row.metadata := v_row.metadata || jsonb_build_object('summary_tokens', v_tokens, 'tokenizer', v_tokenizer);
-  if v_row.level = 0 then
-    update _memoir.compactions set undone_at = v_row.recorded_at where user_id = p_work.user_id
-      and session_id = v_row.session_id and level = 0 and undone_at is null;
-  end if;
+  update _memoir.compactions set undone_at = v_row.recorded_at where v_row.level = 0 and user_id = p_work.user_id
+    and session_id = v_row.session_id and level = 0 and undone_at is null;
   perform _memoir.add_compaction(v_row, v_session, coalesce(v_said_at, v_row.recorded_at), v_config);
   perform _memoir.refresh_summary(p_work.user_id, v_row.session_id);
   return 1;

@@ -225,7 +225,6 @@ begin
     group by m.memory_id
     having not exists (select from _memoir.memory_sources o where o.user_id = v_user and o.item_kind = 'memory'
       and o.item_id = m.memory_id and o.source_kind = 'turn' and o.source_id <> all (v_messages)));
-  perform _memoir.set_state(v_user, v_ids, 'invalidated', v_by, 'a model read the turn', null, memoir.now())
-  where v_ids <> '{}';
+  perform _memoir.set_state(v_user, v_ids, 'invalidated', v_by, 'a model read the turn', null, memoir.now());
   return v_stored;
 end $$;
