@@ -162,8 +162,7 @@ begin
 end $$;
 comment on procedure memoir.ensure_partitions(integer) is
   'Makes the missing partitions: every hash part, this month and the next ones (setting partition_months_ahead). Commits
-per part and month, never waits long for a lock, can be repeated and interrupted. Call outside a transaction. Raises
-PM014, 55P03.';
+per part and month, never waits long for a lock, can be repeated. Call outside a transaction. Raises PM014, 55P03.';
 
 create or replace function _memoir.has_column(p_table name, p_column name)
 returns boolean language sql stable as $$

@@ -174,5 +174,4 @@ end $$;
 comment on function memoir.list_ranking_profiles(text) is
   'Weights of the ranking: the shipped profile, the install''s own, and a user''s own (with null, admin only: all
 users''), each with its source and the version of the shipped one that it began with. is_outdated: shipped has changed
-since; reset_ranking_profile returns to it, learn_weights goes on from what is in force. Later ones win: shipped,
-install, user. Raises PM001.';
+since. Later ones win: shipped, install, user. Raises PM001.';

@@ -60,5 +60,4 @@ end $$;
 comment on function memoir.query_answer(text, text, uuid) is
   'Returns the language model''s answer to a question of memory_query, whose passages it was given: {"id" (as
 memory_query says it), "state": waiting (for job model), answered, unanswered (the passages don''t say) or failed,
-"text", "tokens", "made_by" (model and prompt)}. Questions are kept for a day, and go with what their passages show.
-Raises PM001, PM003, PM004.';
+"text", "tokens", "made_by" (model and prompt)}. Raises PM001, PM003, PM004.';

@@ -178,9 +178,8 @@ begin
 end $$;
 comment on function memoir.extract_session(text, text, integer) is
   'Extracts memories from the session''s turns that no job has reached yet, at most p_limit of them, by rules, and
-returns {"turns", "left", "stored", "duplicate", "refused_tombstone", "not_admitted"}. The job extract does the same
-unasked. Needs PL/Python. Writes memory_store and what belongs to it, admission_scores, session_counters. Raises PM001,
-PM003, PM014, PM050.';
+returns {"turns", "left", "stored", "duplicate", "refused_tombstone", "not_admitted"}. Needs PL/Python. Writes
+memory_store and what belongs to it, admission_scores, session_counters. Raises PM001, PM003, PM014, PM050.';
 
 -- Servers without PL/Python: an outside worker reads turns. It claims a session's next turns, reads them, asks what was
 -- said before, reads that, and stores.

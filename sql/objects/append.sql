@@ -14,13 +14,11 @@ call must be answered at the end. A message may state "sensitivity" (normal, pri
 looks like a key, a card, an account or a personal number is marked secret (setting detect_secrets), which a warning
 says. Opens the session when it is new. It may have "tags" (recall finds the turn by them) and "snapshot_ref" (a
 reference that stays with the turn, whose content is the summary). One of the assistant may have "logprobs", as chat
-completions return them: they are not kept, but where twenty tokens in a row had a mean entropy above 1.5 nats, the
-message has it as "entropy"; above 2.2 it is a fault of what was shown shorter (docs/explain/window.md). p_usage:
-{"model", "prompt_tokens", "completion_tokens", of the prompt''s "cache_read_tokens", "cache_write_tokens" (kept for
-five minutes) and "cache_write_1h_tokens", which have rates of their own, "latency_ms", "finish_reason"}. p_key:
-idempotency key; a retry returns the first result. Returns {"session_id", "from_turn", "to_turn", "turn_count",
-"tokens", "tokenizer", "mark", "message_ids", "warnings"}. All or nothing. Writes conversation_history, counters,
-search items, work_items. Raises PM001, PM005, PM006, PM010 to PM014.';
+completions return them (docs/explain/window.md). p_usage: {"model", "prompt_tokens", "completion_tokens", of the
+prompt''s "cache_read_tokens", "cache_write_tokens" (kept for five minutes) and "cache_write_1h_tokens", which have
+rates of their own, "latency_ms", "finish_reason"}. p_key: idempotency key; a retry returns the first result. Returns
+{"session_id", "from_turn", "to_turn", "turn_count", "tokens", "tokenizer", "mark", "message_ids", "warnings"}. All or
+nothing. Writes conversation_history, counters, search items, work_items. Raises PM001, PM005, PM006, PM010 to PM014.';
 
 create or replace function memoir.append_messages(p_user text, p_session text, p_messages jsonb,
   p_usage jsonb default null, p_key text default null, p_actor text default null, p_metadata jsonb default '{}')

@@ -341,9 +341,8 @@ begin
 end $$;
 comment on function memoir.undo_compaction(text, text, uuid) is
   'Takes a compaction back: its turns are shown again as far as the window reaches, with any summary made from it; the
-summaries it was
-made from count again. The jobs leave the range alone until the session is twice its window. Undoing twice is harmless.
-Returns {"undone", "through", "summary"}. Writes compactions, sessions. Raises PM001, PM003, PM004.';
+summaries it was made from count again. The jobs leave the range alone until the session is twice its window. Undoing
+twice is harmless. Returns {"undone", "through", "summary"}. Writes compactions, sessions. Raises PM001, PM003, PM004.';
 
 create or replace function memoir.list_compactions(p_user text, p_session text)
 returns table (compaction_id uuid, level integer, from_turn integer, to_turn integer, counts boolean, summary text,
