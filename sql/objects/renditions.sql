@@ -119,7 +119,15 @@ begin
   from (select kind, count(*) filter (where lost) as lost, count(*) as n
     from unnest(v_kinds, v_lost) x(kind, lost) group by kind) y where lost > 0;
   if p_fidelity < 3 and _memoir.text_kind(p_text, p_memory.source_key) <> 'json' then
-    v_lines := 'lines ' || nullif(_memoir.lines_missing(p_text, p_body, 4), '');
+    -- The lines of which it has nothing, as ranges: "12–40, 44–190".
+    with missing as (select l.o, l.o - row_number() over (order by l.o) as run
+      from string_to_table(p_text, E'\n') with ordinality l(body, o)
+      where l.body ~ '[[:alnum:]]' and l.body not in (
+        select regexp_replace(f, '^… ', '') from string_to_table(p_body, E'\n') f)),
+    runs as (
+      select min(o) as first, max(o) as last from missing group by run order by max(o) - min(o) desc, 1 limit 4)
+    select 'lines ' || string_agg(case when first = last then first::text else first || '–' || last end, ', '
+      order by first) into v_lines from runs;
   end if;
   v_form.can_answer := (select coalesce(jsonb_agg(e order by o), '[]') from (
     select e, o from unnest(v_all, v_lost) with ordinality x(e, lost, o) where not lost limit 1000) y);

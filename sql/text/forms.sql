@@ -128,16 +128,3 @@ returns text language sql immutable as $$
     then replace(_memoir.files_found(left(p_text, 20000), 240), E'\n', ', ') end, 'in it: '
     || _memoir.names_left(p_text, '', least(4000, length(p_text) * p_share)::integer, p_most))
 $$;
-
--- The lines of a text of which a form has nothing, as ranges: "12–40, 44–190".
-create or replace function _memoir.lines_missing(p_text text, p_form text, p_most integer)
-returns text language sql immutable as $$
-  with lines as (select l.body, l.o from string_to_table(p_text, E'\n') with ordinality l(body, o)),
-  missing as (select l.o, l.o - row_number() over (order by l.o) as run from lines l
-    where l.body ~ '[[:alnum:]]' and l.body not in (
-      select regexp_replace(f, '^… ', '') from string_to_table(p_form, E'\n') f)),
-  runs as (
-    select min(o) as first, max(o) as last from missing group by run order by max(o) - min(o) desc, 1 limit p_most)
-  select string_agg(case when first = last then first::text else first || '–' || last end, ', ' order by first)
-  from runs
-$$;
