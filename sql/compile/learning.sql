@@ -6,8 +6,7 @@ create or replace function memoir.credit_recall(p_user text, p_compile uuid, p_u
 returns integer language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_from timestamptz := memoir.now() - make_interval(days => (select (config ->> 'ledger_days')::integer
-    from _memoir.settings_merged) + 31); v_row _memoir.compile_ledger; v_used integer[]; v_count integer;
+  v_row _memoir.compile_ledger; v_used integer[]; v_count integer;
 begin
   if p_compile is null or p_used is null then
     perform _memoir.fail('PM014',
@@ -27,7 +26,7 @@ begin
   update _memoir.compile_buffer set used = v_used where user_id = v_caller.user_id and compile_id = p_compile;
   if not found then
     update _memoir.compile_ledger set used = v_used where user_id = v_caller.user_id and compile_id = p_compile
-      and recorded_at >= v_from;
+      and recorded_at = v_row.recorded_at;
   end if;
   -- Objects that the recall showed are raised at the next moment of their session.
   update _memoir.session_objects o set is_used = true
