@@ -166,7 +166,6 @@ begin
   return p_project;
 end $$;
 
--- Where what names no project goes.
 create or replace function _memoir.default_project(p_caller _memoir.caller)
 returns text language sql immutable as $$
   select case when p_caller.projects is null or 'global' = any (p_caller.projects) then 'global'

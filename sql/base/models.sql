@@ -171,7 +171,6 @@ comment on function memoir.switch_embedding_model(text) is
   'Makes an embedding model the one that queries use, in this transaction; the former one is retired and its vectors are
 dropped by the job sweep. Items not reached yet are found by words. Admin only. Raises PM001, PM031.';
 
--- The release's embedding models, on the first install.
 insert into _memoir.embedding_models (name, provider, dimension, languages, status)
 select name, provider, dimension::integer, string_to_array(nullif(languages, 'any'), ' '),
   case nth when 1 then 'active' else 'backfilling' end

@@ -356,7 +356,6 @@ returns integer language sql immutable as $$
       / greatest(0.01, 1 - _memoir.history_share(p_config, 'knowledge'))))::integer
 $$;
 
--- Returns what recall may take of the room, so that a managed history need not make way for it.
 create or replace function _memoir.recall_share(p_config jsonb, p_task _memoir.task_type, p_room integer)
 returns integer language sql immutable as $$
   select least(_memoir.recall_cap(p_config, coalesce(p_task, 'continuation'), p_room),

@@ -235,7 +235,6 @@ begin
         where a.turn_index >= p_from and a.role not in ('user', 'system')), 2147483647));
 end $$;
 
--- By which a recall is known again.
 create or replace function _memoir.query_hash(p_unanswered _memoir.shown_turn[], p_query text)
 returns bytea language plpgsql stable as $$
 begin

@@ -119,8 +119,6 @@ comment on function memoir.validate(text, uuid, real, text) is
 what it contradicts. Only a caller acting as a person. Returns {"memory_id", "superseded"}: the memory that stands for
 it, and what it superseded. Writes memory_store, memory_stats, audit_log. Raises PM001, PM004, PM014.';
 
--- Memories pinned in a session: always candidates, whatever the query.
-
 create or replace function memoir.pin(p_user text, p_session text, p_memory uuid, p_turns integer default null,
   p_reason text default null)
 returns jsonb language plpgsql security definer set search_path from current as $$

@@ -56,8 +56,6 @@ comment on function memoir.unpin_turns(text, text, integer, integer) is
   'Ends the pins that touch turns p_from_turn to p_to_turn of a session (default: all) and returns how many. Writes
 turn_pins. Raises PM001, PM003.';
 
--- Working notes: what a session has in hand, shown in its recall until the session or the note ends.
-
 create or replace function memoir.set_working_memory(p_user text, p_session text, p_key text, p_content text,
   p_minutes integer default null)
 returns void language plpgsql security definer set search_path from current as $$

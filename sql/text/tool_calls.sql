@@ -19,7 +19,6 @@ begin
   return coalesce(nullif(array_to_string(v_parts, '/'), ''), v_path);
 end $$;
 
--- Returns whether two paths may be of one file: one is the end of the other.
 create or replace function _memoir.same_path(p_one text, p_other text)
 returns boolean language sql immutable as $$
   select p_one = p_other or right(p_one, length(p_other) + 1) = '/' || p_other

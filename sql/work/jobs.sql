@@ -108,7 +108,6 @@ returns text language sql immutable as $$
     then '* * * * *' else p_schedule end
 $$;
 
--- Returns what is to be scheduled: only what this server can run.
 create or replace function _memoir.cron_list()
 returns table (cron_name text, schedule text, command text)
 language plpgsql stable security definer set search_path from current as $$
