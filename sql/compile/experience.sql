@@ -1,16 +1,3 @@
-create or replace function _memoir.experience_line(w _memoir.seen_way, p_verdict text)
-returns text language sql stable as $$
-  select format('- %s%s%s (%s; id %s)', case p_verdict when 'failed' then 'Failed: ' else '' end,
-    case when w.way <> w.trigger then t[1] || ' => ' else '' end, t[2], case p_verdict when 'untried' then 'not tried'
-      else concat(p_verdict, ' ', case p_verdict when 'failed' then w.tried - w.succeeded else w.succeeded end, ' of ',
-        w.tried, ', last ', _memoir.day(w.last_at), ': ' || t[3]) end, left(w.memory_id::text, 8))
-  from (select array_agg(_memoir.neutralise(case when length(x.line) > g.most then left(x.line, g.most - 1) || '…'
-      else x.line end) order by g.o) as t
-    from unnest(array[w.trigger, w.way, case p_verdict when 'failed' then w.note end], '{120,360,120}'::integer[])
-      with ordinality g(given, most, o)
-    cross join lateral (select _memoir.one_line(g.given) as line) x) texts
-$$;
-
 -- Ranks what a user learnt by its fit (cosine of the task and the trigger, or nine tenths of that of the way, and the
 -- words they share; without a query all fits), by its record and its scope. Record: the lower end of Wilson's interval
 -- (1927, z = 1) of its successes, which halve with their age; a person's word counts as two, an agent's as one. A way
@@ -24,7 +11,7 @@ declare
 begin
   return query
   with judged as (
-    select s.*, s as seen, f.fit, case when s.bad > s.good + s.word - 0.95
+    select s.*, f.fit, case when s.bad > s.good + s.word - 0.95
         or s.failed_last and 3 * s.bad > s.good + 3 * s.word - 2.8 then 'failed' when s.good > 0 then 'worked'
         else 'untried' end as verdict,
       f.fit * (0.7 + 0.3 * (r.good + 0.5 - sqrt(r.good * s.bad / r.tried + 0.25)) / (r.tried + 1))
@@ -43,7 +30,17 @@ begin
   )
   select (row_number() over (order by n.verdict = 'failed', n.score desc, n.last_at desc nulls last, n.memory_id))
     ::integer, n.memory_id, n.type, n.trigger, n.way, n.verdict, n.tried, n.succeeded, n.tried - n.succeeded, n.last_at,
-    case n.verdict when 'failed' then n.note end, n.fit::real, n.score::real, _memoir.experience_line(n.seen, n.verdict)
+    case n.verdict when 'failed' then n.note end, n.fit::real, n.score::real, (
+      select format('- %s%s%s (%s; id %s)', case n.verdict when 'failed' then 'Failed: ' else '' end,
+        case when n.way <> n.trigger then t[1] || ' => ' else '' end, t[2], case n.verdict when 'untried'
+          then 'not tried' else concat(n.verdict, ' ', case n.verdict when 'failed' then n.tried - n.succeeded
+            else n.succeeded end, ' of ', n.tried, ', last ', _memoir.day(n.last_at), ': ' || t[3]) end,
+        left(n.memory_id::text, 8))
+      from (select array_agg(_memoir.neutralise(case when length(x.line) > g.most then left(x.line, g.most - 1) || '…'
+          else x.line end) order by g.o) as t
+        from unnest(array[n.trigger, n.way, case n.verdict when 'failed' then n.note end], '{120,360,120}'::integer[])
+          with ordinality g(given, most, o)
+        cross join lateral (select _memoir.one_line(g.given) as line) x) texts)
   from near n
   where n.nth = 1 and n.fit >= 0.7 * n.best and (n.verdict <> 'failed' or v_asks and n.fit >= v_floor + 0.1
     and (n.trigger = n.best_trigger or n.fit >= coalesce(n.best_way, 0) - 0.02))
