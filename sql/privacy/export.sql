@@ -16,12 +16,6 @@ returns name[] language sql stable as $$
     and attnum > 0 and not attisdropped and atttypid = 'uuid'::regtype and attname <> 'user_id' order by attnum)
 $$;
 
-create or replace function _memoir.named_sessions(p_row jsonb, p_columns name[], p_names jsonb)
-returns jsonb language sql immutable as $$
-  select p_row || coalesce((select jsonb_object_agg(c, jsonb_build_object('session', p_names ->> (p_row ->> c)))
-  from unnest(p_columns) c where p_names ? coalesce(p_row ->> c, '')), '{}')
-$$;
-
 create or replace function memoir.export_user(p_user text, p_embeddings boolean default false)
 returns setof jsonb language plpgsql stable security definer
   set search_path from current set timezone = 'UTC' set extra_float_digits = 1 set bytea_output = 'hex' as $$
@@ -59,8 +53,10 @@ begin
       and a.attrelid = i.indrelid;
     return query execute
       -- Leave out answers to questions. An import would bring back what was forgotten of them since.
-      format('select jsonb_build_object(''kind'', %L, ''row'', _memoir.named_sessions(to_jsonb(t) '
-        '- ''{user_id,question,answer,items}''::text[], $2, $3)) from _memoir.%I t where t.user_id = $1 order by %s',
+      format('select jsonb_build_object(''kind'', %L, ''row'', r || coalesce((select jsonb_object_agg(c, '
+        'jsonb_build_object(''session'', $3 ->> (r ->> c))) from unnest($2) c where $3 ? coalesce(r ->> c, '''')), '
+        '''{}'')) from _memoir.%I t, lateral (select to_jsonb(t) - ''{user_id,question,answer,items}''::text[] as r '
+        'offset 0) x where t.user_id = $1 order by %s',
       v_table.name, v_table.name, v_order) using v_user, _memoir.uuid_columns(v_table.name), v_names;
   end loop;
   return query select jsonb_build_object('kind', 'user_counters', 'row',
