@@ -24,7 +24,6 @@ begin
     hint = coalesce(p_hint, ''), detail = coalesce(p_detail, '');
 end $$;
 
--- A value as an error message shows it: short, on one line.
 create or replace function _memoir.shown(p_value text)
 returns text language sql immutable as $$
   select case when p_value is null then 'null'
@@ -62,7 +61,6 @@ begin
   perform _memoir.check_choice(p_field, v, p_choices) from unnest(p_values) v;
 end $$;
 
--- A JSON object, as it was given; null where there is none.
 create or replace function _memoir.check_object(p_field text, p_value jsonb)
 returns jsonb language plpgsql as $$
 begin
@@ -73,7 +71,6 @@ begin
   return p_value;
 end $$;
 
--- A number from p_least to p_most, or none unless it is needed.
 create or replace function _memoir.check_range(p_field text, p_value anyelement, p_least numeric, p_most numeric,
   p_is_needed boolean default false)
 returns void language plpgsql as $$

@@ -103,7 +103,6 @@ declare
   v_share constant float8 := _memoir.names_share(p_frame.budget);
 begin
   if p_known.lines is not null then
-    -- Each line begins with its turn.
     select coalesce(array_agg(e.key::integer order by t, l.o), '{}'), coalesce(array_agg(l.line order by t, l.o), '{}')
     into v_of, v_lines
     from jsonb_each_text(p_known.lines) e, string_to_table(e.value, E'\n') with ordinality l(line, o),

@@ -243,7 +243,6 @@ begin
     coalesce(p_query, '')), 'UTF8'));
 end $$;
 
--- The messages that the list shows whole.
 create or replace function _memoir.message_ids(p_turns _memoir.shown_turn[], p_reduced integer[])
 returns uuid[] language plpgsql immutable as $$
 begin

@@ -82,7 +82,6 @@ begin
   return _memoir.turn(p_session.user_id, v_owner, p_turn);
 end $$;
 
--- The same, or PM014 where there is no such turn.
 create or replace function _memoir.known_turn(p_session _memoir.sessions, p_turn integer)
 returns _memoir.conversation_history language plpgsql stable as $$
 declare

@@ -47,7 +47,6 @@ begin
       perform _memoir.fail('PM004', format('memory %s is archived and its text is no longer here', p_memory),
         'erase_turn and erase_session reach what it came from');
     end if;
-    -- As it was, back among the others.
     insert into _memoir.memory_store select (jsonb_populate_record(null::_memoir.memory_store, v_archived)).*;
     insert into _memoir.memory_states select (jsonb_populate_recordset(null::_memoir.memory_states,
       v_archived -> 'states')).*;

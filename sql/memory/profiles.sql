@@ -68,7 +68,6 @@ begin
     select h as heading, string_agg('- ' || t, E'\n' order by n) as lines
     from unnest(v_headings, v_texts) with ordinality x(h, t, n) group by h) g), '');
   v_profile.tokens := jsonb_build_object(v_tokenizer, _memoir.tokens_of(v_profile.content, v_tokenizer));
-  -- When time alone changes it next.
   select min(x.at) into v_profile.fresh_until from _memoir.memory_store m, lateral (values (m.valid_from), (m.valid_to),
     (m.expires_at)) x(at)
   where m.user_id = p_user_id and m.scope = 'global' and m.tier in (3, 4) and m.state = 'active'
@@ -87,7 +86,6 @@ begin
   return v_profile;
 end $$;
 
--- Keeps the profiles of users as new versions where their texts differ.
 create or replace function _memoir.step_profiles(p_limit integer)
 returns jsonb language plpgsql as $$
 declare
