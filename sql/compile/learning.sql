@@ -271,4 +271,5 @@ comment on function memoir.learn_admission(text, boolean, integer, real) is
   'Learns admission_weights from what recalls showed: memories that were used (credit_recall) should have had higher
 admission scores than those that never were. Returns {"used", "pairs", "old", "new", "held_out", "applied"} as
 learn_weights does. One call changes a weight by at most half. With p_apply the new weights become a setting of the
-user, if that gained on what was held out. Writes users then, else nothing. Raises PM001, PM014, PM025 (fewer than p_least memories used, or not used).';
+user, if that gained on what was held out. Writes users then, else nothing. Raises PM001, PM014, PM025 (fewer than
+p_least memories used, or not used).';
