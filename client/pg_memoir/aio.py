@@ -22,11 +22,12 @@ from .calls import AllCalls, calls
 from .client import CONNECT, log
 from .errors import InvalidArgumentError, KernelMissingError, MemoirError, from_database, raise_refusals
 from .events import AWAY, PAUSE_SECONDS, AsyncWaiter
+from .pages.plans import push_page, read_page
 from .plans import Leases, Plan, Restored, Wanted
 from .providers import ToolCall, tool_result
 from .sessions import SessionCalls
 from .tracing import span_of_call
-from .types import AsyncEmbed, Event, EventType, Message, PoolLoad
+from .types import AsyncEmbed, Event, EventType, MemoryPage, Message, PagePush, PoolLoad
 from .wrapping import new_session, wrap_client
 from .wrapping_talk import Talk
 
@@ -341,6 +342,16 @@ class AsyncMemoir(AllCalls, AsyncClient):
     async def import_lines(self, lines: Iterable[str], *, user: str | None = None) -> Restored:
         """Imports the lines of an export, in batches. See Memoir.import_lines."""
         return await self._run_plan(plans.import_lines(lines, user))
+
+    async def memory_page(
+        self, user: str, *, project: str | None = None, topic: str | None = None, limit: int | None = None
+    ) -> MemoryPage:
+        """Writes a page of what is known about a user. See Memoir.memory_page."""
+        return await self._run_plan(read_page(user, project, topic, limit))
+
+    async def push_page(self, user: str, markdown: str, *, preview: bool = False, lift: bool = False) -> PagePush:
+        """Carries out what a person changed on a page. See Memoir.push_page."""
+        return await self._run_plan(push_page(user, markdown, preview, lift))
 
 
 class AsyncSession(SessionCalls, AsyncClient):

@@ -330,9 +330,9 @@ begin
         || jsonb_build_object('id', v_memory.memory_id, 'kind', 'memory', 'tokens', v_memory.token_count,
         'session', (select s.external_id from _memoir.sessions s where s.user_id = v_caller.user_id
           and s.session_id = v_memory.session_id),
-        'sources', (select coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('kind', s.source_kind,
-            'id', s.source_id, 'session', x.external_id, 'turn_index', s.turn_index, 'link', s.link))
-            order by s.turn_index, s.source_id), '[]')
+        'sources', (select coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('kind', s.source_kind, 'id',
+            s.source_id, 'session', x.external_id, 'turn_index', s.turn_index, 'from', s.span_start, 'length',
+            s.span_length, 'link', s.link)) order by s.turn_index, s.source_id), '[]')
           from _memoir.memory_sources s
           left join _memoir.sessions x on x.user_id = v_caller.user_id and x.session_id = s.session_id
           where s.user_id = v_caller.user_id and s.item_kind = 'memory' and s.item_id = v_memory.memory_id
