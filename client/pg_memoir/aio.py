@@ -344,10 +344,16 @@ class AsyncMemoir(AllCalls, AsyncClient):
         return await self._run_plan(plans.import_lines(lines, user))
 
     async def memory_page(
-        self, user: str, *, project: str | None = None, topic: str | None = None, limit: int | None = None
+        self,
+        user: str,
+        *,
+        project: str | None = None,
+        topic: str | None = None,
+        limit: int | None = None,
+        edited: str | None = None,
     ) -> MemoryPage:
         """Writes a page of what is known about a user. See Memoir.memory_page."""
-        return await self._run_plan(read_page(user, project, topic, limit))
+        return await self._run_plan(read_page(user, project, topic, limit, edited))
 
     async def push_page(self, user: str, markdown: str, *, preview: bool = False, lift: bool = False) -> PagePush:
         """Carries out what a person changed on a page. See Memoir.push_page."""

@@ -317,12 +317,19 @@ class Memoir(AllCalls, Client):
         return self._run_plan(plans.import_lines(lines, user))
 
     def memory_page(
-        self, user: str, *, project: str | None = None, topic: str | None = None, limit: int | None = None
+        self,
+        user: str,
+        *,
+        project: str | None = None,
+        topic: str | None = None,
+        limit: int | None = None,
+        edited: str | None = None,
     ) -> MemoryPage:
         """Writes a page of what is known about a user, as Markdown: of a project, a topic, or all. It is made anew with
         each call, so what was forgotten, has ended or is secret is not on it, and what is in doubt is marked. `limit`:
-        sentences at most (500). Raises InvalidArgumentError."""
-        return self._run_plan(read_page(user, project, topic, limit))
+        sentences at most (500). `edited`: a page as a person left it; what was changed on it is carried over. Raises
+        InvalidArgumentError."""
+        return self._run_plan(read_page(user, project, topic, limit, edited))
 
     def push_page(self, user: str, markdown: str, *, preview: bool = False, lift: bool = False) -> PagePush:
         """Carries out what a person changed on a page: changed sentences are corrected, deleted ones forgotten, new ones

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -75,39 +75,75 @@ class Written:
     pieces: list[Piece] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a page is written of."""
+
+    user: str
+    project: str | None
+    topic: str | None
+    sentences: list[PageSentence]
+    phases: list[PagePhase]
+    left_out: int
+
+
 # Writing --------------------------------------------------------------------------------------------------------------
 
 
-def render(
-    user: str,
-    project: str | None,
-    topic: str | None,
-    sentences: list[PageSentence],
-    phases: list[PagePhase],
-    left_out: int = 0,
-) -> str:
-    """Returns the Markdown of a page. The same sentences give the same text."""
-    named = {"user": user, "project": project, "topic": topic}
+def render(page: Page, shown: Mapping[UUID, str | None] | None = None, added: Iterable[Piece] = ()) -> str:
+    """Returns the Markdown of a page. The same sentences give the same text. `shown`: texts in the place of sentences,
+    None for one that was deleted, and `added`: lines of a person's, which memory does not have yet."""
+    shown = shown or {}
+    named = {"user": page.user, "project": page.project, "topic": page.topic}
     head = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in named.items() if value is not None]
-    about = f": project {project}" if project else f": {topic}" if topic else ""
-    labels = _make_labels([*(one.memory_id for one in sentences), *(one.memory_id for one in phases)])
-    parts = ["\n".join(["---", "pg_memoir: page", *head, "---"]), HOW_TO, f"# {to_markdown(user + about)}"]
-    for heading, group in _group(sentences, project):
-        lines = (f"- {to_markdown(one.text)}[^{labels[one.memory_id]}]" for one in group)
-        parts += [heading, "\n".join(lines)]
-    if phases:
-        talks = (f"- {_tell_phase(one)}[^{labels[one.memory_id]}]" for one in phases)
+    about = f": project {page.project}" if page.project else f": {page.topic}" if page.topic else ""
+    labels = _make_labels([one.memory_id for one in page.sentences] + [one.memory_id for one in page.phases])
+    parts = ["\n".join(["---", "pg_memoir: page", *head, "---"]), HOW_TO, f"# {to_markdown(page.user + about)}"]
+    parts += _render_lines(page, labels, shown, added)
+    if page.phases:
+        talks = (f"- {_tell_phase(one)}[^{labels[one.memory_id]}]" for one in page.phases)
         parts += [f"## {TALKS}", "\n".join(talks)]
-    if not sentences:
+    if not page.sentences:
         parts.append("<!-- Nothing is known yet. -->")
-    if left_out:
-        parts.append(f"<!-- {left_out} further sentences are not here. Ask for a topic, or one project. -->")
-    notes = [f"[^{labels[one.memory_id]}]: {_tell_sources(one)}" for one in sentences]
-    notes += [f"[^{labels[one.memory_id]}]: memory {one.memory_id}, {_day(one.said_at)}" for one in phases]
-    base = [f"{one.memory_id.hex}:{digest(one.text)}" for one in sentences]
-    base += [f"phase:{one.memory_id.hex}:{digest(from_markdown(_tell_phase(one)))}" for one in phases]
+    if page.left_out:
+        parts.append(f"<!-- {page.left_out} further sentences are not here. Ask for a topic, or one project. -->")
+    notes = [f"[^{labels[one.memory_id]}]: {_tell_sources(one)}" for one in page.sentences]
+    notes += [f"[^{labels[one.memory_id]}]: memory {one.memory_id}, {_day(one.said_at)}" for one in page.phases]
+    base = [f"{one.memory_id.hex}:{digest(one.text)}" for one in page.sentences]
+    base += [f"phase:{one.memory_id.hex}:{digest(from_markdown(_tell_phase(one)))}" for one in page.phases]
     parts += ["\n".join(notes)] if notes else []
     return "\n\n".join([*parts, "\n".join(["<!-- pg_memoir base", *base, "-->"])]) + "\n"
+
+
+def _render_lines(
+    page: Page, labels: dict[UUID, str], shown: Mapping[UUID, str | None], added: Iterable[Piece]
+) -> Iterator[str]:
+    """Returns headings and their lines: those of all projects, then project by project, last what is in doubt."""
+    order = [*dict.fromkeys(HEADINGS.values()), NOTES, DOUBTS]
+    groups: dict[tuple[str, int], list[str]] = {}
+
+    def add(project: str | None, heading: str, line: str) -> None:
+        is_apart = project is not None and project != "global" and not page.project and heading != DOUBTS
+        groups.setdefault((project if is_apart and project else "", order.index(heading)), []).append(line)
+
+    for one in sorted(page.sentences, key=lambda one: (one.category or "~", one.said_at, one.memory_id.hex)):
+        text = shown.get(one.memory_id, one.text)
+        if text is not None:
+            heading = DOUBTS if one.doubts else HEADINGS.get(one.type, NOTES)
+            add(one.project, heading, f"- {to_markdown(text)}[^{labels[one.memory_id]}]")
+    for piece in added:
+        add(piece.project, HEADINGS.get(piece.type or "fact", NOTES), f"- {to_markdown(piece.text)}")
+    doubted = groups.pop(("", order.index(DOUBTS)), None)
+    before = ""
+    for (project, number), lines in sorted(groups.items()):
+        if project != before:
+            yield f"## Project {to_markdown(project)}"
+            before = project
+        yield f"##{'#' if project else ''} {order[number]}"
+        yield "\n".join(lines)
+    if doubted:
+        yield f"## {DOUBTS}"
+        yield "\n".join(doubted)
 
 
 def _make_labels(ids: list[UUID]) -> dict[UUID, str]:
@@ -116,33 +152,6 @@ def _make_labels(ids: list[UUID]) -> dict[UUID, str]:
     while len({one.hex[:length] for one in ids}) < len(set(ids)):
         length += 2
     return {one: one.hex[:length] for one in ids}
-
-
-def _group(sentences: Iterable[PageSentence], project: str | None) -> Iterator[tuple[str, list[PageSentence]]]:
-    """Returns headings with their sentences: those of all projects, then project by project, last what is in doubt."""
-    order = [*dict.fromkeys(HEADINGS.values()), NOTES]
-    groups: dict[tuple[str, int], list[PageSentence]] = {}
-    doubted: list[PageSentence] = []
-    for one in sentences:
-        place = "" if project or one.project == "global" else one.project
-        heading = order.index(HEADINGS.get(one.type, NOTES))
-        (doubted if one.doubts else groups.setdefault((place, heading), [])).append(one)
-    before = ""
-    for (place, heading), group in sorted(groups.items(), key=lambda item: item[0]):
-        level = "##"
-        if place:
-            level = "###"
-            if place != before:
-                yield f"## Project {to_markdown(place)}\n\n### {order[heading]}", _sort(group)
-                before = place
-                continue
-        yield f"{level} {order[heading]}", _sort(group)
-    if doubted:
-        yield f"## {DOUBTS}", _sort(doubted)
-
-
-def _sort(sentences: list[PageSentence]) -> list[PageSentence]:
-    return sorted(sentences, key=lambda one: (one.category or "~", one.said_at, one.memory_id.hex))
 
 
 def _day(moment: datetime) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
@@ -13,8 +13,9 @@ from ..call import Call
 from ..calls import calls
 from ..errors import InvalidArgumentError, MemoirError, NotAuthorizedError, TombstoneError, UnknownMemoryError
 from ..types import Change, Memory, MemoryPage, PageEdit, PagePhase, PagePush, PageSentence
-from .comparing import Item, compare, find_slot_value
-from .markdown import read, render
+from .comparing import Item, compare, find_current, find_slot_value
+from .markdown import Page, Piece, Written, read, render
+from .text import digest
 
 T = TypeVar("T")
 Steps = Generator[Call[Any], Any, T]
@@ -31,26 +32,69 @@ PHASE_TYPES = ["conversation_phase", "debugging_session"]
 NOW: Call[datetime] = Call("now", "select memoir.now() as result", {}, lambda rows: rows[0]["result"])
 
 
-def read_page(user: str, project: str | None, topic: str | None, limit: int | None) -> Steps[MemoryPage]:
-    """Makes a page of what holds now: global in scope, neither secret nor ended."""
+def read_page(
+    user: str, project: str | None, topic: str | None, limit: int | None, edited: str | None
+) -> Steps[MemoryPage]:
+    """Makes a page of what holds now: global in scope, neither secret nor ended. `edited`: a page as a person left it,
+    whose edits are carried over."""
     limit = MOST if limit is None else whole(32)(limit, "limit")
     if limit < 1:
         raise InvalidArgumentError(f"limit is {limit}, at least 1 is needed")
+    carried = yield from _find_edits(user, edited) if edited is not None else _no_edits()
     now = yield NOW
-    found = yield from _find_topic(user, project, topic) if topic is not None else _list_all(user, project)
+    found = yield from _list_all(user, project)
+    named = (yield from _find_topic(user, project, topic, found)) if topic is not None else None
     rows = [one for one in found if _holds(one, now)]
     rows.sort(key=lambda one: (one.tier >= 3, one.said_at, one.memory_id.hex), reverse=True)
-    items = yield from _get(user, [one.memory_id for one in rows[:limit]])
+    about = [one for one in rows if named is None or one.memory_id in named]
+    first = about[:limit] + [one for one in rows if one.memory_id in carried.shown]
+    chosen = list({one.memory_id: one for one in first}.values())
+    items = yield from _get(user, [one.memory_id for one in chosen])
+    items = {memory: item for memory, item in items.items() if item["state"] == "active"}
     doubts = yield from _find_doubts(user, items)
     sentences = [
         _make_sentence(one, items[one.memory_id], doubts.get(one.memory_id, []))
-        for one in rows[:limit]
-        if one.memory_id in items and items[one.memory_id]["state"] == "active"
+        for one in chosen
+        if one.memory_id in items
     ]
     phases = yield from _find_phases(user, project, sentences, topic is None)
-    left_out = max(0, len(rows) - limit)
-    markdown = render(user, project, topic, sentences, phases, left_out)
-    return MemoryPage(user, project, topic, markdown, sentences, phases, left_out)
+    page = Page(user, project, topic, sentences, phases, max(0, len(about) - limit))
+    known = {digest(one.text) for one in sentences}
+    added = [piece for piece in carried.added if digest(piece.text) not in known]
+    markdown = render(page, carried.shown, added)
+    return MemoryPage(user, project, topic, markdown, sentences, phases, page.left_out, carried.conflicts)
+
+
+@dataclass(slots=True)
+class Carried:
+    """Edits of a person that a new page goes on with: texts in the place of memories' (None: deleted), new lines, and
+    those that memory changed under."""
+
+    shown: dict[UUID, str | None] = field(default_factory=dict)
+    added: list[Piece] = field(default_factory=list)
+    conflicts: list[PageEdit] = field(default_factory=list)
+
+
+def _no_edits() -> Steps[Carried]:
+    return Carried()
+    yield
+
+
+def _find_edits(user: str, edited: str) -> Steps[Carried]:
+    """Finds what a person changed, by the memories of today. A sentence that memory changed meanwhile keeps the words
+    of the person; one that the person deleted stands again as memory has it now."""
+    written = _read_own(user, edited)
+    items = yield from _get_with_successors(user, [*written.base, *written.phases])
+    carried = Carried()
+    for edit in compare(written, items).edits:
+        if edit.outcome in ("conflict", "refused"):
+            carried.conflicts.append(edit)
+        current = find_current(items, edit.memory_id) if edit.memory_id else None
+        if edit.action == "remember" or edit.outcome == "conflict" and edit.new and not current:
+            carried.added.append(Piece(edit.new or "", None, edit.type, edit.project))
+        elif current and edit.outcome == "planned" or current and edit.outcome == "conflict" and edit.new:
+            carried.shown[UUID(current["id"])] = edit.new
+    return carried
 
 
 def _holds(row: Memory, now: datetime) -> bool:
@@ -70,17 +114,13 @@ def _list_all(user: str, project: str | None, **filters: Any) -> Steps[list[Memo
         after = page[-1].memory_id
 
 
-def _find_topic(user: str, project: str | None, topic: str) -> Steps[list[Memory]]:
-    """Lists what has the topic as a tag or category, and what a search finds by its words or near to it."""
+def _find_topic(user: str, project: str | None, topic: str, rows: list[Memory]) -> Steps[set[UUID]]:
+    """Finds what has the topic as a tag or category, and what a search finds by its words or near to it."""
     hits = yield calls.recall(user, topic, kinds=["memory"], project=project, limit=FOUND)
     near = {hit.id for hit in hits if "words" in hit.matched_by or (hit.vector_score or 0) >= NEAR}
-    rows = yield from _list_all(user, project)
     name = topic.strip().lower()
-    return [
-        one
-        for one in rows
-        if one.memory_id in near or name == (one.category or "").lower() or name in map(str.lower, one.tags)
-    ]
+    labelled = (one for one in rows if name == (one.category or "").lower() or name in map(str.lower, one.tags))
+    return near | {one.memory_id for one in labelled}
 
 
 def _get(user: str, ids: list[UUID]) -> Steps[dict[UUID, Item]]:
@@ -180,9 +220,7 @@ def _find_phases(
 def push_page(user: str, markdown: str, preview: bool, lift: bool) -> Steps[PagePush]:
     """Carries out what a person changed on a page, each edit in a transaction of its own; doing it again is harmless.
     With `preview` nothing is written."""
-    written = read(text(markdown, "markdown"))
-    if written.user != text(user, "user"):
-        raise InvalidArgumentError(f'the page is of "{written.user}", not of "{user}"')
+    written = _read_own(user, markdown)
     items = yield from _get_with_successors(user, [*written.base, *written.phases])
     compared = compare(written, items)
     edits: list[PageEdit] = []
@@ -190,6 +228,13 @@ def push_page(user: str, markdown: str, preview: bool, lift: bool) -> Steps[Page
         is_done = preview or edit.outcome != "planned"
         edits.append(edit if is_done else (yield from _apply_safely(user, edit, items, written.topic, lift)))
     return PagePush(user, preview, compared.untouched, edits)
+
+
+def _read_own(user: str, markdown: str) -> Written:
+    written = read(text(markdown, "markdown"))
+    if written.user != text(user, "user"):
+        raise InvalidArgumentError(f'the page is of "{written.user}", not of "{user}"')
+    return written
 
 
 def _get_with_successors(user: str, ids: list[UUID]) -> Steps[dict[UUID, Item]]:

@@ -44,7 +44,8 @@ class PagePhase(Record):
 
 @dataclass(frozen=True, slots=True)
 class MemoryPage(Record):
-    """A page as it is now. `markdown` has all of it; `left_out`: sentences for which it had no room."""
+    """A page as it is now. `markdown` has all of it; `left_out`: sentences for which it had no room; `conflicts`: edits
+    of a person that were not carried over as they stand, since memory changed meanwhile."""
 
     user: str
     project: str | None
@@ -53,6 +54,7 @@ class MemoryPage(Record):
     sentences: list[PageSentence]
     phases: list[PagePhase]
     left_out: int
+    conflicts: list[PageEdit]
 
 
 EditAction = Literal["correct", "forget", "remember"]
