@@ -24,7 +24,7 @@ from typing import Any
 
 import psycopg
 from pg_memoir import Memoir
-from pg_memoir.types import MemoryPage, Message
+from pg_memoir.types import MarkdownPage, Message
 
 from .common import ROOT, CachedEmbedder, CannotRun, fresh_database, progress, report, run_alone, table
 
@@ -107,7 +107,7 @@ HARMLESS: dict[str, Callable[[str], str]] = {
 }
 
 
-def push_harmless(memoir: Memoir, user: str, page: MemoryPage, counts: dict[str, list[int]]) -> None:
+def push_harmless(memoir: Memoir, user: str, page: MarkdownPage, counts: dict[str, list[int]]) -> None:
     """Pushes a page in each form, and counts the edits that were found, and the sentences."""
     for name, change in HARMLESS.items():
         pushed = memoir.push_page(user, change(page.markdown))
@@ -122,7 +122,7 @@ def push_harmless(memoir: Memoir, user: str, page: MemoryPage, counts: dict[str,
 # Edits -----------------------------------------------------------------------------------------------------------------
 
 
-def edit_page(page: MemoryPage, facts: list[dict[str, Any]], nth: int, added: str) -> tuple[str, list[Edited]]:
+def edit_page(page: MarkdownPage, facts: list[dict[str, Any]], nth: int, added: str) -> tuple[str, list[Edited]]:
     """Returns a page as a person edits it, and the edits."""
     lines, edits, count = page.markdown.split("\n"), [], 0
     for place, line in enumerate(lines):
@@ -146,7 +146,7 @@ def edit_page(page: MemoryPage, facts: list[dict[str, Any]], nth: int, added: st
     return "\n".join(line for line in lines if line != "\0"), edits
 
 
-def find_lost(page: MemoryPage, edits: list[Edited]) -> list[Edited]:
+def find_lost(page: MarkdownPage, edits: list[Edited]) -> list[Edited]:
     """Returns the edits that a page does not show any more."""
     texts = [one.text for one in page.sentences]
     return [
@@ -159,7 +159,7 @@ def find_lost(page: MemoryPage, edits: list[Edited]) -> list[Edited]:
     ]
 
 
-def count_sourced(memoir: Memoir, user: str, page: MemoryPage) -> tuple[int, int]:
+def count_sourced(memoir: Memoir, user: str, page: MarkdownPage) -> tuple[int, int]:
     """Returns how many sentences of a page's text name a memory that exists, and turns that do, and how many there are."""
     lines, sourced = SENTENCE.findall(page.markdown), 0
     for line in lines:

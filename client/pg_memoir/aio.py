@@ -27,7 +27,7 @@ from .plans import Leases, Plan, Restored, Wanted
 from .providers import ToolCall, tool_result
 from .sessions import SessionCalls
 from .tracing import span_of_call
-from .types import AsyncEmbed, Event, EventType, MemoryPage, Message, PagePush, PoolLoad
+from .types import AsyncEmbed, Event, EventType, MarkdownPage, Message, PagePush, PoolLoad
 from .wrapping import new_session, wrap_client
 from .wrapping_talk import Talk
 
@@ -351,7 +351,7 @@ class AsyncMemoir(AllCalls, AsyncClient):
         topic: str | None = None,
         limit: int | None = None,
         edited: str | None = None,
-    ) -> MemoryPage:
+    ) -> MarkdownPage:
         """Writes a page of what is known about a user. See Memoir.memory_page."""
         return await self._run_plan(read_page(user, project, topic, limit, edited))
 

@@ -29,7 +29,7 @@ from .plans import Leases, Plan, Restored, Wanted
 from .providers import ToolCall, tool_result
 from .sessions import SessionCalls
 from .tracing import span_of_call
-from .types import Embed, Event, EventType, MemoryPage, Message, PagePush, PoolLoad
+from .types import Embed, Event, EventType, MarkdownPage, Message, PagePush, PoolLoad
 from .wrapping import new_session, wrap_client
 from .wrapping_talk import Talk
 
@@ -324,7 +324,7 @@ class Memoir(AllCalls, Client):
         topic: str | None = None,
         limit: int | None = None,
         edited: str | None = None,
-    ) -> MemoryPage:
+    ) -> MarkdownPage:
         """Writes a page of what is known about a user, as Markdown: of a project, a topic, or all. It is made anew with
         each call, so what was forgotten, has ended or is secret is not on it, and what is in doubt is marked. `limit`:
         sentences at most (500). `edited`: a page as a person left it; what was changed on it is carried over. Raises

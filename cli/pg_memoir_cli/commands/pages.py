@@ -9,7 +9,7 @@ from typing import Annotated, TextIO
 
 import typer
 from pg_memoir import Memoir, MemoirError
-from pg_memoir.types import MemoryPage, PageEdit, PagePush
+from pg_memoir.types import MarkdownPage, PageEdit, PagePush
 
 from ..app import ATTENTION, FAILED, OK, USAGE, AsJson, Dsn, Stop, app, connected, lend_embedder
 from ..page_files import PageFile, choose_path, find_pages, write_page
@@ -69,7 +69,7 @@ def pull(
     return ATTENTION if conflicts else OK
 
 
-def _tell_pulled(path: Path, made: MemoryPage, json: bool) -> None:
+def _tell_pulled(path: Path, made: MarkdownPage, json: bool) -> None:
     if json:
         told = {"file": str(path), "sentences": len(made.sentences), "left_out": made.left_out}
         return as_json(told | {"conflicts": [edit.to_dict() for edit in made.conflicts]}, lines=True)

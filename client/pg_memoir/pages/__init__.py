@@ -4,6 +4,6 @@ markdown.py writes and reads a page's text, comparing.py finds what a person cha
 them needs a language model.
 """
 
-from .markdown import is_page, read, render
+from .markdown import find_heading, is_page, read, render
 
-__all__ = ["is_page", "read", "render"]
+__all__ = ["find_heading", "is_page", "read", "render"]

@@ -129,8 +129,7 @@ def _render_lines(
     for one in sorted(page.sentences, key=lambda one: (one.category or "~", one.said_at, one.memory_id.hex)):
         text = shown.get(one.memory_id, one.text)
         if text is not None:
-            heading = DOUBTS if one.doubts else HEADINGS.get(one.type, NOTES)
-            add(one.project, heading, f"- {to_markdown(text)}[^{labels[one.memory_id]}]")
+            add(one.project, find_heading(one), f"- {to_markdown(text)}[^{labels[one.memory_id]}]")
     for piece in added:
         add(piece.project, HEADINGS.get(piece.type or "fact", NOTES), f"- {to_markdown(piece.text)}")
     doubted = groups.pop(("", order.index(DOUBTS)), None)
@@ -144,6 +143,11 @@ def _render_lines(
     if doubted:
         yield f"## {DOUBTS}"
         yield "\n".join(doubted)
+
+
+def find_heading(one: PageSentence) -> str:
+    """Returns the heading under which a sentence stands."""
+    return DOUBTS if one.doubts else HEADINGS.get(one.type, NOTES)
 
 
 def _make_labels(ids: list[UUID]) -> dict[UUID, str]:

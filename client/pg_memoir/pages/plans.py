@@ -12,7 +12,7 @@ from ..arguments import text, whole
 from ..call import Call
 from ..calls import calls
 from ..errors import InvalidArgumentError, MemoirError, NotAuthorizedError, TombstoneError, UnknownMemoryError
-from ..types import Change, Memory, MemoryPage, PageEdit, PagePhase, PagePush, PageSentence
+from ..types import Change, MarkdownPage, Memory, PageEdit, PagePhase, PagePush, PageSentence
 from .comparing import Item, compare, find_current, find_slot_value
 from .markdown import Page, Piece, Written, read, render
 from .text import digest
@@ -34,7 +34,7 @@ NOW: Call[datetime] = Call("now", "select memoir.now() as result", {}, lambda ro
 
 def read_page(
     user: str, project: str | None, topic: str | None, limit: int | None, edited: str | None
-) -> Steps[MemoryPage]:
+) -> Steps[MarkdownPage]:
     """Makes a page of what holds now: global in scope, neither secret nor ended. `edited`: a page as a person left it,
     whose edits are carried over."""
     limit = MOST if limit is None else whole(32)(limit, "limit")
@@ -62,7 +62,7 @@ def read_page(
     known = {digest(one.text) for one in sentences}
     added = [piece for piece in carried.added if digest(piece.text) not in known]
     markdown = render(page, carried.shown, added)
-    return MemoryPage(user, project, topic, markdown, sentences, phases, page.left_out, carried.conflicts)
+    return MarkdownPage(user, project, topic, markdown, sentences, phases, page.left_out, carried.conflicts)
 
 
 @dataclass(slots=True)

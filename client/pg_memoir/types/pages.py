@@ -43,7 +43,7 @@ class PagePhase(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryPage(Record):
+class MarkdownPage(Record):
     """A page as it is now. `markdown` has all of it; `left_out`: sentences for which it had no room; `conflicts`: edits
     of a person that were not carried over as they stand, since memory changed meanwhile."""
 
