@@ -215,7 +215,7 @@ def read(text: str) -> Written:
             of = _PROJECT.fullmatch(named) if block.level == 2 else None
             kind = TYPES.get(named)
             project = of[1] if of else written.project if block.level < 3 else project
-        elif block.kind != "note":
+        elif block.kind != "note" and not _MEMORY.match(block.text.lstrip(": ")):
             written.pieces += _read_pieces(block.text, labels, kind, project)
     return written
 
