@@ -16,7 +16,7 @@ SAID = [
     "I'm allergic to peanuts, and I take metformin.",
     "My dog is called Rollo.",
     "I prefer rooibos to coffee.",
-    "My dentist is Dr. Lindqvist.",
+    "I work as a nurse.",
 ]
 AGAIN = [
     "I live in Bergen.",
@@ -95,7 +95,7 @@ def test_edits_hold_against_what_is_said_later(db: Db, user: str, memoir: Memoir
         "User lives in Porto.",
         "User prefers mint to coffee.",
         "User takes ramipril.",
-        "User's dentist is Dr. Lindqvist.",
+        "User works as a nurse.",
     ]
     assert texts(memoir, user) == expected
     for number, said in enumerate([SAID, AGAIN]):
@@ -108,9 +108,10 @@ def test_edits_hold_against_what_is_said_later(db: Db, user: str, memoir: Memoir
         call(db, "extract_session", user, session)
     assert texts(memoir, user) == expected
     assert [one.outcome for one in memoir.push_page(user, text).edits] == ["unchanged"] * 3
-    persist(db, user, "moved", "I live in Oslo now.", "I see.")  # a change, and not the old thing
+    persist(db, user, "moved", "I live in Oslo now.", "I see.")  # something new, which the person settles
     call(db, "extract_session", user, "moved")
-    assert "User lives in Oslo." in texts(memoir, user)
+    doubted = sorted(one.text for one in memoir.memory_page(user).sentences if one.doubts)
+    assert doubted == ["User lives in Oslo now.", "User lives in Porto."]
 
 
 def test_a_change_on_both_sides_is_a_conflict(db: Db, user: str, memoir: Memoir) -> None:
