@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -94,6 +94,7 @@ def render(page: Page, shown: Mapping[UUID, str | None] | None = None, added: It
     """Returns the Markdown of a page. The same sentences give the same text. `shown`: texts in the place of sentences,
     None for one that was deleted, and `added`: lines of a person's, which memory does not have yet."""
     shown = shown or {}
+    page = replace(page, sentences=sorted(page.sentences, key=_find_place))
     named = {"user": page.user, "project": page.project, "topic": page.topic}
     head = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in named.items() if value is not None]
     about = f": project {page.project}" if page.project else f": {page.topic}" if page.topic else ""
@@ -126,7 +127,7 @@ def _render_lines(
         is_apart = project is not None and project != "global" and not page.project and heading != DOUBTS
         groups.setdefault((project if is_apart and project else "", order.index(heading)), []).append(line)
 
-    for one in sorted(page.sentences, key=lambda one: (one.category or "~", one.said_at, one.memory_id.hex)):
+    for one in page.sentences:
         text = shown.get(one.memory_id, one.text)
         if text is not None:
             add(one.project, find_heading(one), f"- {to_markdown(text)}[^{labels[one.memory_id]}]")
@@ -148,6 +149,12 @@ def _render_lines(
 def find_heading(one: PageSentence) -> str:
     """Returns the heading under which a sentence stands."""
     return DOUBTS if one.doubts else HEADINGS.get(one.type, NOTES)
+
+
+def _find_place(one: PageSentence) -> tuple[str, int, str, datetime, str]:
+    """Returns where a sentence stands among others."""
+    project = "" if one.project == "global" else one.project
+    return project, [*HEADINGS.values(), NOTES, DOUBTS].index(find_heading(one)), one.category or "~", one.said_at, one.text
 
 
 def _make_labels(ids: list[UUID]) -> dict[UUID, str]:
@@ -207,6 +214,7 @@ def read(text: str) -> Written:
         (written.phases if phase else written.base)[UUID(hex=hexadecimal)] = hashed
     blocks = list(_read_blocks(_COMMENT.sub("", text[head.end() :])))
     labels = _read_labels(written, blocks)
+    others = {block.label for block in blocks if block.kind == "note"} - labels.keys()
     kind: str | None = None
     project = written.project
     for block in blocks:
@@ -216,7 +224,7 @@ def read(text: str) -> Written:
             kind = TYPES.get(named)
             project = of[1] if of else written.project if block.level < 3 else project
         elif block.kind != "note" and not _MEMORY.match(block.text.lstrip(": ")):
-            written.pieces += _read_pieces(block.text, labels, kind, project)
+            written.pieces += _read_pieces(block.text, labels, others, kind, project)
     return written
 
 
@@ -296,12 +304,17 @@ def _read_labels(written: Written, blocks: Iterable[_Block]) -> dict[str, UUID]:
     return labels
 
 
-def _read_pieces(text: str, labels: dict[str, UUID], kind: str | None, project: str | None) -> Iterator[Piece]:
-    """Returns the sentences of a block: each ends with its footnote, and text behind the last one is new."""
+def _read_pieces(
+    text: str, labels: dict[str, UUID], others: set[str], kind: str | None, project: str | None
+) -> Iterator[Piece]:
+    """Returns the sentences of a block: each ends with its footnote, and text behind the last one is new. `others`:
+    footnotes that a person made."""
     pieces: list[tuple[str, UUID | None]] = []
     start = 0
     for reference in _REFERENCE.finditer(text):
         memory = labels.get(reference[2])
+        if memory is None and reference[2] not in others:
+            continue  # text that looks like one
         if memory is None:
             raise InvalidArgumentError(
                 f"the footnote [^{reference[2]}] is none of this page's", hint="write its text as a line of its own"
