@@ -173,14 +173,15 @@ def count_sourced(memoir: Memoir, user: str, page: MarkdownPage) -> tuple[int, i
     return sourced, len(lines)
 
 
-@dataclass
-class Totals:
-    """What was counted of all persons."""
-
-    sourced: int = 0
-    sentences: int = 0
-    edits: int = 0
-    lost: dict[str, int] = None  # type: ignore[assignment]
+def read_again(memoir: Memoir, db: psycopg.Connection[Any], user: str) -> None:
+    """Has all turns of a user extracted as if they were new."""
+    db.execute(
+        "update _memoir.session_counters set extracted_through = 0"
+        " where user_id = (select user_id from _memoir.users where external_id = %s)",
+        [user],
+    )
+    for row in memoir.list_sessions(user):
+        memoir.extract_session(user, row.session, limit=1000)
 
 
 def measure(
@@ -223,6 +224,8 @@ def measure(
         old = [edit.said for edit in edits if edit.old]
         talk(memoir, user, f"{user}-same", [text for text, _ in old], given["chat"], chance)
         check("said again in the same words", user, edits)
+        read_again(memoir, db, user)
+        check("and all turns read again", user, edits)
         wordings = [
             (fact, fact["values"][nth])
             for fact in facts
@@ -238,14 +241,8 @@ def measure(
                 chance,
             )
         check("said again in other words", user, edits)
-        db.execute(
-            "update _memoir.session_counters set extracted_through = 0"
-            " where user_id = (select user_id from _memoir.users where external_id = %s)",
-            [user],
-        )
-        for row in memoir.list_sessions(user):
-            memoir.extract_session(user, row.session, limit=1000)
-        check("all turns read again", user, edits)
+        read_again(memoir, db, user)
+        check("and all turns read once more", user, edits)
         of = count_sourced(memoir, user, memoir.memory_page(user))
         sourced, sentences = sourced + of[0], sentences + of[1]
     return harm, held, (sourced, sentences)

@@ -358,8 +358,8 @@ begin
 end $$;
 comment on function memoir.memory_get(text, uuid[]) is
   'Whole rows for 1 to 100 ids of memories, turns and summaries, in the order asked, each an object with id and kind: a
-memory with its sources, relations and states, a turn as history has it, a summary with its turns. An id that is unknown
-or above the caller''s clearance gives no row; what is forgotten is left out of the text. Raises PM001, PM014.';
+memory with its sources (from, length: in the turn), relations and states, a turn as history has it, a summary with its
+turns. An id unknown or above the caller''s clearance gives no row; forgotten text is left out. Raises PM001, PM014.';
 
 create or replace function memoir.memory_graph(p_user text, p_memory uuid, p_hops integer default 2,
   p_limit integer default 200)

@@ -163,6 +163,15 @@ def test_what_was_rejected_needs_lifting(db: Db, user: str, memoir: Memoir) -> N
     assert texts(memoir, user) == ["The roof is green."]
 
 
+def test_one_sentence_of_several_stays_away(db: Db, user: str, memoir: Memoir) -> None:
+    remember(db, user, "The roof is green. The gate is old. The kiln is hot.")
+    edit(memoir, user, ("The gate is old. The kiln is hot.", "The kiln is warm."))
+    for text in ("The gate is old.", "The kiln is hot."):
+        assert remember(db, user, text)["outcome"] == "refused_tombstone", text
+    assert texts(memoir, user) == ["The roof is green. The kiln is warm."]
+    assert remember(db, user, "The roof is green.")["outcome"] == "stored"
+
+
 def test_ends_stay_and_new_lines_take_their_place(db: Db, user: str, memoir: Memoir) -> None:
     remember(db, user, "The stall is rented.", valid_to=LATER, type="fact")
     remember(db, user, "The red build is slow.", project="red", type="decision")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
@@ -9,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from ..types import PageEdit
-from .markdown import Piece, Written
+from .markdown import HEADINGS, Piece, Written
 from .text import canonical, digest
 
 Item = dict[str, Any]
@@ -17,6 +18,10 @@ Item = dict[str, Any]
 
 ALIKE = 0.6
 """Share of two sentences from which on a new one without a footnote stands for a deleted one."""
+
+WAYS = HEADINGS["procedure"]
+MOST_DROPPED = 20
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 GONE = {
     "superseded": "it was replaced",
@@ -36,7 +41,7 @@ class Compared:
 
 
 def find_current(items: Mapping[UUID, Item], memory: UUID) -> Item | None:
-    """Returns what stands for a memory today: itself, or the active one that replaced it. None if there is none."""
+    """Returns the active memory that a memory is today: itself, or the one that replaced it. None where both are gone."""
     seen: set[UUID] = set()
     item = items.get(memory)
     while item and item["state"] != "active":
@@ -64,7 +69,7 @@ def compare(written: Written, items: Mapping[UUID, Item]) -> Compared:
 def _sort_pieces(
     written: Written, items: Mapping[UUID, Item]
 ) -> tuple[dict[UUID, Piece], list[UUID], list[Piece], int]:
-    """Returns changed sentences, deleted ones, new ones, and the number of those that are as they were."""
+    """Returns changed sentences, deleted ones, new ones, and the number of those without a change."""
     base = {**written.base, **written.phases}
     left = dict(base)
     changed: dict[UUID, Piece] = {}
@@ -143,3 +148,12 @@ def find_slot_value(old: Item, new: str) -> str | None:
     if not new.startswith(before) or not new.endswith(behind) or len(new) <= len(before) + len(behind):
         return None
     return new[len(before) : len(new) - len(behind)]
+
+
+def find_dropped(old: Item, new: str) -> list[str]:
+    """Returns the sentences of a memory of several that a changed text does not have any more."""
+    sentences = [one for one in _SENTENCE_END.split(old["content"]) if len(one.split()) > 1]
+    if len(sentences) < 2 or HEADINGS.get(old.get("type", ""), WAYS) == WAYS:
+        return []
+    kept = {canonical(one) for one in _SENTENCE_END.split(new)}
+    return [one for one in sentences if canonical(one) not in kept][:MOST_DROPPED]

@@ -154,7 +154,13 @@ def find_heading(one: PageSentence) -> str:
 def _find_place(one: PageSentence) -> tuple[str, int, str, datetime, str]:
     """Returns where a sentence stands among others."""
     project = "" if one.project == "global" else one.project
-    return project, [*HEADINGS.values(), NOTES, DOUBTS].index(find_heading(one)), one.category or "~", one.said_at, one.text
+    return (
+        project,
+        [*HEADINGS.values(), NOTES, DOUBTS].index(find_heading(one)),
+        one.category or "~",
+        one.said_at,
+        one.text,
+    )
 
 
 def _make_labels(ids: list[UUID]) -> dict[UUID, str]:

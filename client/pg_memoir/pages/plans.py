@@ -13,7 +13,7 @@ from ..call import Call
 from ..calls import calls
 from ..errors import InvalidArgumentError, MemoirError, NotAuthorizedError, TombstoneError, UnknownMemoryError
 from ..types import Change, MarkdownPage, Memory, PageEdit, PagePhase, PagePush, PageSentence
-from .comparing import Item, compare, find_current, find_slot_value
+from .comparing import Item, compare, find_current, find_dropped, find_slot_value
 from .markdown import Page, Piece, Written, read, render
 from .text import digest
 
@@ -280,8 +280,18 @@ def _apply(user: str, edit: PageEdit, items: dict[UUID, Item], topic: str | None
     )
     made = UUID(done["memory_id"]) if done.get("memory_id") else None
     if done["outcome"] == "corrected":
+        for sentence in find_dropped(item, new):
+            yield from _reject(user, sentence, item["project"])
         return replace(edit, outcome="done", memory_id=made)
     return replace(edit, outcome="refused", reason="a person said the old sentence, and the login acts as an agent")
+
+
+def _reject(user: str, sentence: str, project: str) -> Steps[None]:
+    """Keeps away one sentence of a memory that had several: the tombstone of the whole would let it back alone. Where
+    another memory says it, that stands on the page too."""
+    done = yield from _as_person(lambda actor=None: calls.remember(user, sentence, project=project, actor=actor))
+    if done["outcome"] == "stored":
+        yield calls.forget(user, UUID(done["memory_id"]), reason=REASON)
 
 
 def _remember(user: str, edit: PageEdit, topic: str | None) -> Steps[PageEdit]:
