@@ -41,7 +41,7 @@ class Compared:
 
 
 def find_current(items: Mapping[UUID, Item], memory: UUID) -> Item | None:
-    """Returns the active memory that a memory is today: itself, or the one that replaced it. None where both are gone."""
+    """Returns a memory itself where it is active, else the active one that replaced it. Returns None if neither is."""
     seen: set[UUID] = set()
     item = items.get(memory)
     while item and item["state"] != "active":
@@ -69,7 +69,7 @@ def compare(written: Written, items: Mapping[UUID, Item]) -> Compared:
 def _sort_pieces(
     written: Written, items: Mapping[UUID, Item]
 ) -> tuple[dict[UUID, Piece], list[UUID], list[Piece], int]:
-    """Returns changed sentences, deleted ones, new ones, and the number of those without a change."""
+    """Sorts sentences into changed, deleted and new ones, and counts the rest."""
     base = {**written.base, **written.phases}
     left = dict(base)
     changed: dict[UUID, Piece] = {}
