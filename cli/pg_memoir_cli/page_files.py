@@ -11,6 +11,8 @@ from pathlib import Path
 from pg_memoir import MemoirError
 from pg_memoir.pages import is_page, read
 
+from .app import Stop
+
 Named = tuple[str, str | None, str | None]
 """The user, project and topic of a page."""
 
@@ -28,6 +30,11 @@ class PageFile:
         page = read(self.text)
         return page.user, page.project, page.topic
 
+    @property
+    def limit(self) -> int | None:
+        """The number of sentences that it was pulled with. Raises InvalidArgumentError."""
+        return read(self.text).limit
+
 
 def find_pages(place: Path) -> list[PageFile]:
     """Returns the pages of a folder, by name, or the page of a file. Other files are no pages, and left out. Raises
@@ -35,8 +42,22 @@ def find_pages(place: Path) -> list[PageFile]:
     if not place.exists():
         raise FileNotFoundError(f"{place} does not exist. pg-memoir pages pull USER {place} writes pages there")
     paths = sorted(place.glob("*.md")) if place.is_dir() else [place]
-    found = [PageFile(path, path.read_bytes().decode("utf-8-sig", "replace")) for path in paths if path.is_file()]
+    found = [PageFile(path, read_text(path)) for path in paths if path.is_file()]
     return [file for file in found if is_page(file.text)]
+
+
+def read_text(path: Path) -> str:
+    """Returns the text of a file. A page with broken characters is refused, because they would count as an edit."""
+    content = path.read_bytes()
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        text = content.decode("utf-8-sig", "replace")
+        if is_page(text):
+            raise Stop(
+                f"{path} is not UTF-8: byte {error.start} is {content[error.start]:#04x}", "save it as UTF-8"
+            ) from error
+        return text
 
 
 def choose_path(folder: Path, named: Named, present: list[PageFile]) -> Path:
@@ -56,6 +77,7 @@ def choose_path(folder: Path, named: Named, present: list[PageFile]) -> Path:
 
 def write_page(path: Path, text: str) -> None:
     """Writes a file whole or not at all. A new one is for its owner only, since a page tells of a person."""
+    path = path.resolve()  # what a link leads to
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".page-", suffix=".tmp")
     try:

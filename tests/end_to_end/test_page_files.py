@@ -127,3 +127,16 @@ def test_a_page_that_was_cut_off_is_named(memoir: Memoir, user: str, run: Run, t
     assert texts(memoir, user) == ["The gate is old.", "The kiln is hot.", "The roof is red."]
     code, _, err = run("pull", tmp_path)
     assert code == 1 and "can't be read" in err
+
+
+def test_a_page_keeps_its_limit_and_its_link(memoir: Memoir, user: str, run: Run, tmp_path: Path) -> None:
+    run("pull", user, tmp_path, "--limit", 2)
+    page, target = tmp_path / f"{user}.md", tmp_path / "elsewhere"
+    page.rename(target)
+    page.symlink_to(target)
+    page.write_text(page.read_text().replace("## Facts\n", "## Facts\n\n- The barn is new.\n"))
+    assert run("push", tmp_path, "--yes")[0] == 0 and page.is_symlink()
+    assert run("pull", tmp_path)[1] == f"{page}: 2 sentences, 2 left out\n" and "limit: 2\n" in target.read_text()
+    page.write_bytes(page.read_bytes().replace(b"The", b"Th\xe9", 1))
+    code, _, err = run("push", tmp_path, "--yes")
+    assert code == 1 and f"{page} is not UTF-8: byte" in err and "0xe9" in err

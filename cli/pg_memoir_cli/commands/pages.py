@@ -12,7 +12,7 @@ from pg_memoir import Memoir, MemoirError
 from pg_memoir.types import MarkdownPage, PageEdit, PagePush
 
 from ..app import ATTENTION, FAILED, OK, USAGE, AsJson, Dsn, Stop, app, connected, lend_embedder
-from ..page_files import PageFile, choose_path, find_pages, write_page
+from ..page_files import PageFile, choose_path, find_pages, read_text, write_page
 from ..show import as_json, printable
 
 pages = typer.Typer(no_args_is_help=True, help="Pages that memory writes, as Markdown files to read and edit.")
@@ -54,14 +54,14 @@ def pull(
         if user is not None:
             named = (user, project, topic)
             path = choose_path(folder, named, present)
-            wanted = [(path, named, next((file.text for file in present if file.path == path), None))]
+            wanted = [(path, named, limit, next((file.text for file in present if file.path == path), None))]
         else:
-            wanted = [(file.path, file.named, file.text) for file in present]
+            wanted = [(file.path, file.named, limit or file.limit, file.text) for file in present]
         if not wanted:
             raise Stop(f"{folder} has no pages", f"pg-memoir pages pull USER {folder}", FAILED)
         conflicts = 0
-        for path, (owner, of_project, of_topic), edited in wanted:
-            made = memoir.memory_page(owner, project=of_project, topic=of_topic, limit=limit, edited=edited)
+        for path, (owner, of_project, of_topic), most, edited in wanted:
+            made = memoir.memory_page(owner, project=of_project, topic=of_topic, limit=most, edited=edited)
             if made.markdown != edited:
                 write_page(path, made.markdown)
             conflicts += len(made.conflicts)
@@ -131,9 +131,9 @@ def _push(memoir: Memoir, file: PageFile, preview: PagePush, lift: bool) -> Page
     if not preview.edits:
         return preview
     done = memoir.push_page(preview.user, file.text, lift=lift)
-    if not done.count("conflict", "refused") and file.path.read_bytes().decode("utf-8-sig", "replace") == file.text:
+    if not done.count("conflict", "refused") and read_text(file.path) == file.text:
         user, project, topic = file.named
-        made = memoir.memory_page(user, project=project, topic=topic, edited=file.text)
+        made = memoir.memory_page(user, project=project, topic=topic, limit=file.limit, edited=file.text)
         write_page(file.path, made.markdown)
     return done
 

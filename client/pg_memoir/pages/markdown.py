@@ -70,6 +70,7 @@ class Written:
     user: str
     project: str | None
     topic: str | None
+    limit: int | None = None
     base: dict[UUID, str] = field(default_factory=dict)
     phases: dict[UUID, str] = field(default_factory=dict)
     pieces: list[Piece] = field(default_factory=list)
@@ -85,6 +86,7 @@ class Page:
     sentences: list[PageSentence]
     phases: list[PagePhase]
     left_out: int
+    limit: int | None = None
 
 
 # Writing --------------------------------------------------------------------------------------------------------------
@@ -95,7 +97,7 @@ def render(page: Page, shown: Mapping[UUID, str | None] | None = None, added: It
     None for one that was deleted, and `added`: lines of a person's, which memory does not have yet."""
     shown = shown or {}
     page = replace(page, sentences=sorted(page.sentences, key=_find_place))
-    named = {"user": page.user, "project": page.project, "topic": page.topic}
+    named = {"user": page.user, "project": page.project, "topic": page.topic, "limit": page.limit}
     head = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in named.items() if value is not None]
     about = f": project {page.project}" if page.project else f": {page.topic}" if page.topic else ""
     labels = _make_labels([one.memory_id for one in page.sentences] + [one.memory_id for one in page.phases])
@@ -246,7 +248,8 @@ def _read_head(text: str) -> Written:
         given[name.strip()] = loaded if isinstance(loaded, str) else value
     if not given.get("user"):
         raise InvalidArgumentError("the head of the page names no user", hint='add a line: user: "alice"')
-    return Written(given["user"], given.get("project"), given.get("topic"))
+    limit = given.get("limit", "")
+    return Written(given["user"], given.get("project"), given.get("topic"), int(limit) if limit.isdecimal() else None)
 
 
 @dataclass(slots=True)

@@ -37,8 +37,8 @@ def read_page(
 ) -> Steps[MarkdownPage]:
     """Makes a page of what holds now: global in scope, neither secret nor ended. `edited`: a page as a person left it,
     whose edits are carried over."""
-    limit = MOST if limit is None else whole(32)(limit, "limit")
-    if limit < 1:
+    most = MOST if limit is None else whole(32)(limit, "limit")
+    if most < 1:
         raise InvalidArgumentError(f"limit is {limit}, at least 1 is needed")
     carried = yield from _find_edits(user, edited) if edited is not None else _no_edits()
     now = yield NOW
@@ -47,7 +47,7 @@ def read_page(
     rows = [one for one in found if _holds(one, now)]
     rows.sort(key=lambda one: (one.tier >= 3, one.said_at, one.memory_id.hex), reverse=True)
     about = [one for one in rows if named is None or one.memory_id in named]
-    first = about[:limit] + [one for one in rows if one.memory_id in carried.shown]
+    first = about[:most] + [one for one in rows if one.memory_id in carried.shown]
     chosen = list({one.memory_id: one for one in first}.values())
     items = yield from _get(user, [one.memory_id for one in chosen])
     items = {memory: item for memory, item in items.items() if item["state"] == "active"}
@@ -58,7 +58,7 @@ def read_page(
         if one.memory_id in items
     ]
     phases = yield from _find_phases(user, project, sentences, topic is None)
-    page = Page(user, project, topic, sentences, phases, max(0, len(about) - limit))
+    page = Page(user, project, topic, sentences, phases, max(0, len(about) - most), limit)
     known = {digest(one.text) for one in sentences}
     added = [piece for piece in carried.added if digest(piece.text) not in known]
     markdown = render(page, carried.shown, added)
