@@ -13,7 +13,7 @@ from pg_memoir import Memoir, MemoirError
 from pg_memoir.call import Call
 from pg_memoir.client import CONNECT
 from pg_memoir.errors import JobFailedError
-from pg_memoir.tracing import span_of
+from pg_memoir.extras.tracing import span_of
 from pg_memoir.types import Job
 
 from .repeat import log, wait_after

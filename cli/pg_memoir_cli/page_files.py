@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pg_memoir import MemoirError
-from pg_memoir.pages import is_page, read
+from pg_memoir.extras.pages import is_page, read
 
 from .app import Stop
 

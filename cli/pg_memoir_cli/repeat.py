@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import psycopg
 from pg_memoir import MemoirError
-from pg_memoir.tracing import note_batch
+from pg_memoir.extras.tracing import note_batch
 from pg_memoir_server.llm.loop import ModelUnavailable
 
 from .embedder import EmbedderUnavailable

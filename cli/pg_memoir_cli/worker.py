@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from pg_memoir import Memoir
-from pg_memoir.plans import leases_of
+from pg_memoir.extras.plans import leases_of
 from pg_memoir.types import Embed, PairClaim
 from pg_memoir_server.llm.loop import run_batch
 from pg_memoir_server.nli import NliJudge

@@ -8,9 +8,9 @@ command `pg-memoir` is another package, pg_memoir_cli.
 from .aio import AsyncMemoir, AsyncSession
 from .client import Memoir, Session
 from .errors import MemoirError
-from .plans import Restored
-from .providers import Reply, ToolCall, from_anthropic, from_openai, from_responses, tool_result
-from .shapes import from_anthropic_messages, from_input_items, to_input_items
+from .extras.plans import Restored
+from .extras.providers import Reply, ToolCall, from_anthropic, from_openai, from_responses, tool_result
+from .extras.shapes import from_anthropic_messages, from_input_items, to_input_items
 from .types import AnthropicRequest, Considered, Context, Hit, Match, Message, Persisted, PoolLoad, Remembered, Usage
 
 __version__ = "0.1.0"

@@ -15,21 +15,21 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from . import plans, recalls
 from .arguments import finite_vectors, wrong
 from .call import AsyncClient, Call, opens_with
-from .calls import AllCalls, calls
 from .client import CONNECT, log
 from .errors import InvalidArgumentError, KernelMissingError, MemoirError, from_database, raise_refusals
-from .events import AWAY, PAUSE_SECONDS, AsyncWaiter
-from .pages.plans import push_page, read_page
-from .plans import Leases, Plan, Restored, Wanted
-from .providers import ToolCall, tool_result
+from .extras import plans, recalls
+from .extras.pages.plans import push_page, read_page
+from .extras.plans import Leases, Plan, Restored, Wanted
+from .extras.providers import ToolCall, tool_result
+from .extras.tracing import span_of_call
+from .extras.waiting import AWAY, PAUSE_SECONDS, AsyncWaiter
+from .extras.wrapping import new_session, wrap_client
+from .extras.wrapping_talk import Talk
+from .functions import AllCalls, calls
 from .sessions import SessionCalls
-from .tracing import span_of_call
 from .types import AsyncEmbed, Event, EventType, MarkdownPage, Message, PagePush, PoolLoad
-from .wrapping import new_session, wrap_client
-from .wrapping_talk import Talk
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -158,7 +158,7 @@ class AsyncMemoir(AllCalls, AsyncClient):
         return PoolLoad.of(self._pool.get_stats())
 
     async def run(self, call: Call[T]) -> T:
-        """Runs a call of pg_memoir.calls in a transaction of its own."""
+        """Runs a call of pg_memoir.functions in a transaction of its own."""
         await self.open()
         params = call.params
         if call.embed is not None and self.embed is not None:
@@ -186,7 +186,7 @@ class AsyncMemoir(AllCalls, AsyncClient):
         return call.read(await cursor.fetchall() if cursor.description else [])
 
     async def _run_recalling(self, cursor: psycopg.AsyncCursor[Any], call: Call[T], params: Mapping[str, Any]) -> T:
-        """Runs a call whose recalls are made here (recalls.py), in one snapshot; the kernel in a thread."""
+        """Runs a call whose recalls are made here (extras/recalls.py), in one snapshot; the kernel in a thread."""
         loop = asyncio.get_running_loop()
 
         async def read(sql: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:

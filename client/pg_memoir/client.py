@@ -18,20 +18,20 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from . import plans, recalls
 from .arguments import finite_vectors, wrong
 from .call import Call, Client, opens_with
-from .calls import AllCalls, calls
 from .errors import InvalidArgumentError, KernelMissingError, MemoirError, from_database, raise_refusals
-from .events import AWAY, PAUSE_SECONDS, Waiter
-from .pages.plans import push_page, read_page
-from .plans import Leases, Plan, Restored, Wanted
-from .providers import ToolCall, tool_result
+from .extras import plans, recalls
+from .extras.pages.plans import push_page, read_page
+from .extras.plans import Leases, Plan, Restored, Wanted
+from .extras.providers import ToolCall, tool_result
+from .extras.tracing import span_of_call
+from .extras.waiting import AWAY, PAUSE_SECONDS, Waiter
+from .extras.wrapping import new_session, wrap_client
+from .extras.wrapping_talk import Talk
+from .functions import AllCalls, calls
 from .sessions import SessionCalls
-from .tracing import span_of_call
 from .types import Embed, Event, EventType, MarkdownPage, Message, PagePush, PoolLoad
-from .wrapping import new_session, wrap_client
-from .wrapping_talk import Talk
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -118,7 +118,7 @@ class Memoir(AllCalls, Client):
         return PoolLoad.of(self._pool.get_stats())
 
     def run(self, call: Call[T]) -> T:
-        """Runs a call of pg_memoir.calls in a transaction of its own."""
+        """Runs a call of pg_memoir.functions in a transaction of its own."""
         params = call.params
         if call.embed is not None and self.embed is not None:
             params = params | {"query_embedding": self._query_vector(call.embed)}
@@ -148,7 +148,7 @@ class Memoir(AllCalls, Client):
         return call.read(cursor.fetchall() if cursor.description else [])
 
     def _run_recalling(self, cursor: psycopg.Cursor[Any], call: Call[T], params: Mapping[str, Any]) -> T:
-        """Runs a call whose recalls are made here (recalls.py), in one snapshot."""
+        """Runs a call whose recalls are made here (extras/recalls.py), in one snapshot."""
 
         def read(sql: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
             cursor.execute(sql.encode(), given)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .call import Call, in_session
-from .conversations import Conversations
-from .memories import Memories
-from .windows import Windows
+from .functions.conversations import Conversations
+from .functions.memories import Memories
+from .functions.windows import Windows
 
 APPENDING = ("persist_turn", "append_messages")
 """Functions that answer with a turn mark."""
@@ -48,6 +48,7 @@ class SessionCalls:
     retract_items = in_session(Conversations.retract_items)
     set_working_memory = in_session(Conversations.set_working_memory)
     call_memory_tool = in_session(Windows.call_memory_tool)
+    select_tools = in_session(Windows.select_tools)
     query = in_session(Windows.memory_query)
     query_answer = in_session(Windows.query_answer)
     restore = in_session(Windows.memory_restore)
@@ -59,4 +60,6 @@ class SessionCalls:
     pin_turns = in_session(Conversations.pin_turns)
     unpin_turns = in_session(Conversations.unpin_turns)
     capture_call = in_session(Conversations.capture_call)
+    outline = in_session(Conversations.session_outline)
+    pause = in_session(Conversations.pause_session)
     close = in_session(Conversations.close_session)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pg_memoir.providers import cache_counts
+from pg_memoir.extras.providers import cache_counts
 
 READ, WRITE, WRITE_LONG = 0.1, 1.25, 2.0
 """Prices of a token read from the prompt cache, and of one written to it for five minutes or an hour, to that of

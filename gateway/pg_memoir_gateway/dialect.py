@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from pg_memoir.providers import cache_counts
+from pg_memoir.extras.providers import cache_counts
 from pg_memoir.texts import replace_unstorable
 
 from .spans import Body

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from pg_memoir.tracing import find_tracer, set_failure, span_of
+from pg_memoir.extras.tracing import find_tracer, set_failure, span_of
 from starlette.datastructures import Headers as RequestHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 

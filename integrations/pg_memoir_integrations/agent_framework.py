@@ -13,7 +13,7 @@ from typing import Any
 from agent_framework import AgentSession, Content, HistoryProvider, Message, SessionContext
 from agent_framework._sessions import filter_new_messages
 from pg_memoir import Message as ChatMessage
-from pg_memoir.calls import calls
+from pg_memoir.functions import calls
 from pg_memoir.texts import replace_unstorable
 
 from .pairing import pair_messages, waits_for_calls

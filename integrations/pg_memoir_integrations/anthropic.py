@@ -17,8 +17,8 @@ from anthropic.lib.tools import ToolError
 from anthropic.lib.tools._beta_builtin_memory_tool import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool
 from pg_memoir import AsyncMemoir, Memoir
 from pg_memoir.call import Call
-from pg_memoir.calls import calls
 from pg_memoir.errors import ChangedElsewhereError
+from pg_memoir.functions import calls
 from pg_memoir.texts import replace_unstorable
 
 from .running import ATTEMPTS

@@ -14,7 +14,7 @@ from typing import Any
 from crewai.memory.storage.backend import EmbeddingDimensionMismatchError
 from crewai.memory.types import MemoryRecord, ScopeInfo
 from pg_memoir.call import Call
-from pg_memoir.calls import calls
+from pg_memoir.functions import calls
 from pg_memoir.types import FoundDocument
 
 from .running import AnyMemoir, arun, dump_exact, run

@@ -21,8 +21,8 @@ from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 from google.genai import types
 from pg_memoir import Message
-from pg_memoir.calls import calls
 from pg_memoir.errors import ChangedElsewhereError
+from pg_memoir.functions import calls
 from pg_memoir.texts import escape, unescape
 from pydantic_core import to_jsonable_python
 

@@ -21,7 +21,7 @@ from langchain_core.vectorstores import VectorStore
 from langchain_core.vectorstores.utils import maximal_marginal_relevance
 from pg_memoir import Message
 from pg_memoir.call import Call
-from pg_memoir.calls import calls
+from pg_memoir.functions import calls
 from pg_memoir.texts import replace_unstorable
 from pg_memoir.types import FoundDocument, Hit
 from pydantic import ConfigDict, Field

@@ -29,8 +29,8 @@ from langgraph.store.base import (
     get_text_at_path,
 )
 from pg_memoir.call import Call
-from pg_memoir.calls import calls
 from pg_memoir.errors import NothingToContinueError
+from pg_memoir.functions import calls
 from pg_memoir.texts import replace_unstorable
 from pg_memoir.types import Document, FoundDocument
 

@@ -14,7 +14,7 @@ from llama_index.core.bridge.pydantic import ConfigDict, Field
 from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 from pg_memoir import Message
-from pg_memoir.calls import calls
+from pg_memoir.functions import calls
 
 from .running import arun, dump_json, retry_change
 

@@ -12,7 +12,7 @@ from typing import Any
 from agents import SessionSettings, TResponseInputItem
 from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
 from pg_memoir import Message, from_input_items
-from pg_memoir.calls import calls
+from pg_memoir.functions import calls
 
 from .running import AnyMemoir, arun, plain, retry_change
 

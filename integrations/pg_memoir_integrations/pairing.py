@@ -10,8 +10,8 @@ from typing import Any
 
 from pg_memoir import Message
 from pg_memoir.call import Call
-from pg_memoir.calls import calls
 from pg_memoir.errors import ChangedElsewhereError
+from pg_memoir.functions import calls
 
 from .running import ATTEMPTS
 
@@ -19,6 +19,7 @@ Told = tuple[dict[str, Any], list[Message]]
 """An item as it came, and what it says as OpenAI's chat messages."""
 
 _UNNAMED = re.compile(r"[^a-zA-Z0-9_-]")
+_VIDEO = re.compile(r"https?://|data:video/")
 _IMAGE = re.compile(r"https?://|data:image/")
 _FILES = (["file_id"], ["file_data"])
 
@@ -120,6 +121,8 @@ def _part(part: Any, role: str) -> dict[str, Any] | None:
     if kind in ("thinking", "redacted_thinking", "reasoning"):
         return None
     if role == "user" and isinstance(held, dict):
+        if kind == "video_url" and _VIDEO.match(str(held.get("url"))):
+            return {"type": kind, kind: {"url": held["url"]}}
         if kind == "image_url" and _IMAGE.match(str(held.get("url"))):
             detail = {"detail": held["detail"]} if held.get("detail") in ("auto", "low", "high") else {}
             return {"type": kind, kind: {"url": held["url"]} | detail}

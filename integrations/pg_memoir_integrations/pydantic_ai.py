@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from pg_memoir import Message
-from pg_memoir.calls import calls
 from pg_memoir.errors import NothingToContinueError
+from pg_memoir.functions import calls
 from pydantic_ai import RunContext
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import (

@@ -60,7 +60,9 @@ declare
   v_user uuid := v_caller.user_id; v_last _memoir.sessions;
 begin
   perform _memoir.check_count('limit', p_limit, 1000);
-  if p_status is not null then perform _memoir.check_choice('status', p_status, '{active,closed,expired}'); end if;
+  if p_status is not null then
+    perform _memoir.check_choice('status', p_status, '{active,paused,closed,expired}');
+  end if;
   if p_after_session is not null then v_last := _memoir.session(v_caller, p_after_session); end if;
   return query
   select s.external_id, s.status::text, s.project, s.model, s.task_type::text, p.external_id, s.parent_turn,

@@ -205,3 +205,71 @@ those now used. Returns {"compiles", "pairs", "old", "new", "held_out": {"compil
 had not seen. With p_apply the new weights become the user''s own ranking profile, if that gained;
 reset_ranking_profile takes them back. Writes users and audit_log then, else nothing. Raises PM001, PM002, PM014,
 PM025 (too little evidence: fewer than p_least compiles).';
+
+-- Pairs of a memory that was used (it, or a turn that it was made from) and one that was shown and never used, by the
+-- difference of the parts of their admission scores. The newest fifth of the used ones is held out.
+create or replace function _memoir.admission_pairs(p_user_id uuid, p_weights vector)
+returns _memoir.weight_pair[] language plpgsql stable as $$
+begin
+  return (
+  with shown as (
+    select i.ref_id, bool_or(c.item_no = any (l.used)) as used
+    from _memoir.compile_ledger l cross join lateral unnest(l.items, l.positions) c(item_no, position)
+    join _memoir.search_items i on i.user_id = p_user_id and i.item_no = c.item_no
+    where l.user_id = p_user_id and l.used is not null and c.position is not null group by i.ref_id
+  ), scored as (
+    select distinct on (a.memory_id) a.memory_id, a.recorded_at, u.used,
+      array[a.score_type, a.score_novelty, a.score_utility, a.score_recency]::vector as x
+    from _memoir.admission_scores a cross join lateral (select bool_or(s.used) as used from shown s
+      where s.ref_id = a.memory_id or s.ref_id in (select m.source_id from _memoir.memory_sources m
+        where m.user_id = p_user_id and m.item_id = a.memory_id)) u
+    where a.user_id = p_user_id and u.used is not null order by a.memory_id, a.recorded_at desc
+  ), newest as (
+    select *, row_number() over (partition by used order by recorded_at desc, memory_id) as n,
+      count(*) over (partition by used) as of from scored
+  )
+  select array_agg((a.memory_id, a.n <= a.of / 5, 1.0 / b.of, - 8 * ((a.x - b.x) <#> p_weights), a.x - b.x)
+    ::_memoir.weight_pair order by a.n, b.n)
+  from newest a join newest b on a.used and not b.used and a.n <= 100 and b.n <= 100);
+end $$;
+
+create or replace function memoir.learn_admission(p_user text, p_apply boolean default false,
+  p_least integer default 20, p_prior real default 0.02)
+returns jsonb language plpgsql security definer set search_path from current as $$
+declare
+  v_caller _memoir.caller := _memoir.ranking_caller(p_user);
+  v_names constant text[] := '{type,novelty,utility,recency}';
+  v_old jsonb := _memoir.config(v_caller.user_id, null) -> 'admission_weights';
+  v_weights float8[] := array(select coalesce((v_old ->> n)::float8, 0)
+    from unnest(v_names) with ordinality t(n, o) order by o);
+  v_pairs _memoir.weight_pair[] := _memoir.admission_pairs(v_caller.user_id, v_weights::vector);
+  v_used integer := (select count(distinct p.compile_id) from unnest(v_pairs) p); v_d float8[]; v_new jsonb;
+  v_seen _memoir.weight_pair[]; v_held_out _memoir.weight_pair[]; v_before float8; v_after float8;
+begin
+  perform _memoir.check_range('least', p_least, 10, 100), _memoir.check_range('prior', p_prior, 0.0001, 10);
+  if v_used < p_least or coalesce(cardinality(v_pairs), 0) < p_least * v_used then
+    perform _memoir.fail('PM025', format('recalls of user %s showed %s memories that were used and %s that were not, '
+      'learning needs %s of both', _memoir.shown(p_user), v_used,
+      coalesce(cardinality(v_pairs), 0) / greatest(v_used, 1), p_least),
+      'credit_recall says which recalled items an answer used; job flush moves them to the ledger');
+  end if;
+  select array_agg(p) filter (where not p.held_out), array_agg(p) filter (where p.held_out) into v_seen, v_held_out
+  from unnest(v_pairs) p;
+  v_before := _memoir.pairs_in_order(v_held_out, '{0,0,0,0}');
+  v_after := _memoir.pairs_in_order(v_held_out, _memoir.fit_pairs(v_seen, p_prior));
+  v_d := _memoir.fit_pairs(v_pairs, p_prior);
+  v_new := (select jsonb_object_agg(n, round((w / sum)::numeric, 3)) from (
+    select n, w, sum(w) over () as sum from unnest(v_names, v_weights, v_d) x(n, old, d),
+      lateral (select greatest(old / 2, least(old * 1.5, old + d / 8)) as w) y) z);
+  if p_apply and v_after > v_before then
+    perform memoir.set_user_settings(p_user, jsonb_build_object('admission_weights', v_new));
+  end if;
+  return jsonb_build_object('used', v_used, 'pairs', cardinality(v_pairs), 'old', v_old, 'new', v_new, 'applied',
+    p_apply and v_after > v_before, 'held_out', jsonb_build_object('before', round(v_before::numeric, 4), 'after',
+      round(v_after::numeric, 4), 'gain', round((v_after - v_before)::numeric, 4)));
+end $$;
+comment on function memoir.learn_admission(text, boolean, integer, real) is
+  'Learns admission_weights from what recalls showed: memories that were used (credit_recall) should have had higher
+admission scores than those that never were. Returns {"used", "pairs", "old", "new", "held_out", "applied"} as
+learn_weights does. One call changes a weight by at most half. With p_apply the new weights become a setting of the
+user, if that gained on what was held out. Writes users then, else nothing. Raises PM001, PM014, PM025 (fewer than p_least memories used, or not used).';

@@ -1,9 +1,9 @@
 -- Extraction: from what was said to memories. The package pg_memoir_language reads, in the model server, this process
 -- or the worker; here its findings are stored through the door of remember like everything else.
 
--- S = 0.35 type's prior + 0.25 novelty + 0.25 utility + 0.15 recency ([MN] 9), logged with its parts. False: not worth
--- keeping. What a person said and corrections (p_exempt) are scored but never rejected. p_memory_id: null for what did
--- not become a memory.
+-- S = 0.35 type's prior + 0.25 novelty + 0.25 utility + 0.15 recency ([MN] 9; admission_weights), logged with parts.
+-- False: not worth keeping. What a person said and corrections (p_exempt) are scored but never rejected. p_memory_id:
+-- null for what did not become a memory.
 create or replace function _memoir.admit(p_user_id uuid, p_session_id uuid, p_turn integer, p_type text,
   p_novelty float8, p_utility float8, p_said_at timestamptz, p_exempt boolean, p_memory_id uuid, p_config jsonb,
   p_log_admitted boolean)
@@ -12,11 +12,15 @@ declare
   v_threshold real := (p_config ->> 'admission_threshold')::real; v_now timestamptz := memoir.now();
   v_type float8 := coalesce((p_config -> 'admission_type_priors' ->> p_type)::float8, 0.5);
   v_novelty float8 := greatest(0, least(1, p_novelty)); v_recency float8; v_score real; v_admitted boolean;
+  w record;
 begin
   -- Of a hundred half-lives nothing is left, and a real can't hold less.
   v_recency := power(2, - least(100, greatest(0, extract(epoch from v_now - p_said_at)::float8 / 86400)
     / coalesce((p_config -> 'half_life_days' ->> p_type)::float8, 365)));
-  v_score := 0.35 * v_type + 0.25 * v_novelty + 0.25 * p_utility + 0.15 * v_recency;
+  select * into w from jsonb_to_record(p_config -> 'admission_weights')
+    x(type float8, novelty float8, utility float8, recency float8);
+  v_score := coalesce(w.type * v_type, 0) + coalesce(w.novelty * v_novelty, 0) + coalesce(w.utility * p_utility, 0)
+    + coalesce(w.recency * v_recency, 0);
   v_admitted := p_exempt or v_score >= v_threshold;
   if p_log_admitted or not v_admitted then
     insert into _memoir.admission_scores (user_id, score_id, recorded_at, in_session, turn_number, type, memory_id,

@@ -89,7 +89,7 @@ begin
   where m.user_id = v_user and m.session_id = v_session and m.is_object
     and m.type in ('conversation_phase', 'debugging_session');
   foreach v_to in array _memoir.phase_starts(v_user, v_session, v_from)
-    || case when p_session.status <> 'active' then array[v_counters.turn_count] else '{}' end loop
+    || case when p_session.status in ('closed', 'expired') then array[v_counters.turn_count] else '{}' end loop
     select array_agg(h order by h.turn_index) into v_turns from _memoir.conversation_history h
     where h.user_id = v_user and h.session_id = v_session
       and h.recorded_at between v_counters.first_recorded_at and v_counters.last_recorded_at

@@ -267,7 +267,7 @@ begin
     (select a.state from _memoir.archives a join pg_class c on c.relname = a.leaf where c.oid = l.leaf
       and a.state in ('ready', 'exported', 'detaching'))
   from _memoir.old_leaves() l
-  cross join lateral (select sum(x.turns) as turns, count(*) filter (where x.status = 'active') as open
+  cross join lateral (select sum(x.turns) as turns, count(*) filter (where x.status in ('active', 'paused')) as open
   from _memoir.uncovered(l.leaf) x) u
   order by l.month, l.part;
 end $$;

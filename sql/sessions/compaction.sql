@@ -248,8 +248,9 @@ begin
     where c.tokens > c.compact_after loop
     exit when v_looked >= p_limit;
     continue when not _memoir.is_free(v_due.user_id, v_due.session_id);
-    v_looked := v_looked + 1;
     select * into v_session from _memoir.sessions where user_id = v_due.user_id and session_id = v_due.session_id;
+    continue when v_session.status = 'paused';
+    v_looked := v_looked + 1;
     begin
       v_config := _memoir.config(v_due.user_id, v_session.settings);
       select * into v_limits from _memoir.compaction_limits(v_session, v_config);

@@ -90,10 +90,7 @@ begin
   v_found := found;
   if v_found then
     perform _memoir.check_session_of(p_caller, p_session, v_old.project);
-    if v_old.status in ('closed', 'expired') then
-      perform _memoir.fail('PM005', format('session %s is %s', _memoir.shown(p_session), v_old.status),
-        'open one under another name, with p_parent => this one');
-    end if;
+    perform _memoir.check_open(v_old);
   end if;
   v_given := _memoir.with_window(p_caller, v_given, v_old, p_parent, p_model, p_context_window, p_response_tokens,
     v_config);
@@ -105,8 +102,11 @@ begin
       return _memoir.open_session(p_caller, p_user, p_session, p_model, p_system_prompt, p_project, p_task, p_parent,
         p_settings, p_metadata, p_temperature, p_top_p, p_context_window, p_response_tokens);
     end if;
-  elsif num_nonnulls(p_model, p_system_prompt, p_project, p_task, p_parent, p_temperature, p_top_p, p_context_window,
-        p_response_tokens) > 0 or v_given.settings <> '{}' or v_given.metadata <> '{}' then
+  elsif v_old.status = 'paused' then
+    perform _memoir.resume_session(v_old, v_config);
+  end if;
+  if v_found and (num_nonnulls(p_model, p_system_prompt, p_project, p_task, p_parent, p_temperature, p_top_p,
+        p_context_window, p_response_tokens) > 0 or v_given.settings <> '{}' or v_given.metadata <> '{}') then
     perform _memoir.change_session(v_old, v_given, p_model is not null, p_system_prompt);
   end if;
   return v_given.session_id;
@@ -230,6 +230,37 @@ end $$;
 comment on function memoir.close_session(text, text) is
   'Closes a session: no more turns; its working notes go, its local memories live on for local_memory_hours, a job
 summarises it. Closing twice is harmless. Writes sessions, memory_store, work_items. Raises PM001, PM003.';
+
+create or replace function memoir.pause_session(p_user text, p_session text)
+returns void language plpgsql security definer set search_path from current as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session);
+begin
+  perform _memoir.check_open(v_session);
+  update _memoir.sessions set status = 'paused', expires_at = 'infinity'
+  where user_id = v_session.user_id and session_id = v_session.session_id and status = 'active';
+end $$;
+comment on function memoir.pause_session(text, text) is
+  'Lets a session rest: it is not compacted and does not expire. Its next turn, or open_session, resumes it. Pausing
+twice is harmless. Raises PM001, PM003, PM005.';
+
+create or replace function _memoir.resume_session(p_session _memoir.sessions, p_config jsonb)
+returns void language plpgsql as $$
+begin
+  update _memoir.sessions set status = 'active',
+    expires_at = memoir.now() + make_interval(hours => (p_config ->> 'session_ttl_hours')::integer)
+  where user_id = p_session.user_id and session_id = p_session.session_id and status = 'paused';
+end $$;
+
+create or replace function _memoir.check_open(p_session _memoir.sessions)
+returns void language plpgsql as $$
+begin
+  if p_session.status in ('closed', 'expired') then
+    perform _memoir.fail('PM005', format('session %s is %s', _memoir.shown(p_session.external_id), p_session.status),
+      'open one under another name, with p_parent => this one');
+  end if;
+end $$;
 
 create or replace function memoir.branch_session(p_user text, p_session text, p_new_session text,
   p_at_turn integer default null)

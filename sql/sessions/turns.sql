@@ -171,7 +171,7 @@ end $$;
 create or replace function _memoir.append_locked(inout p_state _memoir.append_state)
 language plpgsql as $$
 declare
-  v_status _memoir.session_status; v_counters _memoir.session_counters; v_spent bigint;
+  v_session _memoir.sessions; v_counters _memoir.session_counters; v_spent bigint;
 begin
   -- One order of locks everywhere: the session's counters, then the user's.
   select * into v_counters from _memoir.session_counters
@@ -182,11 +182,10 @@ begin
     p_state.result := _memoir.receipt(p_state.user_id, p_state.idempotency_key, p_state.request_hash);
     if p_state.result is not null then return; end if;
   end if;
-  select status into v_status from _memoir.sessions where user_id = p_state.user_id and session_id = p_state.session_id;
-  if v_status in ('closed', 'expired') then
-    perform _memoir.fail('PM005', format('session %s is %s', _memoir.shown(p_state.session_name), v_status),
-      'open one under another name, with p_parent => this one');
-  end if;
+  select * into v_session from _memoir.sessions
+  where user_id = p_state.user_id and session_id = p_state.session_id;
+  perform _memoir.check_open(v_session);
+  if v_session.status = 'paused' then perform _memoir.resume_session(v_session, p_state.config); end if;
   p_state.recorded_at := greatest(memoir.now(), v_counters.last_recorded_at);
   -- Before the user's lock, since whoever makes partitions may need that next.
   perform _memoir.ensure_month(p_state.user_id, p_state.recorded_at);

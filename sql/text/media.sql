@@ -1,4 +1,4 @@
--- Parts of a message that are no text: images, audio, files, and what a model thought. What they cost at most
+-- Parts of a message that are no text: images, videos, audio, files, and what a model thought. What they cost at most
 -- (docs/explain/tokens.md), and their shape in the format that did not send them.
 
 -- The document of a part in either provider's shape: what kind of thing it is, and its base64, if that came along.
@@ -19,12 +19,23 @@ begin
   end if;
 end $$;
 
+-- The seconds that an MP4 says it has (movie header, ISO/IEC 14496-12, 8.2.2). A second of other video has at least
+-- 16,000 bytes (128 kbit/s).
+create or replace function _memoir.video_seconds(p_data bytea)
+returns float8 language sql immutable parallel safe as $$
+  select coalesce(nullif(_memoir.number_at(p_data, a + 16 + 12 * v, 4, false), 0)::float8
+    / nullif(_memoir.number_at(p_data, a + 12 + 8 * v, 4, false), 0), octet_length(p_data) / 16000.0)
+  from (select position('mvhd'::bytea in p_data) + 3 as a) h
+  left join lateral (select get_byte(p_data, a) as v where a > 3 and octet_length(p_data) > a + 32) x on true
+$$;
+
 -- Tokens of a part beyond its texts (token_texts), the most it can cost where its size can't be told.
 create or replace function _memoir.media_tokens(p_part jsonb, p_images text)
 returns integer language plpgsql immutable parallel safe as $$
 declare
   v_document record; v_bytes bytea; v_rate integer; v_seconds float8; v_pages integer;
   v_unknown constant integer := 20000;   -- a document or a recording of which nothing but a name is here
+  v_second constant integer := 300;      -- of video: a picture of 258 tokens, sound at 32, a time stamp
   v_page constant integer := 3000;       -- text of a page; its picture is counted as an image of unknown size
 begin
   case p_part ->> 'type'
@@ -36,6 +47,10 @@ begin
       then nullif(_memoir.number_at(v_bytes, 28, 3, true), 0) end;
     v_seconds := octet_length(v_bytes)::float8 / coalesce(v_rate, 4000);
     return least(ceil(32 * v_seconds), 1000000000);
+  when 'video_url' then
+    if p_part #>> '{video_url,url}' !~ '^data:' then return v_unknown; end if;
+    return least(ceil(v_second * _memoir.video_seconds(_memoir.from_base64(split_part(p_part #>> '{video_url,url}',
+      ',', 2)))), 1000000000);
   when 'file', 'document' then
     if p_part #>> '{source,type}' = 'text' then return 0; end if;
     v_document := _memoir.document_of(p_part);
@@ -91,6 +106,7 @@ begin
     end if;
     return _memoir.named_part('file', coalesce(p_part #>> '{file,filename}', p_part #>> '{file,file_id}'));
   when 'input_audio' then return _memoir.named_part('audio', p_part #>> '{input_audio,format}');
+  when 'video_url' then return _memoir.named_part('video', substring(p_part #>> '{video_url,url}' from '^https?:.*'));
   else return null;
   end case;
 end $$;

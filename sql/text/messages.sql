@@ -8,7 +8,7 @@ end $$;
 create or replace function _memoir.check_part(p_where text, p_part jsonb, p_role _memoir.turn_role)
 returns text language plpgsql as $$
 declare
-  v_type text := p_part ->> 'type'; v_path text;
+  v_type text := p_part ->> 'type'; v_path text; v_url jsonb;
 begin
   if jsonb_typeof(p_part) is distinct from 'object' then
     perform _memoir.bad_message(p_where, format('must be an object, not %s', _memoir.shown(p_part::text)));
@@ -19,11 +19,13 @@ begin
         format('must be a string, not %s', _memoir.shown((p_part -> v_type)::text)));
     end if;
     return p_part ->> v_type;
-  elsif v_type = 'image_url' and p_role = 'user' then
-    if jsonb_typeof(p_part #> '{image_url,url}') is distinct from 'string'
-      or p_part #>> '{image_url,url}' !~ '^(https?://|data:image/)' then
-      perform _memoir.bad_message(p_where || '.image_url.url', format('must be an http(s) or data:image URL, not %s',
-        _memoir.shown(p_part #>> '{image_url,url}')));
+  elsif v_type in ('image_url', 'video_url') and p_role = 'user' then
+    v_path := split_part(v_type, '_', 1);
+    v_url := p_part #> array[v_type, 'url'];
+    if jsonb_typeof(v_url) is distinct from 'string'
+      or not (starts_with(v_url #>> '{}', 'data:' || v_path || '/') or v_url #>> '{}' ~ '^https?://') then
+      perform _memoir.bad_message(format('%s.%s.url', p_where, v_type),
+        format('must be an http(s) or data:%s URL, not %s', v_path, _memoir.shown(v_url #>> '{}')));
     end if;
     if coalesce(p_part #>> '{image_url,detail}', 'auto') not in ('auto', 'low', 'high') then
       perform _memoir.bad_message(p_where || '.image_url.detail', format('must be auto, low or high, not %s',
@@ -52,8 +54,8 @@ begin
   end if;
   perform _memoir.bad_message(p_where || '.type', format('%s can''t be stored in a message of role %s',
     _memoir.shown(v_type), p_role),
-    'text and, from users, image_url, input_audio, file, document; refusal, thinking, redacted_thinking from '
-      'assistants');
+    'text and, from users, image_url, video_url, input_audio, file, document; refusal, thinking, redacted_thinking '
+      'from assistants');
 end $$;
 
 create or replace function _memoir.check_tool_calls(p_where text, p_calls jsonb)

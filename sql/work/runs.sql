@@ -310,7 +310,7 @@ begin
   select format('vacuum (analyze) _memoir.%I', s.relname), format('%s of %s rows are dead', s.n_dead_tup,
     s.n_dead_tup + s.n_live_tup)
   from pg_stat_all_tables s
-  where s.schemaname = '_memoir' and s.n_dead_tup > 10000 and s.n_dead_tup > 0.2 * s.n_live_tup
+  where s.schemaname = '_memoir' and s.n_dead_tup > 10000 and s.n_dead_tup > 0.05 * s.n_live_tup
     and coalesce(greatest(s.last_vacuum, s.last_autovacuum), '-infinity') < now() - interval '1 hour';
 end $$;
 comment on function memoir.bare_statements() is

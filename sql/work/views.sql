@@ -65,6 +65,10 @@ begin
   from _memoir.work_items j
   where j.state = 'ready' and j.kind <> 'webhook' and j.run_after < v_now - interval '1 hour' group by j.kind
   union all
+  select 'yellow', format('%s tables have more than 5 %% dead rows that no vacuum has cleared for an hour', count(*)),
+    'is autovacuum on? Send what memoir.bare_statements() says' from memoir.bare_statements() b
+  where b.statement like 'vacuum%' having count(*) > 0
+  union all
   select 'yellow', format('%s dead letters of kind %s', count(*), j.kind),
     'select * from memoir.dead_letters; select memoir.retry_work(work_id)'
   from _memoir.work_items j where j.state = 'dead' group by j.kind
@@ -127,9 +131,9 @@ begin
   where v_load.connections_share > 0.8
   union all
   select case when v_load.replay_lag_seconds > 300 then 'red' else 'yellow' end,
-    format('a standby is %s seconds behind', round(v_load.replay_lag_seconds)),
+    format('a standby is %s seconds behind', round(v_load.replay_lag_seconds::numeric, 1)),
     'select * from pg_stat_replication; compiles there lack the newest turns (after_turn tells)'
-  where v_load.replay_lag_seconds > 30
+  where v_load.replay_lag_seconds > 0.1
   union all
   select 'yellow', format('replication slot %s is not in use and holds %s of write-ahead log', s.slot_name,
     pg_size_pretty(pg_wal_lsn_diff(case when v_load.is_standby then pg_last_wal_replay_lsn()

@@ -338,7 +338,9 @@ REFUSED: dict[str, list[Any]] = {
     ],
     **{
         function: [more, ("session", ["nobody"], 'PM003 unknown session "nobody"')]
-        for function, more in (dict.fromkeys(("close_session", "history", "compact_session"), {}) | NOTE).items()
+        for function, more in (
+            dict.fromkeys(("close_session", "pause_session", "history", "compact_session"), {}) | NOTE
+        ).items()
     },
     "context": [
         {"session": "open", "query": "Well?"},

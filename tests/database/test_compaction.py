@@ -374,3 +374,26 @@ def test_summary_is_made_of_statements(db: Db, user: str) -> None:
     }
     compacted = call(db, "compact_session", user, "work", 0)["summary"].split("\n")
     assert set(compacted[1:]) <= set(lines[1:]) and len(compacted) > 1
+
+
+def test_a_paused_session_rests(db: Db, user: str, clock: Callable[[str], None]) -> None:
+    clock("2026-03-01T12:00:00Z")
+    talk(db, user, "s", 40)
+    for _ in range(2):
+        call(db, "pause_session", user, "s")
+    clock("2027-03-01T12:00:00Z")
+    run_job(db, "compaction")
+    run_job(db, "expiry")
+    assert counting(db, user, "s") == [] and call(db, "session_info", user, "s")["status"] == "paused"
+    assert table(db, "list_sessions", user, p_status="paused", columns="session") == [("s",)]
+    persist(db, user, "s", "Back again.")
+    assert call(db, "session_info", user, "s")["status"] == "active"
+    run_job(db, "compaction")
+    assert counting(db, user, "s")
+    call(db, "pause_session", user, "s")
+    call(db, "open_session", user, "s", "small")
+    clock("2028-03-01T12:00:00Z")
+    run_job(db, "expiry")
+    assert call(db, "session_info", user, "s")["status"] == "expired"
+    with raises("PM005"):
+        call(db, "pause_session", user, "s")

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import Db, call, one, persist, raises, remember, remembered, table
+from calls import Db, call, one, persist, raises, remember, remembered, run_job, table
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 from servers import install
@@ -209,3 +209,29 @@ def test_profile_goes_with_its_user(db: Db, user: str) -> None:
     assert [row["profile"] for row in profiles(db, user)] == ["shipped"]
     call(db, "import_user", user, lines)
     assert profiles(db, user)[1] == own
+
+
+LIKED = (
+    "walnut boats,slow trains,linen sheets,quiet libraries,paper maps,night shifts,silver rings,loud jazz,sour apples"
+)
+OWNED = "kayak,violin,telescope,lathe,tractor,harp,caravan,loom,piano,sledge,greenhouse,windmill".split(",")
+
+
+def test_admission_follows_what_was_used(db: Db, user: str) -> None:
+    liked = [*LIKED.split(","), "wooden floors", "Greek olives", "steep hills"]
+    for n, (likes, owned) in enumerate(zip(liked, OWNED, strict=True)):
+        persist(db, user, f"s{n}", f"I prefer {likes}.", "I see.", f"I own a {owned}.", "I see.")
+        call(db, "extract_session", user, f"s{n}")
+    for likes, owned in zip(liked, OWNED, strict=True):
+        made = call(db, "context", user, "asks", f"Do I own a {owned}, and prefer {likes}?")
+        used = [key for key, text in table(db, "recall", user, f"a {owned}", columns="id, content") if owned in text]
+        call(db, "credit_recall", user, made["compile_id"], used)
+    run_job(db, "flush")
+    with raises("PM025"):
+        call(db, "learn_admission", user, least=20)
+    learnt = call(db, "learn_admission", user, least=10)
+    assert learnt["held_out"]["gain"] > 0 and not learnt["applied"]
+    # Facts were used and preferences were not, so the prior of the type counts less.
+    assert learnt["new"]["type"] < learnt["old"]["type"] and 0.99 < sum(learnt["new"].values()) < 1.01
+    assert call(db, "learn_admission", user, apply=True, least=10)["applied"]
+    assert call(db, "set_user_settings", user, Jsonb({}))["admission_weights"] == learnt["new"]

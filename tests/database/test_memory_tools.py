@@ -8,6 +8,8 @@ import pytest
 from agents import Agent
 from calls import Db, active, call, persist, raises, remembered, table
 from pg_memoir_gateway.config import Config
+from psycopg.types.json import Jsonb
+from refusals import check_refusal
 from routines import world_of
 
 READS = ("memory_search", "memory_timeline", "memory_get", "memory_query")
@@ -299,3 +301,50 @@ def test_objects_are_found_by_type_path_and_name(db: Db, user: str) -> None:
     for question in (f"what is in {short}?", "what is in piers.csv?", "show the file_context"):
         answer = run(db, user, "memory_query", question=question)
         assert f"[object {short}, lines " in answer, (question, answer)
+
+
+NAMES = ["find_ferry", "book_cabin", "paint_hull"]
+
+
+def _tool(name: str, shape: str) -> dict[str, Any]:
+    about = {"name": name, "description": f"Does {name}."}
+    schema = {"type": "object", "properties": {}}
+    if shape == "chat":
+        return {"type": "function", "function": about | {"parameters": schema}}
+    return about | ({"input_schema": schema} if shape == "anthropic" else {"type": "function", "parameters": schema})
+
+
+@pytest.mark.parametrize("shape", ["chat", "anthropic", "responses"])
+def test_tools_that_a_session_never_used(db: Db, user: str, shape: str) -> None:
+    tools = [_tool(name, shape) for name in NAMES]
+
+    def select(query: str | None = None) -> tuple[list[str], list[str]]:
+        made = call(db, "select_tools", user, "s", Jsonb(tools), query)
+        kept = [tool for tool in made["tools"] if tool in tools]
+        (stub,) = [tool for tool in made["tools"] if tool not in tools] or [None]
+        told = (stub or {}).get("function", stub) or {}
+        assert bool(stub) == bool(made["left_out"]) and all(name in told["description"] for name in made["left_out"])
+        assert stub is None or set(stub) == set(_tool("", shape)) and told["name"] == "load_tools"
+        return [tool.get("function", tool)["name"] for tool in kept], made["left_out"]
+
+    assert select() == ([], NAMES)
+    assert select("Please use find_ferry.") == (NAMES[:1], NAMES[1:])
+    loads = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "load_tools", "arguments": '{"names": ["book_cabin"]}'},
+    }
+    asks = [
+        {"role": "user", "content": "A cabin to Oslo, please."},
+        {"role": "assistant", "content": None, "tool_calls": [loads]},
+    ]
+    call(db, "append_messages", user, "s", Jsonb(asks))
+    assert select() == (["book_cabin"], ["find_ferry", "paint_hull"])
+    loaded = {"role": "tool", "tool_call_id": "c1", "content": "Ready. You can't paint_hull from here."}
+    uses = {"id": "c2", "type": "function", "function": {"name": "find_ferry", "arguments": "{}"}}
+    call(
+        db, "append_messages", user, "s", Jsonb([loaded, {"role": "assistant", "content": None, "tool_calls": [uses]}])
+    )
+    assert select() == (NAMES[:2], NAMES[2:])
+    check_refusal(db, "select_tools", "PM014", "tools must be a list", user=user, session="s", tools={"a": 1})
+    assert select("paint_hull") == (NAMES, [])

@@ -179,3 +179,24 @@ def test_phases_end_where_the_subject_changes(db: Db, user: str, agent: Agent) -
     rows = sorted(table(db, "list_memories", user, types=["conversation_phase"], columns="content, memory_id"))
     assert [text.split(" · ")[2] for text, _ in rows] == ["turns 0–13", "turns 14–23"], rows
     assert "parent_of" in relations(db, user, rows[0][1])
+
+
+def test_outline_of_a_long_session(db: Db, user: str) -> None:
+    use_vectors(db)
+    places = {"boat": [1, 0, 0, 0], "taxes": [0, 1, 0, 0], "bees": [0, 0, 1, 0]}
+    for n, about in enumerate(["boat"] * 9 + ["taxes"] * 8 + ["boat"] * 7 + ["bees"] * 6):
+        persist(db, user, "s", f"Question {n} about the {about}.", "I see.")
+    assert table(db, "session_outline", user, "s") == []
+
+    def near(text: str) -> list[float]:
+        place = next(place for about, place in places.items() if about in text) if "about" in text else [0, 0, 0, 1]
+        return [x + 0.1 * ((len(text) * k) % 3) for k, x in enumerate(place, 1)]
+
+    embed_waiting(db, near, "little", 200)
+    rows = table(db, "session_outline", user, "s", columns="theme, episode, from_turn, to_turn, tokens > 0")
+    assert rows == [(1, 1, 0, 17, True), (2, 2, 18, 33, True), (1, 3, 34, 47, True), (3, 4, 48, 59, True)]
+    assert "boat" in table(db, "session_outline", user, "s", columns="title")[2][0]
+    found = table(db, "session_outline", user, "s", "the taxes", columns="episode, score > 0")
+    assert found[0] == (2, True)
+    with raises("PM003"):
+        table(db, "session_outline", user, "nobody")

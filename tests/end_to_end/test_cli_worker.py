@@ -103,7 +103,7 @@ def outlive_lease(db, kind):
 
 
 def test_leases_outlive_a_slow_model(memoir, memoir_dsn, db, user, monkeypatch):
-    monkeypatch.setattr("pg_memoir.plans.HEARTBEAT", 0.05)
+    monkeypatch.setattr("pg_memoir.extras.plans.HEARTBEAT", 0.05)
 
     def slow(texts):
         outlive_lease(db, "embed")
@@ -122,7 +122,7 @@ def test_leases_outlive_a_slow_model(memoir, memoir_dsn, db, user, monkeypatch):
 
 def test_a_judge_keeps_its_leases(memoir, db, user, setting, monkeypatch):
     """One who lost the lease stores first: a pair is judged once."""
-    monkeypatch.setattr("pg_memoir.plans.HEARTBEAT", 0.05)
+    monkeypatch.setattr("pg_memoir.extras.plans.HEARTBEAT", 0.05)
     setting("judge", "nli")
     other = memoir.remember(user, "Takes the train to work.", embedding=[1.0] + [0.0] * 383)["memory_id"]
     memory = memoir.remember(user, "Cycles to work every day.", embedding=[0.99, 0.14] + [0.0] * 382)["memory_id"]
@@ -282,7 +282,10 @@ def test_bare_statements(memoir, db):
     db.execute("select pg_stat_force_next_flush()")
     [row] = until(memoir.bare_statements)
     assert row["statement"] == "vacuum (analyze) _memoir.bloated" and "dead" in row["reason"]
+    told = "select count(*) from memoir.health_problems() where problem ~ '1 tables have more than 5 %% dead rows'"
+    assert one(db, told) == 1
     send_bare(memoir)
+    assert one(db, told) == 0
     assert one(db, "select pg_relation_size('_memoir.bloated')") == 0
     db.execute("drop table _memoir.bloated")
 

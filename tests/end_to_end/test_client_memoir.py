@@ -133,7 +133,7 @@ NO_METHOD = {
     "ensure_embedder": "starts a process beside the server",
     "enable_jobs": "set-up, from psql",
     "disable_jobs": "set-up, from psql",
-    "recall_arrays": "the client reads it where it makes a recall (recalls.py)",
+    "recall_arrays": "the client reads it where it makes a recall (extras/recalls.py)",
     "setup": "set-up, from psql",
     "set_clock": "for tests",
     "now": "the clock that tests set",

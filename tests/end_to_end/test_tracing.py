@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind
-from pg_memoir import tracing
+from pg_memoir.extras import tracing
 from pg_memoir_cli.jobs import run_jobs
 from psycopg import Connection
 from upstream import upstream
@@ -86,7 +86,7 @@ def test_trace_of_a_job(memoir_dsn: str, spans: InMemorySpanExporter) -> None:
 
 def test_tracing_imports_nothing() -> None:
     """Neither the client nor the command line loads OpenTelemetry by itself."""
-    said = "import sys, pg_memoir, pg_memoir_cli.worker; from pg_memoir.tracing import find_tracer, span_of\n"
+    said = "import sys, pg_memoir, pg_memoir_cli.worker; from pg_memoir.extras.tracing import find_tracer, span_of\n"
     said += "with span_of('x', {}) as span: assert span is None\n"
     said += "assert find_tracer() is None and not [name for name in sys.modules if name.startswith('opentelemetry')]"
     subprocess.run([sys.executable, "-c", said], check=True)

@@ -5,7 +5,7 @@ import uuid
 from datetime import UTC, date, datetime
 
 from pg_memoir.call import Method
-from pg_memoir.calls import AllCalls, calls
+from pg_memoir.functions import AllCalls, calls
 
 METHODS = {name: method for name in dir(AllCalls) if isinstance(method := getattr(AllCalls, name), Method)}
 

@@ -5,8 +5,8 @@ import json
 from datetime import datetime
 
 import pytest
-from pg_memoir.calls import calls
 from pg_memoir.errors import UnknownSessionError
+from pg_memoir.functions import calls
 from pg_memoir_cli.conversations import ConversationError
 from pg_memoir_cli.formats import read_conversations
 from pg_memoir_cli.importing import import_conversations, runs

@@ -1,9 +1,11 @@
 """mypy --strict on the packages, and on what an application writes: the README's examples, and mistakes it must catch."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
 
+import pg_memoir
 import pytest
 from readme import EXAMPLES
 
@@ -47,3 +49,22 @@ def test_types(tmp_path):
     assert not wrong and not result.stderr, result.stdout + result.stderr
     caught = {int(line.split("mistakes.py:")[1].split(":")[0]) for line in errors}
     assert caught == {4, 5, 6, 7, 8, 10, 11, 12, 13, 14, 19}, result.stdout
+
+
+def _code_lines(path: Path) -> int:
+    """Lines that are neither blank, comment nor docstring."""
+    text = path.read_text()
+    strings = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr) and _is_string(node.value)]
+    documented = {line for node in strings for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+    lines = [line.strip() for n, line in enumerate(text.splitlines(), 1) if n not in documented]
+    return sum(bool(line) and not line.startswith("#") for line in lines)
+
+
+def _is_string(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def test_core_is_thin() -> None:
+    """The package's own modules run calls and read replies. Definitions (functions), types and extras are apart."""
+    core = {path.name: _code_lines(path) for path in Path(pg_memoir.__file__).parent.glob("*.py")}
+    assert sum(core.values()) <= 1_200, core

@@ -9,9 +9,9 @@ from uuid import UUID
 
 import pytest
 from pg_memoir.errors import InvalidArgumentError
-from pg_memoir.pages.comparing import compare, find_slot_value
-from pg_memoir.pages.markdown import Page, read, render
-from pg_memoir.pages.text import canonical, from_markdown, to_markdown
+from pg_memoir.extras.pages.comparing import compare, find_slot_value
+from pg_memoir.extras.pages.markdown import Page, read, render
+from pg_memoir.extras.pages.text import canonical, from_markdown, to_markdown
 from pg_memoir.types import PagePhase, PageSentence
 
 SAID = datetime(2026, 3, 1, tzinfo=UTC)

@@ -240,7 +240,7 @@ class _Hook:
         if not lines:
             return ""
         from pg_memoir.call import Call
-        from pg_memoir.recalls import READ
+        from pg_memoir.extras.recalls import READ
 
         given = {"user": self.user, "name": "neutralised", "given": json.dumps(["\n".join(lines)])}
         text = self.memoir.run(Call("recall_arrays", READ, given, lambda rows: str(rows[0]["result"]["text"])))

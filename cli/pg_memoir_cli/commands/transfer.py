@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from pg_memoir import Memoir
-from pg_memoir.plans import is_export
+from pg_memoir.extras.plans import is_export
 
 from ..app import ATTENTION, OK, USAGE, AsJson, Dsn, Stop, User, app, connected
 from ..formats import FORMATS, read_conversations

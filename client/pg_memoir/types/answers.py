@@ -34,7 +34,7 @@ Sensitivity = Literal["normal", "private", "secret"]
 State = Literal["active", "superseded", "invalidated", "expired", "forgotten", "erased"]
 """States of a memory."""
 
-SessionStatus = Literal["active", "closed", "expired"]
+SessionStatus = Literal["active", "paused", "closed", "expired"]
 
 Task = Literal["continuation", "knowledge", "new_session", "tool_heavy"]
 """What a turn asks of its memory; it decides the weights of the ranking."""

@@ -104,6 +104,20 @@ class SessionRow(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class Episode(Record):
+    """A stretch of a session about one thing, turns `from_turn` to `to_turn`, in a theme that others may share. `title`:
+    the words of the person that say most of it; `score`: of the best turn that a query found in it."""
+
+    theme: int
+    episode: int
+    from_turn: int
+    to_turn: int
+    title: str | None
+    tokens: int
+    score: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Speaker(Record):
     """Who spoke, by the `name` of the messages, or the role where they have none; turns that say anything."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pg_memoir.providers import cache_counts
+from pg_memoir.extras.providers import cache_counts
 from pg_memoir.types import CapturedCall, Compiled, Message
 
 WIDTH, HEIGHT = 960, 240

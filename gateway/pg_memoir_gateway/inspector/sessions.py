@@ -69,7 +69,10 @@ async def show_session(look: Look) -> Response:
     except ValueError:
         raise Refused(400, "until is the number of a turn", look.query["until"]) from None
     begin = max(0, until - TURNS + 1)
-    turns = await look.memoir.history(name, wanted, from_turn=begin, to_turn=until)
+    turns, outline = await asyncio.gather(
+        look.memoir.history(name, wanted, from_turn=begin, to_turn=until),
+        look.memoir.session_outline(name, wanted),
+    )
     made = [(row, count_parts(row)) for row in reversed(compiles)]
     # A list that its client keeps: a compile knows only what it set beside.
     is_beside = bool(made) and not any(sum(parts.values()) - parts["recall"] for _, parts in made)
@@ -78,6 +81,7 @@ async def show_session(look: Look) -> Response:
         "compactions": compactions,
         "calls": calls,
         "pressure": pressure,
+        "outline": outline if len(outline) > 1 else [],
         "turns": [turn | {"text": read_text(turn)} for turn in turns],
         "chart": draw_chart(made),
         "billed": draw_chart(find_billed(calls, turns), BILLED),

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from pg_memoir.errors import InvalidArgumentError
-from pg_memoir.pages import find_heading, read
+from pg_memoir.extras.pages import find_heading, read
 from pg_memoir.types import MarkdownPage, PagePush, PageSentence
 from starlette.responses import Response
 

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from pg_memoir import AsyncMemoir
 from pg_memoir.call import Method
-from pg_memoir.calls import AllCalls
 from pg_memoir.errors import UnknownMemoryError, UnknownUserError
+from pg_memoir.functions import AllCalls
 from pg_memoir.types import EventPage, EventType, MarkdownPage, PagePush
 from pydantic import BaseModel, Field
 
@@ -276,6 +276,7 @@ OPERATIONS = (
     Operation("PUT", SESSION, AllCalls.open_session, "session_id"),
     Operation("GET", SESSION, AllCalls.session_info),
     Operation("DELETE", SESSION, AllCalls.erase_session),
+    Operation("POST", SESSION + "/pause", AllCalls.pause_session),
     Operation("POST", SESSION + "/close", AllCalls.close_session),
     Operation("POST", SESSION + "/branches", AllCalls.branch_session, "session_id"),
     Operation("GET", SESSION + "/turns", list_turns),
@@ -284,6 +285,8 @@ OPERATIONS = (
     Operation("POST", SESSION + "/steps", AllCalls.append),
     Operation("POST", SESSION + "/compile", AllCalls.context),
     Operation("POST", SESSION + "/explain", AllCalls.explain),
+    Operation("POST", SESSION + "/tools", AllCalls.select_tools),
+    Operation("GET", SESSION + "/outline", AllCalls.session_outline),
     Operation("GET", SESSION + "/compiles", AllCalls.list_compiles),
     Operation("GET", USER + "/compiles/{compile}", AllCalls.explain_compile),
     Operation("PUT", USER + "/compiles/{compile}/used", AllCalls.credit_recall, "credited"),

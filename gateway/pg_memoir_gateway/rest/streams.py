@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
 from pg_memoir.client import CONNECT
-from pg_memoir.events import AWAY, LOOK_SECONDS, AsyncWaiter
+from pg_memoir.extras.waiting import AWAY, LOOK_SECONDS, AsyncWaiter
 from pg_memoir.types import EventPage
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response

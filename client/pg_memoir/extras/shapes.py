@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..types import Message
 from .providers import from_anthropic, plain
-from .types import Message
 
 _TEXTS = {"text", "input_text", "output_text"}
 
@@ -152,4 +152,7 @@ def _input_part(part: Mapping[str, Any]) -> dict[str, Any]:
         return {"type": "input_file", **part["file"]}
     if kind == "document":
         return {"type": "input_text", "text": json.dumps(part, ensure_ascii=False)}
+    if kind == "video_url":  # the Responses API takes none
+        url = str(part["video_url"]["url"])
+        return {"type": "input_text", "text": f"[video: {'not shown' if url.startswith('data:') else url}]"}
     return dict(part)

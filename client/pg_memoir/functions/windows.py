@@ -5,8 +5,8 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from .arguments import Id, Object, Text
-from .call import rows, value
+from ..arguments import Id, List, Object, Text
+from ..call import rows, value
 
 
 class Windows:
@@ -22,6 +22,12 @@ class Windows:
         """Definitions of the tools by which a model keeps its own memory, to send with a request; `format` is 'openai'
         (chat completions) unless given. `names`: only these; memory_query and memory_update are the fewest that do
         everything."""
+
+    @value
+    def select_tools(self, user: str, session: str, tools: List, query: Text | None = None) -> dict[str, Any]:
+        """Leaves out of `tools` (definitions for OpenAI or Anthropic) what the session neither called nor named, and
+        `query` does not name: {"tools": what to send, at its end `load_tools`, which names the others, "left_out":
+        their names}. Raises InvalidArgumentError."""
 
     @value
     def memory_resources(self) -> list[dict[str, Any]]:

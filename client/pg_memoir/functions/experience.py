@@ -5,9 +5,9 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from .arguments import Id, Object, Text, Vector
-from .call import rows, value
-from .types import Actor, Way
+from ..arguments import Id, Object, Text, Vector
+from ..call import rows, value
+from ..types import Actor, Way
 
 
 class Experience:

@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
-from ..arguments import text, whole
-from ..call import Call
-from ..calls import calls
-from ..errors import InvalidArgumentError, MemoirError, NotAuthorizedError, TombstoneError, UnknownMemoryError
-from ..types import Change, MarkdownPage, Memory, PageEdit, PagePhase, PagePush, PageSentence
+from ...arguments import text, whole
+from ...call import Call
+from ...errors import InvalidArgumentError, MemoirError, NotAuthorizedError, TombstoneError, UnknownMemoryError
+from ...functions import calls
+from ...types import Change, MarkdownPage, Memory, PageEdit, PagePhase, PagePush, PageSentence
 from .comparing import Item, compare, find_current, find_dropped, find_slot_value
 from .markdown import Page, Piece, Written, read, render
 from .text import digest

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from .types import Message, Usage
+from ..types import Message, Usage
 
 # Anthropic's stop reasons by OpenAI's names; others are kept as they are.
 _FINISH = {

@@ -5,9 +5,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from .arguments import Lines, Name, Object, Text
-from .call import calls, value, values
-from .types import Sensitivity
+from ..arguments import Lines, Name, Object, Text
+from ..call import calls, value, values
+from ..types import Sensitivity
 
 
 class Privacy:

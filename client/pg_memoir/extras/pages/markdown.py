@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
-from ..errors import InvalidArgumentError
-from ..types import PagePhase, PageSentence
+from ...errors import InvalidArgumentError
+from ...types import PagePhase, PageSentence
 from .text import clean, digest, from_markdown, to_markdown
 
 HEADINGS = {

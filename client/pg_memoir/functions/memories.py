@@ -5,9 +5,9 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from .arguments import Id, Object, Text, Vector, When
-from .call import rows, value, values
-from .types import (
+from ..arguments import Id, Object, Text, Vector, When
+from ..call import rows, value, values
+from ..types import (
     Actor,
     Alias,
     Change,
@@ -339,6 +339,14 @@ class Memories:
         """Says which items of a recall the answer used: `compile` is "compile_id" and `used` are "items" of what
         `context` returned, [] for none. Returns how many of them that compile had considered. What learn_weights learns
         from. Raises UnknownMemoryError."""
+
+    @value
+    def learn_admission(
+        self, user: str, *, apply: bool | None = None, least: int | None = None, prior: float | None = None
+    ) -> dict[str, Any]:
+        """Learns `admission_weights` from what recalls showed and answers used: 'old', 'new', 'held_out', 'applied' as
+        learn_weights has them. With `apply` they become the user's own setting, if they gained. Raises
+        TooLittleEvidenceError, InvalidArgumentError, NotAuthorizedError."""
 
     @value
     def learn_weights(

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from .calls import calls
+from ..functions import calls
+from ..types import Message
 from .providers import from_anthropic, from_openai, from_responses, plain
 from .shapes import from_anthropic_messages, from_input_items, text_of, to_input_items
-from .types import Message
 
 
 @dataclass

@@ -13,9 +13,9 @@ from importlib import import_module
 from typing import Any
 from uuid import uuid4
 
-from .arguments import wrong
-from .call import Call
-from .errors import InvalidArgumentError
+from ..arguments import wrong
+from ..call import Call
+from ..errors import InvalidArgumentError
 from .wrapping_apis import Api, Messages, Responses
 from .wrapping_talk import END, Ask, Left, Next, Talk, Work
 

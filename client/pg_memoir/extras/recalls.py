@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import KernelMissingError
+from ..errors import KernelMissingError
 
 ISOLATION = "set transaction isolation level repeatable read"
 GIVE = "select set_config('memoir.recalled', %(recalls)s, true)"

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from typing import Any
 from uuid import UUID
 
-from ..types import PageEdit
+from ...types import PageEdit
 from .markdown import HEADINGS, Piece, Written
 from .text import canonical, digest
 

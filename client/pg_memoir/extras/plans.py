@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
-from .arguments import text, whole, wrong
-from .call import Call
-from .calls import calls
-from .errors import InvalidArgumentError
-from .types import Claim, PairClaim, UnreadClaim
+from ..arguments import text, whole, wrong
+from ..call import Call
+from ..errors import InvalidArgumentError
+from ..functions import calls
+from ..types import Claim, PairClaim, UnreadClaim
 
 T = TypeVar("T")
 

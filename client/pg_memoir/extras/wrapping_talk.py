@@ -14,13 +14,13 @@ from typing import Any, cast
 import psycopg
 from psycopg_pool import PoolTimeout
 
-from .call import Call
-from .calls import calls
-from .errors import MemoirError
+from ..call import Call
+from ..errors import MemoirError
+from ..functions import calls
+from ..texts import replace_unstorable
+from ..types import Message
 from .providers import Reply, ToolCall, tool_result
 from .shapes import text_of
-from .texts import replace_unstorable
-from .types import Message
 from .wrapping_apis import Api, Asked, Responses, tools_of, without_marks
 
 log = logging.getLogger("pg_memoir")

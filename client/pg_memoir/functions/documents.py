@@ -5,9 +5,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from .arguments import Conditions, Entries, Filter, Label, Text, Vector
-from .call import calls, rows, value, values
-from .types import Document, FoundDocument
+from ..arguments import Conditions, Entries, Filter, Label, Text, Vector
+from ..call import calls, rows, value, values
+from ..types import Document, FoundDocument
 
 
 class Documents:

@@ -1,6 +1,6 @@
 """Every call there is, and `calls`, which describes them without running them."""
 
-from .call import Describer
+from ..call import Describer
 from .conversations import Conversations
 from .documents import Documents
 from .events import Events

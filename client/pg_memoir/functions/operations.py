@@ -6,9 +6,9 @@ call.py."""
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from .arguments import BigInt, Day, Id, Json, List, Numeric, Object, Vector, Vectors
-from .call import procedure, rows, value
-from .types import Claim, Job, ModelWork, PairClaim, RankingProfile, SyncState, TurnsClaim, UnreadClaim, UserRow
+from ..arguments import BigInt, Day, Id, Json, List, Numeric, Object, Vector, Vectors
+from ..call import procedure, rows, value
+from ..types import Claim, Job, ModelWork, PairClaim, RankingProfile, SyncState, TurnsClaim, UnreadClaim, UserRow
 
 
 class Operations:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Literal
 from uuid import UUID
 
-from .arguments import Entries, Id, Items, List, Messages, Object, Text, Vector, When
-from .call import Rows, calls, like, rows, value, values
-from .types import (
+from ..arguments import Entries, Id, Items, List, Messages, Object, Text, Vector, When
+from ..call import Rows, calls, like, rows, value, values
+from ..types import (
     Actor,
     AnthropicRequest,
     CapturedCall,
@@ -17,6 +17,7 @@ from .types import (
     CompiledItem,
     Considered,
     Context,
+    Episode,
     Item,
     Message,
     Persisted,
@@ -107,6 +108,11 @@ class Conversations:
         `after`, `before`: when the person first spoke there. Raises UnknownSessionError."""
 
     @rows
+    def session_outline(self, user: str, session: str, query: Text | None = None) -> list[Episode]:
+        """The episodes of a long session, each with its theme; with `query` those in which a recall finds something,
+        best first. Raises UnknownSessionError."""
+
+    @rows
     def list_speakers(self, user: str, *, session: str | None = None) -> list[Speaker]:
         """Who spoke in a user's sessions, or in one, those who said most first. Raises UnknownSessionError."""
 
@@ -119,6 +125,11 @@ class Conversations:
     @value
     def close_session(self, user: str, session: str) -> None:
         """Closes a session; it takes no more turns but can still be recalled. Raises UnknownSessionError."""
+
+    @value
+    def pause_session(self, user: str, session: str) -> None:
+        """Lets a session rest: it is not compacted and does not expire; its next turn, or open_session, resumes it. Raises
+        UnknownSessionError, SessionClosedError."""
 
     @value
     def branch_session(self, user: str, session: str, new_session: str, *, at_turn: int | None = None) -> UUID:
