@@ -20,6 +20,7 @@ from .call import AsyncClient, Call, opens_with
 from .client import CONNECT, log
 from .errors import InvalidArgumentError, KernelMissingError, MemoirError, from_database, raise_refusals
 from .extras import plans, recalls
+from .extras.pages.plans import push_page, read_page
 from .extras.plans import Leases, Plan, Restored, Wanted
 from .extras.providers import ToolCall, tool_result
 from .extras.tracing import span_of_call
@@ -28,7 +29,7 @@ from .extras.wrapping import new_session, wrap_client
 from .extras.wrapping_talk import Talk
 from .functions import AllCalls, calls
 from .sessions import SessionCalls
-from .types import AsyncEmbed, Event, EventType, Message, PoolLoad
+from .types import AsyncEmbed, Event, EventType, MarkdownPage, Message, PagePush, PoolLoad
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -341,6 +342,22 @@ class AsyncMemoir(AllCalls, AsyncClient):
     async def import_lines(self, lines: Iterable[str], *, user: str | None = None) -> Restored:
         """Imports the lines of an export, in batches. See Memoir.import_lines."""
         return await self._run_plan(plans.import_lines(lines, user))
+
+    async def memory_page(
+        self,
+        user: str,
+        *,
+        project: str | None = None,
+        topic: str | None = None,
+        limit: int | None = None,
+        edited: str | None = None,
+    ) -> MarkdownPage:
+        """Writes a page of what is known about a user. See Memoir.memory_page."""
+        return await self._run_plan(read_page(user, project, topic, limit, edited))
+
+    async def push_page(self, user: str, markdown: str, *, preview: bool = False, lift: bool = False) -> PagePush:
+        """Carries out what a person changed on a page. See Memoir.push_page."""
+        return await self._run_plan(push_page(user, markdown, preview, lift))
 
 
 class AsyncSession(SessionCalls, AsyncClient):

@@ -22,6 +22,7 @@ from .arguments import finite_vectors, wrong
 from .call import Call, Client, opens_with
 from .errors import InvalidArgumentError, KernelMissingError, MemoirError, from_database, raise_refusals
 from .extras import plans, recalls
+from .extras.pages.plans import push_page, read_page
 from .extras.plans import Leases, Plan, Restored, Wanted
 from .extras.providers import ToolCall, tool_result
 from .extras.tracing import span_of_call
@@ -30,7 +31,7 @@ from .extras.wrapping import new_session, wrap_client
 from .extras.wrapping_talk import Talk
 from .functions import AllCalls, calls
 from .sessions import SessionCalls
-from .types import Embed, Event, EventType, Message, PoolLoad
+from .types import Embed, Event, EventType, MarkdownPage, Message, PagePush, PoolLoad
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -314,6 +315,28 @@ class Memoir(AllCalls, Client):
         """Imports the lines of an export, in batches; repeating it is harmless. `user`: under another name. Admin only.
         Raises InvalidArgumentError, NotAuthorizedError."""
         return self._run_plan(plans.import_lines(lines, user))
+
+    def memory_page(
+        self,
+        user: str,
+        *,
+        project: str | None = None,
+        topic: str | None = None,
+        limit: int | None = None,
+        edited: str | None = None,
+    ) -> MarkdownPage:
+        """Writes a page of what is known about a user, as Markdown: of a project, a topic, or all. It is made anew with
+        each call, so what was forgotten, has ended or is secret is not on it, and what is in doubt is marked. `limit`:
+        sentences at most (500). `edited`: a page as a person left it; what was changed on it is carried over. Raises
+        InvalidArgumentError."""
+        return self._run_plan(read_page(user, project, topic, limit, edited))
+
+    def push_page(self, user: str, markdown: str, *, preview: bool = False, lift: bool = False) -> PagePush:
+        """Carries out what a person changed on a page: changed sentences are corrected, deleted ones forgotten, new ones
+        remembered, with the word of a person. A sentence that memory changed meanwhile is a conflict, and stays as it
+        is. Pushing a page again changes nothing more. `preview` only tells; `lift` lets back what was rejected before.
+        Raises InvalidArgumentError."""
+        return self._run_plan(push_page(user, markdown, preview, lift))
 
 
 class Session(SessionCalls, Client):

@@ -331,9 +331,9 @@ begin
         || jsonb_build_object('id', v_memory.memory_id, 'kind', 'memory', 'tokens', v_memory.token_count,
         'session', (select s.external_id from _memoir.sessions s where s.user_id = v_caller.user_id
           and s.session_id = v_memory.session_id),
-        'sources', (select coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('kind', s.source_kind,
-            'id', s.source_id, 'session', x.external_id, 'turn_index', s.turn_index, 'link', s.link))
-            order by s.turn_index, s.source_id), '[]')
+        'sources', (select coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('kind', s.source_kind, 'id',
+            s.source_id, 'session', x.external_id, 'turn_index', s.turn_index, 'from', s.span_start, 'length',
+            s.span_length, 'link', s.link)) order by s.turn_index, s.source_id), '[]')
           from _memoir.memory_sources s
           left join _memoir.sessions x on x.user_id = v_caller.user_id and x.session_id = s.session_id
           where s.user_id = v_caller.user_id and s.item_kind = 'memory' and s.item_id = v_memory.memory_id
@@ -359,8 +359,8 @@ begin
 end $$;
 comment on function memoir.memory_get(text, uuid[]) is
   'Whole rows for 1 to 100 ids of memories, turns and summaries, in the order asked, each an object with id and kind: a
-memory with its sources, relations and states, a turn as history has it, a summary with its turns. An id that is unknown
-or above the caller''s clearance gives no row; what is forgotten is left out of the text. Raises PM001, PM014.';
+memory with its sources (from, length: in the turn), relations and states, a turn as history has it, a summary with its
+turns. An id unknown or above the caller''s clearance gives no row; forgotten text is left out. Raises PM001, PM014.';
 
 create or replace function memoir.memory_graph(p_user text, p_memory uuid, p_hops integer default 2,
   p_limit integer default 200)

@@ -47,14 +47,14 @@ returns text[] language sql stable as $$
     order by length(w) desc, w limit 1) from unnest(p_claims) c where c is not null)
 $$;
 
--- Returns what of a text may claim something by itself: the whole, its sentences and their parts between commas.
+-- Returns what may claim something by itself: a text, its sentences, their parts between commas and before "and".
 create or replace function _memoir.claim_pieces(p_text text)
 returns text[] language plpgsql immutable as $$
-declare
-  v_text text := left(p_text, 20000);
 begin
-  return array(select piece from (select v_text as piece where length(v_text) <= 2000
-    union select x from regexp_split_to_table(v_text, '[.!?]+\s+|[\n。！？]+') x
-    union select x from regexp_split_to_table(v_text, '[.!?]+\s+|[\n。！？]+|[,;()–—]+\s*|\s+-\s+') x) pieces
+  p_text := left(p_text, 20000);
+  return array(select piece from (select p_text as piece where length(p_text) <= 2000
+    union select x from regexp_split_to_table(p_text, '[.!?]+\s+|[\n。！？]+') x
+    union select unnest(array[x, split_part(x, ' and ', 1)])
+      from regexp_split_to_table(p_text, '[.!?]+\s+|[\n。！？]+|[,;()–—]+\s*|\s+-\s+') x) pieces
     where piece ~ '[[:alnum:]]');
 end $$;

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from calls import Db, call, table
+from pg_memoir import Memoir
 from talk import talk
 
 pytestmark = pytest.mark.usefixtures("little_vectors")
@@ -75,3 +76,11 @@ def test_hidden_words_do_not_come_along(db: Db, user: str, hidden: str) -> None:
     hide(db, user, hidden)
     text = recall_text(db, user)
     assert "chair" not in text and OLD in text
+
+
+def test_a_page_has_it_under_in_doubt(db: Db, user: str) -> None:
+    with Memoir(db.info.dsn, max_size=1) as memoir:
+        (doubted,) = [one for one in memoir.memory_page(user).sentences if one.text == CONTENT]
+        assert doubted.doubts == ["perhaps changed in s1:0"]
+        call(db, "undo_change", user, str(likely(db, user)[0]))
+        assert "In doubt" not in memoir.memory_page(user).markdown

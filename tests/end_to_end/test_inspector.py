@@ -325,3 +325,34 @@ def test_login_that_may_do_less_is_told(memoir_dsn: str, ann: httpx.Client) -> N
                 assert answer.status_code == 403 and "login may not do that" in answer.text
             assert "Not for this login" in read_page(operator, "costs")
             assert "is no admin of the database" in read_page(operator, "health")
+
+
+def test_a_page_is_edited_as_a_text(db: psycopg.Connection, ann: httpx.Client) -> None:
+    def editor(page: str) -> str:
+        return html.unescape(re.search(r"<textarea [^>]*>\n(.*)</textarea>", page, re.DOTALL)[1])  # type: ignore[index]
+
+    def send(step: str, markdown: str) -> httpx.Response:
+        return post(ann, "page", {"markdown": markdown, "step": step})
+
+    remember(db, "ann", "The roof is green")
+    remember(db, "ann", "The gate is old", project="red")
+    shown = read_page(ann, "page")
+    assert shown.index("Facts") < shown.index("The roof is green") and "stated directly" in shown
+    assert "The gate" in read_page(ann, "page", project="red", topic="gate")
+    assert "Nothing is known" in read_page(ann, "page", topic="zebras")
+    markdown = editor(ann.get("/change/page", params={"user": "ann"}).text)
+    edited = markdown.replace("roof is green", "roof is <b>red</b>").replace(
+        "## Facts\n", "## Facts\n\n- The barn is new\n", 1
+    )
+    asked = send("preview", edited)
+    assert "roof is &lt;b&gt;red" in asked.text and "Do this" in asked.text
+    assert active(db, "ann") == ["The gate is old", "The roof is green"]
+    assert html.unescape(read_fields(asked.text)["markdown"]) == edited == editor(send("edit", edited).text)
+    assert "Done." in text_of(send("push", edited))
+    assert active(db, "ann") == ["The barn is new", "The gate is old", "The roof is <b>red</b>"]
+    # Memory changed meanwhile: both texts stand there, and the editor keeps the person's.
+    again = edited.replace("<b>red</b>", "blue")
+    left = send("push", again)
+    assert "Memory has: The roof is <b>red</b>" in text_of(left) and editor(left.text) == again
+    broken = send("preview", again[:300])
+    assert "last comment" in text_of(broken) and editor(broken.text) == again[:300]

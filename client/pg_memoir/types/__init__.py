@@ -4,5 +4,6 @@ from .answers import *  # noqa: F403
 from .events import *  # noqa: F403
 from .memories import *  # noqa: F403
 from .operations import *  # noqa: F403
+from .pages import *  # noqa: F403
 from .recalls import *  # noqa: F403
 from .record import Record as Record

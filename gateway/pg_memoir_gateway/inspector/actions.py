@@ -14,6 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from .look import Look, Refused, read_uuid
 from .render import link
 from .words import read_changes
+from .written import ask_page, change_page
 
 T = TypeVar("T")
 Form = dict[str, str]
@@ -241,4 +242,5 @@ ACTIONS = {
     "forget-about": Action(ask_forget_about, forget_about),
     "undo": Action(ask_undo, undo),
     "erase": Action(ask_erase, erase),
+    "page": Action(ask_page, change_page),
 }

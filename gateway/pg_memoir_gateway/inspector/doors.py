@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 from ..gateway import Gateway
 from ..rest.exports import Exports
 from ..rest.problems import Refused as RestRefused
-from . import login, memories, pages, sessions
+from . import login, memories, pages, sessions, written
 from .actions import act
 from .look import Look, Page, Refused, parse_form
 from .render import HERE, link, render
@@ -42,6 +42,7 @@ PAGES: dict[str, Page] = {
     "/memories": memories.show_memories,
     "/memory": memories.show_memory,
     "/ways": memories.show_ways,
+    "/page": written.show_page,
     "/doubts": memories.show_doubts,
     "/graph": memories.show_graph,
     "/changes": pages.show_changes,

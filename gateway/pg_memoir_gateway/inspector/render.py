@@ -50,6 +50,7 @@ DONE = {
     "add": "Added.",
     "undo": "Undone.",
     "erase": "Erased.",
+    "page": "Done. This is the page as it is now.",
 }
 STEPS = ((31_557_600, "year"), (2_629_800, "month"), (86_400, "day"), (3_600, "hour"), (60, "minute"))
 """Seconds of the units in which a time ago is told."""

@@ -16,7 +16,7 @@ from pg_memoir import AsyncMemoir
 from pg_memoir.call import Method
 from pg_memoir.errors import UnknownMemoryError, UnknownUserError
 from pg_memoir.functions import AllCalls
-from pg_memoir.types import EventPage, EventType
+from pg_memoir.types import EventPage, EventType, MarkdownPage, PagePush
 from pydantic import BaseModel, Field
 
 from .shapes import Limit, Name, answer_shape, is_flat, is_list, is_text, object_shape, shape_of, without_null
@@ -59,6 +59,29 @@ async def read_memory(memoir: AsyncMemoir, user: str, memory: UUID) -> dict[str,
     if not found:
         raise UnknownMemoryError(f"unknown memory {memory}")
     return found[0]
+
+
+async def read_page(
+    memoir: AsyncMemoir,
+    user: str,
+    *,
+    project: Name | None = None,
+    topic: Name | None = None,
+    limit: Limit | None = None,
+) -> MarkdownPage:
+    """A page of what is known about a user, as Markdown: of a project, a topic, or all. It is made anew with each
+    request, so what was forgotten, has ended or is secret is not on it, and what is in doubt is marked. `limit`:
+    sentences at most (500). Raises InvalidArgumentError."""
+    return await memoir.memory_page(user, project=project, topic=topic, limit=limit)
+
+
+async def push_page(
+    memoir: AsyncMemoir, user: str, *, markdown: str, preview: bool = False, lift: bool = False
+) -> PagePush:
+    """Carries out what a person changed on a page. Changed sentences are corrected, deleted ones forgotten, new ones
+    remembered, with the word of a person. A sentence that memory changed meanwhile is a conflict, and stays as it is.
+    `preview` only tells; `lift` lets back what was rejected before. Raises InvalidArgumentError."""
+    return await memoir.push_page(user, markdown, preview=preview, lift=lift)
 
 
 async def list_turns(
@@ -239,6 +262,8 @@ OPERATIONS = (
     Operation("GET", USER, read_user),
     Operation("DELETE", USER, AllCalls.erase_user),
     Operation("GET", USER + "/profile", AllCalls.profile),
+    Operation("GET", USER + "/page", read_page),
+    Operation("PUT", USER + "/page", push_page),
     Operation("GET", USER + "/export", export_user),
     Operation("POST", USER + "/recall", AllCalls.recall),
     Operation("POST", USER + "/experience", AllCalls.learn_experience),
