@@ -38,6 +38,9 @@ class ClientStore:
         found = self.read(READ, {"user": self.user, "name": name, "given": json.dumps(given)})
         return [{key: _decode(value) for key, value in row["result"].items()} for row in found]
 
+    def of(self, asked: Mapping[str, Any]) -> ClientStore:
+        return ClientStore(self.read, asked["as"], self.tokenizer)
+
     def count_tokens(self, text: str) -> int:
         counted: int = self.rows("counted", text, self.tokenizer)[0]["tokens"]
         return counted

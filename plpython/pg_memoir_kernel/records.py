@@ -37,12 +37,14 @@ def make_trace(candidates: Sequence[Candidate], budget: int, hidden: frozenset[b
     }  # fmt: skip
 
 
-def make_rows(candidates: Sequence[Candidate], budget: int, hidden: frozenset[bytes]) -> list[Json]:
+def make_rows(
+    candidates: Sequence[Candidate], budget: int, hidden: frozenset[bytes], spaces: Sequence[str | None] = (None,)
+) -> list[Json]:
     """Return candidates as explain_context and recall show them."""
     by_words, by_vector = _ranks([c.words or None for c in candidates]), _ranks([c.cosine for c in candidates])
     return [
         _row(c, None if c.position is not None else left_out(c, budget, hidden))
-        | {"words_rank": words_rank, "vector_rank": vector_rank}
+        | {"words_rank": words_rank, "vector_rank": vector_rank, "space": spaces[c.source]}
         for c, words_rank, vector_rank in zip(candidates, by_words, by_vector, strict=True)
     ]
 

@@ -80,7 +80,7 @@ def _memory_line(line: Line, candidates: Sequence[Candidate], zone: tzinfo) -> s
     c = candidates[line.number]
     rest = "… " if line.fidelity == "full" and c.chunk > 0 else ""
     about = reference(c, line.fidelity) if line.fidelity != "full" else ""
-    return f"- {rest}{indent(line.body)} ({day_name(c.said, zone)}{about})"
+    return f"- {rest}{indent(line.body)} ({day_name(c.said, zone)}{line.label}{about})"
 
 
 def _turn_line(line: Line, candidates: Sequence[Candidate], before: Line | None) -> str:

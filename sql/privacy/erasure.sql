@@ -28,15 +28,11 @@ begin
   return v_count;
 end $$;
 
--- Erasing is for people and for services that speak for them: never for a login that is an agent or a tool.
 create or replace function _memoir.begin_erase(p_user text, p_what text, out caller _memoir.caller, out audit_id bigint)
 language plpgsql as $$
 begin
   caller := _memoir.authorise(p_user, 'erase');
-  if not (caller.may_state_actor or caller.actor = 'person') then
-    perform _memoir.fail('PM001', format('login %s acts as %s and may not erase', quote_ident(caller.login),
-      caller.actor), 'bind it to actor person');
-  end if;
+  perform _memoir.check_person(caller, 'erase');
   if caller.projects is not null then
     perform _memoir.fail('PM001', format('login %s is bound to projects and may not erase', quote_ident(caller.login)),
       'what stems from it may lie in others');

@@ -114,7 +114,8 @@ returns table (rank integer, kind text, id uuid, session text, said_at timestamp
 language plpgsql stable as $$
 begin
   return query
-  select r.rank, r.kind, r.id, r.session, r.said_at, case when r.kind = 'turn' then coalesce(r.name, r.role) || ': '
+  select r.rank, r.kind, r.id, case when r.space is null then r.session else concat_ws(', ', r.session, 'space '
+    || r.space) end, r.said_at, case when r.kind = 'turn' then coalesce(r.name, r.role) || ': '
     else '' end, r.content
   from memoir.recall(p_user, p_query, p_session => p_arguments ->> 'session', p_limit => p_limit,
     p_types => case when p_arguments ? 'type' then array[p_arguments ->> 'type'] end,
@@ -123,7 +124,8 @@ begin
     p_kinds => case when p_arguments ? 'kind' then array[p_arguments ->> 'kind'] end,
     p_after => _memoir.tool_time(p_arguments, 'after'), p_before => _memoir.tool_time(p_arguments, 'before'),
     p_where => p_arguments -> 'where') r
-  where not _memoir.is_above('private', p_caller.user_id, r.id);
+  where not _memoir.is_above('private', case when r.space is null then p_caller.user_id
+    else _memoir.user_id(p_caller.namespace, '@space:' || r.space) end, r.id);
 end $$;
 
 create or replace function _memoir.read_with_tool(p_caller _memoir.caller, p_user text, p_session text, p_name text,
