@@ -37,7 +37,7 @@ from .gathering import (
 )
 from .items import read_items, to_bytes, to_text
 from .records import make_rows, make_trace
-from .sources import Source, merge
+from .sources import Source, by_source, merge
 from .store import Store
 from .times import read_time, read_zone
 from .vectors import vector_scores
@@ -68,7 +68,7 @@ class Found:
 @dataclass(frozen=True)
 class Recall:
     """`result`: {"text", "tokens", "budget", "waiting", "strength", "is_weak", "breadth", "candidates": how many,
-    "shown": ids in the order of choice}; `items`: numbers of the candidates; `trace`: what the ledger keeps of them;
+    "shown": ids in the order of choice, then of the spaces that they are of}; `items`: numbers of the candidates; `trace`: what the ledger keeps of them;
     `rows`: the same for people who look, where that is asked for.
     """
 
@@ -214,7 +214,8 @@ def recall(store: Store, asked: Json, settings: str, vector: str | None) -> Reca
         {
             "text": block.text, "tokens": block.tokens, "budget": budget, "waiting": found.waiting,
             "strength": strength, "is_weak": is_weak, "breadth": shape.shape if shape else None,
-            "candidates": len(candidates), "shown": [to_text(c.ref) for c in shown],
+            "candidates": len(candidates), "shown": [to_text(c.ref) for c in shown]
+            + [source.asked["user"] for source, _ in by_source(sources, shown) if source.space],
         },
         [c.item for c in own], make_trace(own, budget, hidden),
         make_rows(candidates, budget, hidden, [s.space for s in sources]) if asked["is_explained"] else None,

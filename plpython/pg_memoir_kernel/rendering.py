@@ -91,4 +91,5 @@ def _turn_line(line: Line, candidates: Sequence[Candidate], before: Line | None)
         same and last is not None and before is not None and before.fidelity == "full" and c.chunk == last.chunk + 1
     )
     rest = "… " if line.fidelity == "full" and c.chunk > 0 and not goes_on else ""
-    return ("  " if same else f"{line.label}: ") + rest + indent(line.body)
+    # A line of a group chat begins with its speaker, as the label does: "[Ida]: …".
+    return ("  " if same else f"{line.label}: ") + rest + indent(line.body.removeprefix(f"[{line.label}]: "))
