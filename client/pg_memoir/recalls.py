@@ -18,7 +18,7 @@ from .errors import KernelMissingError
 ISOLATION = "set transaction isolation level repeatable read"
 GIVE = "select set_config('memoir.recalled', %(recalls)s, true)"
 READ = "select a as result from memoir.recall_arrays(%(user)s, %(name)s, %(given)s::jsonb) a"
-MOST = 4  # recalls of one call
+MOST = 64  # recalls of one call: one for each space
 HINT = "install the client with its kernel: pip install 'pg_memoir[kernel]'"
 _BYTES = re.compile(r"\\x(?:[0-9a-f]{2})*")
 
@@ -60,5 +60,5 @@ def make(error: KernelMissingError, user: str, read: Read) -> tuple[str, dict[st
     except ImportError as missing:
         raise KernelMissingError(f"{error} ({missing})", hint=HINT) from None
     asked = wanted["asked"]
-    store = ClientStore(read, user, asked.get("tokenizer", "estimate"))
+    store = ClientStore(read, asked.get("as") or user, asked.get("tokenizer", "estimate"))
     return wanted["key"], recall.answer(store, asked, wanted["settings"], wanted["vector"])

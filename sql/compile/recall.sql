@@ -140,8 +140,8 @@ begin
   return v_text;
 end $$;
 
--- The best matches among the items of one user or space, the caller's; p_space: its name, for the rows.
-create or replace function _memoir.recall_of(v_caller _memoir.caller, v_config jsonb, p_space text, p_read
+-- The best matches among the items of one user or space, the caller's; p_space: which, as spaces_of has it.
+create or replace function _memoir.recall_of(v_caller _memoir.caller, v_config jsonb, p_space jsonb, p_read
   _memoir.question, p_session text, v_session uuid, p_limit integer, p_types text[], p_tags text[], p_project text,
   p_kinds text[], p_after timestamptz, p_before timestamptz, p_query_embedding real[], p_as_of timestamptz,
   p_valid_at timestamptz, p_category text, p_where jsonb)
@@ -155,7 +155,7 @@ begin
   v_question := _memoir.question(v_user, v_counters, v_config, p_read, v_scope, p_query_embedding);
   -- Rows of pg_memoir_kernel/records.py, best first.
   v_rows := (_memoir.recalled(_memoir.asked(v_user, v_counters, v_config, v_question, v_scope, nullif(p_project,
-    'global')) || jsonb_build_object('limit', greatest(p_limit * 4, 100), 'frequent', 0), v_config,
+    'global')) || jsonb_build_object('limit', greatest(p_limit * 4, 100), 'frequent', 0, 'as', p_space -> 'user'), v_config,
     v_question.vector)).rows;
   return query
   with found as (
@@ -202,7 +202,7 @@ begin
       on t.item_no = i.item_no
   )
   select (row_number() over (order by x.o))::integer, x.kind, x.ref_id, x.body, x.score, x.words, x.vector, x.matched,
-    s.external_id, x.turn_index, x.role, x.name, x.said_at, x.type, x.own_tags, x.project, p_space
+    s.external_id, x.turn_index, x.role, x.name, x.said_at, x.type, x.own_tags, x.project, p_space ->> 'space'
   from shown x left join _memoir.sessions s on s.user_id = v_user and s.session_id = x.session_id
   order by x.o limit p_limit;
 end $$;
@@ -229,7 +229,7 @@ begin
   for v_space in select value from jsonb_array_elements(case when p_session is null then
       _memoir.spaces_of(v_caller, coalesce(p_spaces, v_config ->> 'spaces')) end) loop
     v_caller.user_id := v_space ->> 'user_id';
-    v_hits := v_hits || array(select h from _memoir.recall_of(v_caller, v_config, v_space ->> 'space', v_read, null,
+    v_hits := v_hits || array(select h from _memoir.recall_of(v_caller, v_config, v_space, v_read, null,
       null, p_limit, p_types, p_tags, p_project, p_kinds, p_after, p_before, p_query_embedding, p_as_of, p_valid_at,
       p_category, p_where) h);
   end loop;

@@ -288,7 +288,7 @@ begin
     for i in 2 .. n loop
       v_message := _memoir.merge_messages(v_message, v_rendered[i]);
     end loop;
-    v_message := _memoir.merge_messages(v_message - 'name', v_newest);
+    v_message := _memoir.merge_messages(v_message, v_newest);
     v_cost := _memoir.message_tokens(v_message, v.tokenizer, (v.model).message_overhead, (v.model).images);
     exit when v_rest + v_cost <= v.room;
     v_rendered := v_rendered[2 :];
