@@ -137,7 +137,7 @@ def step(world: World) -> None:
     mine = [space for (person, space) in world.role if person == who]
     # A third of the calls that name a space are for one that the person is not in.
     space = pick.choice(mine) if mine and pick.random() < 0.66 else pick.choice(world.spaces)
-    kinds: dict[Any, int] = {tell: 12, keep: 6, read: 50, question: 14, share: 5, leave: 1, remove: 3, change: 6}
+    kinds: dict[Any, int] = {tell: 4, keep: 3, read: 74, question: 6, share: 6, leave: 1, remove: 3, change: 3}
     pick.choices(list(kinds), list(kinds.values()))[0](world, who, space)
 
 
@@ -185,7 +185,7 @@ READS = {
 
 def read(world: World, who: str, space: str) -> None:
     """Call one of the reading functions, for a person or in a space."""
-    name = world.random.choices(list(READS), [1 if name in SEARCHES else 6 for name in READS])[0]
+    name = world.random.choices(list(READS), [1 if name in SEARCHES else 20 for name in READS])[0]
     given: list[Any] = []
     if name == "memory_get":
         # Ids of any space: they lead nowhere but there.

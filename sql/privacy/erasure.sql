@@ -48,6 +48,7 @@ begin
   perform _memoir.lock_user(p_user_id, 'erase');
   perform from _memoir.session_counters c where c.user_id = p_user_id order by c.session_id for update;
   update _memoir.user_counters c set erasures = c.erasures + 1 where c.user_id = p_user_id;
+  perform _memoir.drop_in_members(p_user_id, null);
 end $$;
 
 create or replace function _memoir.end_erase(p_audit bigint, p_what text, p_rows jsonb)
@@ -68,7 +69,6 @@ begin
   v_begun := _memoir.begin_erase(p_user, 'user');
   v_user := (v_begun.caller).user_id;
   v_rows := _memoir.erase_from_spaces(v_begun.caller);
-  perform _memoir.drop_recalled(v_user, null);
   -- Prompts belong to nobody; one that only this user's sessions had goes with them, which the job finds out.
   insert into _memoir.erase_queue (prompt_hash) select distinct system_prompt_hash from _memoir.sessions
   where user_id = v_user and system_prompt_hash is not null;
@@ -212,7 +212,6 @@ begin
     end if;
     v_rows := _memoir.add_counts(v_rows, jsonb_build_object('space_members', _memoir.erase_from('space_members',
       v_in.user_id, 'member_id = any ($2)', array[p_caller.user_id])));
-    perform _memoir.drop_recalled(v_in.user_id, null);
   end loop;
   return v_rows;
 end $$;

@@ -17,9 +17,8 @@ begin
   return v_text::jsonb;
 end $$;
 
--- p_items: ids of what leaves recall; null: everything may have changed. Lines of steps may name it, and are made anew.
--- What recalls of a space's members show of it names the space, too.
-create or replace function _memoir.drop_recalled(p_user_id uuid, p_items text[])
+-- What recalls of a space's members show of it goes as well. They name the space beside its items.
+create or replace function _memoir.drop_in_members(p_user_id uuid, p_items text[])
 returns void language plpgsql as $$
 declare
   v_member uuid;
@@ -30,6 +29,13 @@ begin
     update _memoir.client_messages set added = _memoir.without_texts(added) where user_id = v_member
       and items ? p_user_id::text and (p_items is null or items ?| p_items);
   end loop;
+end $$;
+
+-- p_items: ids of what leaves recall; null: everything may have changed. Lines of steps may name it, and are made anew.
+create or replace function _memoir.drop_recalled(p_user_id uuid, p_items text[])
+returns void language plpgsql as $$
+begin
+  perform _memoir.drop_in_members(p_user_id, p_items);
   delete from _memoir.kept_recalls where user_id = p_user_id and (p_items is null or items ?| p_items);
   delete from _memoir.query_answers where user_id = p_user_id and (p_items is null or items ?| p_items);
   update _memoir.fault_history set question = null, answer = null, items = null

@@ -18,7 +18,8 @@ MESSAGES = [{"role": "user", "content": "My cat is called Ximena."}, {"role": "a
 PARTS = "\n".join(f"def part_{n}(one): return {n}" for n in range(300))
 STEP = [{"role": "user", "content": "Read it."}, *read(1, "a.py", PARTS)]
 
-PERSONS = {"lift_tombstone", "validate", "retract"}  # only a person does that to what a person said
+PERSONS = set("lift_tombstone validate retract create_space grant_space revoke_space".split())
+"""Only a person shares memory, and does the others to what a person said."""
 
 
 @dataclass
