@@ -1,6 +1,6 @@
 """Shared spaces under load: people, agents and services read, write, share and leave; every answer is checked.
 
-    python -m bench.spaces [--calls 100000] [--people 50] [--spaces 20] [--seed 1]
+    python -m bench.spaces [--calls 100000] [--minutes 120] [--people 50] [--spaces 20] [--seed 1]
 
 A model beside the database knows who may do what and which facts each space holds. Every fact has a code that stands
 nowhere else, so an answer that holds the code of a space whose reader the person is not, is a leak, and so is a call
@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any, cast
 from uuid import uuid4
 
@@ -145,7 +146,10 @@ def tell(world: World, who: str, space: str) -> None:
     """Store an exchange, in a space as somebody of the group, or in the person's own sessions."""
     owner = space if world.random.random() < 0.8 else who
     fact = world.new_fact(owner)
-    messages: list[dict[str, str]] = [{"role": "user", "content": fact.text}, {"role": "assistant", "content": "Noted."}]
+    messages: list[dict[str, str]] = [
+        {"role": "user", "content": fact.text},
+        {"role": "assistant", "content": "Noted."},
+    ]
     if owner == space and world.random.random() < 0.3:
         messages[0]["content"] = "[Guest]: " + fact.text
     sql = "select memoir.persist_turn(%s, %s, %s)"
@@ -212,7 +216,9 @@ def ask(world: World, who: str, space: str, by_compile: bool) -> None:
         "select memoir.compile_context(%s, 'ask', %s)" if by_compile
         else "select jsonb_agg(to_jsonb(r)) from memoir.recall(%s, %s, p_limit => 5) r"
     )  # fmt: skip
-    answer = world.call(login, who, None, "read", "ask by compile" if by_compile else "ask by recall", sql, fact.question)
+    answer = world.call(
+        login, who, None, "read", "ask by compile" if by_compile else "ask by recall", sql, fact.question
+    )
     if (who, space) in world.role:
         world.tally.asked += 1
         is_found = fact.code in str(answer)
@@ -299,8 +305,11 @@ def logins(dsn: str, people: list[str]) -> Iterator[list[Login]]:
                 admin.execute(cast(Any, f"drop role {role}"))
 
 
-def simulate(dsn: str, calls: int, people: int = 50, spaces: int = 20, seed: int = 1) -> Tally:
-    """Live through calls in a database, and return what was found."""
+def simulate(
+    dsn: str, calls: int, people: int = 50, spaces: int = 20, seed: int = 1, minutes: float = 120
+) -> Tally:
+    """Live through calls in a database, for so long at most, and return what was found."""
+    ends = monotonic() + 60 * minutes
     with logins(dsn, ["p0", "p1"]) as found:
         world = World(found, people, spaces, seed)
         service = found[0]
@@ -310,12 +319,16 @@ def simulate(dsn: str, calls: int, people: int = 50, spaces: int = 20, seed: int
             world.role[members[0], space] = 2
             for member in members[1:]:
                 role = world.random.randrange(3)
-                service.db.execute("select memoir.grant_space(%s, %s, %s, %s)", [members[0], space, member, ROLES[role]])
+                service.db.execute(
+                    "select memoir.grant_space(%s, %s, %s, %s)", [members[0], space, member, ROLES[role]]
+                )
                 world.role[member, space] = role
-        while (done := world.tally.calls.total()) < calls:
+        while (done := world.tally.calls.total()) < calls and monotonic() < ends:
             step(world)
             if done % 500 == 0:
-                progress(f"{done} calls, {len(world.tally.leaks)} leaks, found {world.tally.found} of {world.tally.asked}")
+                progress(
+                    f"{done} calls, {len(world.tally.leaks)} leaks, found {world.tally.found} of {world.tally.asked}"
+                )
         return world.tally
 
 
@@ -342,13 +355,15 @@ def main() -> int:
 
     def options(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--calls", type=int, default=100_000)
+        parser.add_argument("--minutes", type=float, default=120, help="end then, whatever was done")
         parser.add_argument("--people", type=int, default=50)
         parser.add_argument("--spaces", type=int, default=20)
         parser.add_argument("--seed", type=int, default=1)
 
     def run(given: argparse.Namespace) -> None:
         with fresh_database("spaces") as dsn:
-            show(simulate(dsn, given.calls, given.people, given.spaces, given.seed), given.people, given.spaces)
+            found = simulate(dsn, given.calls, given.people, given.spaces, given.seed, given.minutes)
+            show(found, given.people, given.spaces)
 
     return run_alone("bench.spaces", __doc__, options, run)
 

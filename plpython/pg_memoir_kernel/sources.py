@@ -21,16 +21,16 @@ class Source:
     space: str | None = None
 
 
-def by_source(
-    sources: Sequence[Source], candidates: Sequence[Candidate]
-) -> Iterator[tuple[Source, list[Candidate]]]:
+def by_source(sources: Sequence[Source], candidates: Sequence[Candidate]) -> Iterator[tuple[Source, list[Candidate]]]:
     """Yield each source with its candidates, where it has some."""
     for number, source in enumerate(sources):
         if found := [c for c in candidates if c.source == number]:
             yield source, found
 
 
-def merge(found: Sequence[list[Candidate]], strengths: Sequence[float | None], config: Json, share: bool) -> list[Candidate]:
+def merge(
+    found: Sequence[list[Candidate]], strengths: Sequence[float | None], config: Json, share: bool
+) -> list[Candidate]:
     """Return the candidates of all sources by their scores, those of spaces under numbers of their own.
 
     A source that does not answer leaves the place to one that does: where any is as strong as `weak_below`, nothing of
@@ -47,8 +47,10 @@ def merge(found: Sequence[list[Candidate]], strengths: Sequence[float | None], c
                 number -= 1
                 c.item, c.source = number, source
             is_exempt = c.is_pinned or c.is_frequent or c.is_related or c.is_standing
-            if c.reason is None and not is_exempt and (
-                is_weaker or share and c.score < config["relevance_share"] * best
+            if (
+                c.reason is None
+                and not is_exempt
+                and (is_weaker or share and c.score < config["relevance_share"] * best)
             ):
                 c.reason, c.worth = BELOW, 0.0
     return sorted((c for its in found for c in its), key=lambda c: -c.score)

@@ -4,7 +4,6 @@ import re
 from typing import Any
 
 import pytest
-from bench.spaces import simulate
 from calls import (
     CALL,
     Db,
@@ -22,6 +21,8 @@ from calls import (
 )
 from pg_memoir import in_space
 from servers import connect, roles, unique
+
+from bench.spaces import simulate
 
 BEES = "Who is allergic to bees?"
 
@@ -86,7 +87,7 @@ def test_space_lines_say_whose(db: Db, user: str, space: str) -> None:
     assert ("The router is in the cellar.", space) in hits and ("My own router is blue.", None) in hits
     rows = table(db, "explain_context", reader, "mine", "Where is the router?", columns="id::text, parts ->> 'space'")
     assert (kept, space) in rows
-    # What is the members' own stays theirs.
+    # A member's own memory is not in the space.
     assert "blue" not in block(db, in_space(user, space), "Where is the router?")
     with raises("PM004"):
         call(db, "forget", f"{user}-writer", kept)
