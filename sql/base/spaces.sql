@@ -49,15 +49,14 @@ begin
   end if;
   perform _memoir.touch_user(v_caller, p_user);
   v_caller.user_id := _memoir.user_id(v_caller.namespace, v_address);
-  if exists (select from _memoir.users where user_id = v_caller.user_id) then
-    perform _memoir.fail('PM014', format('space %s exists', _memoir.shown(p_space)), 'choose another name');
+  if not exists (select from _memoir.users where user_id = v_caller.user_id) then
+    perform _memoir.touch_user(v_caller, v_address), _memoir.set_member(v_caller, p_space, p_user, 'owner', null);
+    -- Of two who create it at once one is its owner.
+    if (select count(*) = 1 from _memoir.space_members where user_id = v_caller.user_id) then
+      return p_user || v_address;
+    end if;
   end if;
-  perform _memoir.touch_user(v_caller, v_address), _memoir.set_member(v_caller, p_space, p_user, 'owner', null);
-  -- Of two who create it at once one is its owner.
-  if (select count(*) from _memoir.space_members where user_id = v_caller.user_id) > 1 then
-    perform _memoir.fail('PM014', format('space %s exists', _memoir.shown(p_space)), 'choose another name');
-  end if;
-  return p_user || v_address;
+  perform _memoir.fail('PM014', format('space %s exists', _memoir.shown(p_space)), 'choose another name');
 end $$;
 comment on function memoir.create_space(text, text) is
   'Creates a shared space, of which the user is the owner. Returns its address for that user, ada@space:team: whatever

@@ -141,10 +141,10 @@ begin
 end $$;
 
 -- The best matches among the items of one user or space, the caller's; p_space: which, as spaces_of has it.
-create or replace function _memoir.recall_of(v_caller _memoir.caller, v_config jsonb, p_space jsonb, p_read
-  _memoir.question, p_session text, v_session uuid, p_limit integer, p_types text[], p_tags text[], p_project text,
-  p_kinds text[], p_after timestamptz, p_before timestamptz, p_query_embedding real[], p_as_of timestamptz,
-  p_valid_at timestamptz, p_category text, p_where jsonb)
+create or replace function _memoir.recall_of(v_caller _memoir.caller, v_config jsonb, p_space jsonb,
+  p_read _memoir.question, p_session text, v_session uuid, p_limit integer, p_types text[], p_tags text[],
+  p_project text, p_kinds text[], p_after timestamptz, p_before timestamptz, p_query_embedding real[],
+  p_as_of timestamptz, p_valid_at timestamptz, p_category text, p_where jsonb)
 returns setof _memoir.hit language plpgsql stable as $$
 declare
   v_user uuid := v_caller.user_id; v_rows jsonb; v_counters _memoir.user_counters; v_question _memoir.question;
@@ -155,8 +155,8 @@ begin
   v_question := _memoir.question(v_user, v_counters, v_config, p_read, v_scope, p_query_embedding);
   -- Rows of pg_memoir_kernel/records.py, best first.
   v_rows := (_memoir.recalled(_memoir.asked(v_user, v_counters, v_config, v_question, v_scope, nullif(p_project,
-    'global')) || jsonb_build_object('limit', greatest(p_limit * 4, 100), 'frequent', 0, 'as', p_space -> 'user'), v_config,
-    v_question.vector)).rows;
+    'global')) || jsonb_build_object('limit', greatest(p_limit * 4, 100), 'frequent', 0, 'as', p_space -> 'user'),
+    v_config, v_question.vector)).rows;
   return query
   with found as (
     select c.*, r.ordinality as o from jsonb_array_elements(v_rows) with ordinality r, jsonb_to_record(r.value) c(
@@ -229,9 +229,9 @@ begin
   for v_space in select value from jsonb_array_elements(case when p_session is null then
       _memoir.spaces_of(v_caller, coalesce(p_spaces, v_config ->> 'spaces')) end) loop
     v_caller.user_id := v_space ->> 'user_id';
-    v_hits := v_hits || array(select h from _memoir.recall_of(v_caller, v_config, v_space, v_read, null,
-      null, p_limit, p_types, p_tags, p_project, p_kinds, p_after, p_before, p_query_embedding, p_as_of, p_valid_at,
-      p_category, p_where) h);
+    v_hits := v_hits || array(select h from _memoir.recall_of(v_caller, v_config, v_space, v_read, null, null, p_limit,
+      p_types, p_tags, p_project, p_kinds, p_after, p_before, p_query_embedding, p_as_of, p_valid_at, p_category,
+      p_where) h);
   end loop;
   return query
   select (row_number() over w)::integer, h.kind, h.id, h.content, h.score, h.words_score, h.vector_score, h.matched_by,
@@ -242,15 +242,15 @@ begin
 end $$;
 comment on function memoir.recall(text, text, text, integer, text[], text[], text, text[], timestamptz, timestamptz,
   real[], timestamptz, timestamptz, text, jsonb, text) is
-  'The best matches for a query among a user''s memories, turns and summaries, ranked as compile ranks them, and, where
-no session is named, those of the user''s spaces (p_spaces: "*", names divided by commas, empty for none; default: the
-setting spaces). Filters:
-session; tags (of memories and turns), types and category (of memories), project (with global); kinds (memory, turn,
-summary), said between p_after and p_before; p_where, on metadata of memories and turns ({"source": "jira", "year":
-{"gt": 2024}}; eq, in, gt, lt, exists); p_as_of and p_valid_at as in compile_context. Memories that types, tags,
-category, project or where name, turns with such a tag and objects of the session of such a type, or with such a path
-or name as a tag, come whatever their rank, after the query''s matches. matched_by: words, vector, neighbour (beside a
-match), related (by edges to a match), filter. Writes nothing. Raises PM001, PM003, PM014, PM030.';
+  'The best matches for a query among a user''s memories, turns and summaries, ranked as compile ranks them. Without
+p_session the user''s spaces are searched, too (p_spaces: *, names divided by commas, or empty; default: the setting
+spaces). Filters: session; tags (of memories and turns), types and category (of memories), project (with global);
+kinds (memory, turn, summary), said between p_after and p_before; p_where, on metadata of memories and turns
+({"source": "jira", "year": {"gt": 2024}}; eq, in, gt, lt, exists); p_as_of and p_valid_at as in compile_context.
+Memories that types, tags, category, project or where name, turns with such a tag and objects of the session of such a
+type, or with such a path or name as a tag, come whatever their rank, after the query''s matches. matched_by: words,
+vector, neighbour (beside a match), related (by edges to a match), filter. Writes nothing. Raises PM001, PM003, PM014,
+PM030.';
 
 create or replace function memoir.match_memories(p_user text, p_embedding real[], p_threshold real default 0.7,
   p_limit integer default 10, p_project text default null)

@@ -437,7 +437,7 @@ begin
       else jsonb_build_object('breadth', v.recalled -> 'breadth') end;
 end $$;
 
--- The same question as each space of the recall is asked it: what the kernel takes, and as which user a client reads it.
+-- The same question as each space of the recall is asked it, as the kernel takes it; as: the user a client reads it by.
 create or replace function _memoir.asked_of_spaces(v _memoir.compile_state, p_question _memoir.question,
   p_scope _memoir.search_scope, p_query_embedding real[], p_limit integer)
 returns jsonb language plpgsql stable as $$
