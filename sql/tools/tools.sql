@@ -369,7 +369,8 @@ create or replace function memoir.call_memory_tool(p_user text, p_session text, 
   p_arguments jsonb default '{}')
 returns text language plpgsql security definer set search_path from current as $$
 declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_reads boolean := exists (select from _memoir.memory_tool_list() t where t.name = p_name and t.reads);
+  v_caller _memoir.caller := _memoir.authorise(p_user, case when v_reads then 'read' else 'write' end);
   v_session _memoir.sessions; v_message text; v_hint text; v_state text;
 begin
   if p_session is not null then v_session := _memoir.session(v_caller, p_session); end if;
@@ -386,7 +387,7 @@ begin
     if p_name in ('memory_query', 'memory_restore', 'memory_release') then
       return _memoir.ask_with_tool(p_user, p_session, p_name, p_arguments);
     end if;
-    if (select t.reads from _memoir.memory_tool_list() t where t.name = p_name) then
+    if v_reads then
       return _memoir.read_with_tool(v_caller, p_user, p_session, p_name, p_arguments);
     end if;
     return _memoir.write_with_tool(v_caller, p_user, v_session, p_name, p_arguments);

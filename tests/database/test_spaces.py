@@ -47,7 +47,7 @@ DOORS: dict[str, tuple[int, Any]] = {  # how many of WHO may
     "compile": (3, lambda db, who, it: block(db, who, "Where is the office?")),
     "list": (3, lambda db, who, it: table(db, "list_memories", who)),
     "export": (3, lambda db, who, it: table(db, "export_user", who)),
-    "tool": (2, lambda db, who, it: call(db, "call_memory_tool", who, None, "memory_search", {"query": "office"})),
+    "tool": (3, lambda db, who, it: call(db, "call_memory_tool", who, None, "memory_search", {"query": "office"})),
     "persist": (2, lambda db, who, it: persist(db, who, "chat", "Hello.", "Hi.")),
     "remember": (2, lambda db, who, it: remember(db, who, "The printer is on floor two.")),
     "correct": (2, lambda db, who, it: call(db, "correct", who, it, "The office is in Bergen.", actor="person")),
