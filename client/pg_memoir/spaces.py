@@ -27,8 +27,8 @@ class Spaces:
         role: Literal["reader", "writer", "owner"] | None = None,
         names: Sequence[str] | None = None,
     ) -> None:
-        """Makes `member` a reader (the default), writer or owner of a space. `names`: as whom they speak there beside
-        their user's name. Owners only; `user` None: admins. Raises InvalidArgumentError, NotAuthorizedError,
+        """Makes `member` a reader (the default), writer or owner of a space. `names`: as whom they speak there
+        (default: their user's name). Owners only; `user` None: admins. Raises InvalidArgumentError, NotAuthorizedError,
         UnknownUserError."""
 
     @value

@@ -19,8 +19,13 @@ returns void language plpgsql as $$
 declare
   -- As messages have names.
   v_names text[] := array(select left(translate(btrim(n), E' \t\n<|\\/>', '_______'), 64)
-    from unnest(p_names || p_member) with ordinality u(n, o) group by 1 order by min(o));
+    from unnest(coalesce(nullif(p_names, '{}'), array[p_member])) with ordinality u(n, o) group by 1 order by min(o));
+  v_other text := (select n from _memoir.space_members m, unnest(m.names) n where m.user_id = p_caller.user_id
+    and m.member <> p_member and lower(n) in (select lower(x) from unnest(v_names) x) limit 1);
 begin
+  if v_other is not null then
+    perform _memoir.fail('PM014', format('name %s is another member''s', _memoir.shown(v_other)), 'give p_names');
+  end if;
   if strpos(p_member, '@space:') > 0 then
     perform _memoir.fail('PM014', format('space %s can''t be a member of a space', _memoir.shown(p_member)));
   end if;
@@ -75,8 +80,8 @@ begin
 end $$;
 comment on function memoir.grant_space(text, text, text, text, text[]) is
   'Makes somebody a member of a space, or changes what they may do there: reader, writer (and correct and forget), owner
-(and grant and erase). p_names: as whom they speak in it beside their user''s name, the first one as whom they speak
-through their own address. Owners only; p_user null: admins. Writes space_members. Raises PM001, PM002, PM014.';
+(and grant and erase). p_names: as whom they speak in it (default: their user''s name), the first one through their
+own address. Owners only; p_user null: admins. Writes space_members. Raises PM001, PM002, PM014.';
 
 create or replace function memoir.revoke_space(p_user text, p_space text, p_member text)
 returns void language plpgsql security definer set search_path from current as $$

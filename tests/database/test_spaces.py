@@ -207,6 +207,7 @@ def test_erased_person_leaves_every_space(db: Db, user: str, space: str) -> None
         ("create_space", ("{user}@space:{space}", "inner"), "PM014", "can't be a member of a space"),
         ("grant_space", ("{user}", "{space}", "x", "king"), "PM014", '"king"'),
         ("grant_space", ("{user}", "{space}", "x@space:y"), "PM014", "can't be a member"),
+        ("grant_space", ("{user}", "{space}", "x", "reader", ["X", "{user}-Reader"]), "PM014", "another member's"),
         ("grant_space", ("{user}-writer", "{space}", "x"), "PM001", "may not share in space"),
         ("grant_space", (None, "nowhere", "x"), "PM002", 'unknown space "nowhere"'),
         ("revoke_space", ("{user}", "{space}", "nobody"), "PM014", '"nobody" is no member'),
@@ -216,9 +217,10 @@ def test_erased_person_leaves_every_space(db: Db, user: str, space: str) -> None
     ],
 )
 def test_space_errors(
-    db: Db, user: str, space: str, function: str, given: tuple[str | None, ...], state: str | None, match: str
+    db: Db, user: str, space: str, function: str, given: tuple[Any, ...], state: str | None, match: str
 ) -> None:
-    values = [one and one.format(user=user, space=space) for one in given]
+    values = [[o.format(user=user) for o in one] if isinstance(one, list) else one and one.format(user=user, space=space)
+        for one in given]  # fmt: skip
     if state is None:
         assert call(db, function, *values)["outcome"] == "stored"
         return
