@@ -17,11 +17,14 @@ create or replace function _memoir.set_member(p_caller _memoir.caller, p_space t
   p_role _memoir.space_role, p_names text[])
 returns void language plpgsql as $$
 declare
+  v_id uuid := _memoir.user_id(p_caller.namespace, p_member);
   -- As messages have names.
   v_names text[] := array(select left(translate(btrim(n), E' \t\n<|\\/>', '_______'), 64)
-    from unnest(coalesce(nullif(p_names, '{}'), array[p_member])) with ordinality u(n, o) group by 1 order by min(o));
+    from unnest(coalesce(nullif(p_names, '{}'), (select m.names from _memoir.space_members m
+      where m.user_id = p_caller.user_id and m.member_id = v_id), array[p_member])) with ordinality u(n, o)
+    group by 1 order by min(o));
   v_other text := (select n from _memoir.space_members m, unnest(m.names) n where m.user_id = p_caller.user_id
-    and m.member <> p_member and lower(n) in (select lower(x) from unnest(v_names) x) limit 1);
+    and m.member_id <> v_id and lower(n) in (select lower(x) from unnest(v_names) x) limit 1);
 begin
   if v_other is not null then
     perform _memoir.fail('PM014', format('name %s is another member''s', _memoir.shown(v_other)), 'give p_names');
@@ -30,11 +33,10 @@ begin
     perform _memoir.fail('PM014', format('space %s can''t be a member of a space', _memoir.shown(p_member)));
   end if;
   insert into _memoir.space_members as m (user_id, member_id, space, member, role, names, granted_by, granted_at)
-  values (p_caller.user_id, _memoir.user_id(p_caller.namespace, p_member), p_space, p_member, p_role, v_names,
-    p_caller.login, memoir.now())
+  values (p_caller.user_id, v_id, p_space, p_member, p_role, v_names, p_caller.login, memoir.now())
   on conflict (user_id, member_id) do update set role = excluded.role, granted_by = excluded.granted_by,
-    granted_at = excluded.granted_at, names = case when p_names is null then m.names else
-      excluded.names || array(select n from unnest(m.names) n where n <> all (excluded.names)) end;
+    granted_at = excluded.granted_at, names = excluded.names || array(select n from unnest(m.names) n
+      where n <> all (excluded.names));
   if not exists (select from _memoir.space_members where user_id = p_caller.user_id and role = 'owner') then
     perform _memoir.fail('PM014', format('space %s would have no owner', _memoir.shown(p_space)),
       'make somebody else an owner first');
