@@ -8,7 +8,7 @@ declare
   v_caller _memoir.caller := _memoir.authorise(coalesce(p_user, '') || '@space:' || p_space, 'share');
 begin
   perform _memoir.check_person(v_caller, 'share');
-  perform from _memoir.users where user_id = v_caller.user_id for update;
+  perform from _memoir.users where user_id = v_caller.user_id for no key update;
   if not found then perform _memoir.fail('PM002', format('unknown space %s', _memoir.shown(p_space))); end if;
   return v_caller;
 end $$;
