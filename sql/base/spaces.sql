@@ -157,10 +157,9 @@ declare
     and m.member_id = p_caller.member_id);
 begin
   for v_message in select value from jsonb_array_elements(p_messages) loop
-    v_text := null;
-    v_name := coalesce(v_message ->> 'name', v_own);
-    if v_message ->> 'role' = 'user' and v_message ->> 'name' is null
-      and jsonb_typeof(v_message -> 'content') = 'string' then
+    v_text := null; v_name := coalesce(v_message ->> 'name', v_own);
+    if v_message ->> 'role' = 'user' and v_message ->> 'name' is null and strpos(E'\n' || (v_message ->> 'content'),
+      E'\n[') > 0 and jsonb_typeof(v_message -> 'content') = 'string' then
       foreach v_line in array string_to_array(v_message ->> 'content', E'\n') loop
         v_next := _memoir.line_speaker(v_line);
         if v_next <> v_name and btrim(v_text) <> '' then
@@ -170,10 +169,9 @@ begin
         v_name := coalesce(v_next, v_name);
         v_text := concat_ws(E'\n', v_text, v_line);
       end loop;
-      v_message := v_message || jsonb_build_object('content', v_text);
     end if;
-    v_said := v_said || jsonb_build_array(v_message || case when v_message ->> 'role' = 'user' and v_name is not null
-      then jsonb_build_object('name', v_name) else '{}' end);
+    v_said := v_said || jsonb_build_array(v_message || case when v_message ->> 'role' = 'user' then
+      jsonb_strip_nulls(jsonb_build_object('content', v_text, 'name', v_name)) else '{}' end);
   end loop;
   return v_said;
 end $$;
