@@ -81,11 +81,12 @@ class World:
         self.facts: dict[str, list[Fact]] = {owner: [] for owner in (*self.people, *self.spaces)}
         self.names = [(t, p, w) for t in THINGS for p in PARTS for w in PLACES]
         self.random.shuffle(self.names)
-        self.tally, self.after_removal = Tally(), list[tuple[str, str]]()
+        self.told, self.tally, self.after_removal = 0, Tally(), list[tuple[str, str]]()
 
     def new_fact(self, owner: str) -> Fact:
         """Return a fact that no owner has yet."""
-        number = sum(len(facts) for facts in self.facts.values())
+        self.told += 1  # never a fact that was forgotten
+        number = self.told
         thing, part, place = self.names[number % len(self.names)]
         code = f"zq{owner}x{number}"
         return Fact(code, f"The {part} of the {thing} in the {place} has the number {code}.",
@@ -194,7 +195,7 @@ def read(world: World, who: str, space: str) -> None:
     if name == "memory_get":
         # Ids of any space: they lead nowhere but there.
         known = [f.memory for facts in world.facts.values() for f in facts if f.memory]
-        given = [world.random.sample(known, min(3, len(known)))]
+        given = [world.random.sample(known, min(3, len(known))) or [str(uuid4())]]
     sql = READS[name].format("%s", "%s::uuid[]")
     world.call(world.login_for(who, "read"), who, space if world.random.random() < 0.5 else None, "read", name, sql,
         *given)  # fmt: skip
@@ -272,8 +273,9 @@ def change(world: World, who: str, space: str) -> None:
             world.facts[space].remove(fact)
         return
     new = Fact(fact.code + "0", fact.text.replace(fact.code, fact.code + "0"), fact.question)
-    sql = "select memoir.correct(%s, %s, %s, p_actor => 'person')"
-    if done := world.call(login, who, space, "write", "correct", sql, fact.memory, new.text):
+    sql = "select memoir.correct(%s, %s, %s, p_actor => %s)"
+    actor = "agent" if login.name == "agent" else "person"
+    if done := world.call(login, who, space, "write", "correct", sql, fact.memory, new.text, actor):
         new.memory = done["memory_id"]
         world.facts[space][world.facts[space].index(fact)] = new
 
