@@ -17,6 +17,7 @@
 \ir base/row_security.sql              -- whoever is granted a table sees the rows of its users only
 \ir base/partitions.sql                -- leaves made ahead and on demand
 \ir base/users.sql                     -- a user's own rows, the part they lie in, the features that the user ever used
+\ir base/spaces.sql                    -- users that several people share: members, and what they may do
 \ir base/settings.sql                  -- what an operator may turn: typed, range-checked, overridable
 \ir base/ranking_profiles.sql          -- learnt weights of the ranking: shipped, the install's, users'
 \ir base/models.sql                    -- chat models, embedding models

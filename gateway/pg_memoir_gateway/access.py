@@ -8,8 +8,11 @@ import hmac
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from pg_memoir import in_space
+
 from .config import Config, Mode, Service, User
 
+SPACE_HEADER = "x-pg-memoir-space"
 T = TypeVar("T", User, Service)
 
 
@@ -41,7 +44,19 @@ def read_keys(headers: Mapping[str, str]) -> list[str]:
 
 def find_user(config: Config, headers: Mapping[str, str]) -> tuple[str, Mode] | None:
     """Whose request this is, and the mode for it; None where that is not known. A listed key comes first, as
-    Anthropic's clients send it or as a bearer token; then the header."""
+    Anthropic's clients send it or as a bearer token; then the header. Header x-pg-memoir-space: in that space."""
+    found = _find_person(config, headers)
+    space = headers.get(SPACE_HEADER)
+    # The database knows who is a member.
+    return (in_space(found[0], space), found[1]) if found and space else found
+
+
+def may_act_for(whose: str, user: str | None) -> bool:
+    """Is `user` whose request it is, or their address in a space?"""
+    return user is not None and (user == whose or user.startswith(in_space(whose, "")))
+
+
+def _find_person(config: Config, headers: Mapping[str, str]) -> tuple[str, Mode] | None:
     for key in read_keys(headers):
         if found := find_owner(config, key):
             return found.name, found.mode or config.mode

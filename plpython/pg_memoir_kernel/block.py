@@ -11,6 +11,7 @@ from .breadth import Breadth
 from .candidates import ASSISTANT, Candidate
 from .items import AFTER_QUESTION, NO_SESSION, to_bytes, to_text
 from .rendering import render
+from .sources import Source, by_source
 from .store import Store
 from .times import read_zone, to_datetime
 
@@ -52,13 +53,22 @@ def read_texts(store: Store, candidates: Sequence[Candidate]) -> dict[int, packi
     return texts
 
 
+def read_all(sources: Sequence[Source], candidates: Sequence[Candidate]) -> dict[int, packing.Text]:
+    """Return the texts of candidates of all sources by item."""
+    texts: dict[int, packing.Text] = {}
+    for source, its in by_source(sources, candidates):
+        texts |= read_texts(source.store, its)
+    return texts
+
+
 def _with_marks(
-    store: Store, candidates: Sequence[Candidate], texts: dict[int, packing.Text], as_of: str | None
+    source: Source, candidates: Sequence[Candidate], texts: dict[int, packing.Text], as_of: str | None
 ) -> None:
     """Set a mark behind each clause of texts that a later turn changed."""
     turns = [c for c in candidates if c.is_turn and c.item in texts]
-    if not turns:
+    if not turns or "changes" not in source.asked["counters"]["features"]:
         return
+    store = source.store
     spans: dict[tuple[bytes, int], list[tuple[int, int]]] = {}
     for r in store.rows("marks", [to_text(c.session) for c in turns], [c.turn for c in turns], as_of):
         if r["span_start"] is not None:
@@ -79,8 +89,8 @@ def _with_marks(
 
 
 def make_block(
-    store: Store, candidates: list[Candidate], asked: Json, config: Json, as_of: str | None, shape: Breadth | None,
-    budget: int, hidden: frozenset[bytes], is_weak: bool, leading: Sequence[Candidate],
+    sources: Sequence[Source], candidates: list[Candidate], asked: Json, config: Json, as_of: str | None,
+    shape: Breadth | None, budget: int, hidden: frozenset[bytes], is_weak: bool, leading: Sequence[Candidate],
 ) -> Block:  # fmt: skip
     """Choose candidates within the budget of the recall, each at one fidelity, and render them, but for turns that
     the list shows already. Candidates are told what became of them. `leading`: those that are taken before all others.
@@ -88,7 +98,8 @@ def make_block(
     working: list[str] = asked["working"] or []
     if budget <= 0 or not candidates and not working:
         return Block(None, 0)
-    lines, copies = _lines(store, candidates, asked, config, as_of, shape, budget, hidden)
+    store = sources[0].store
+    lines, copies = _lines(sources, candidates, asked, config, as_of, shape, budget, hidden)
     if leading:
         items = {c.item for c in leading}
         lines.sort(key=lambda line: candidates[line.number].item not in items)
@@ -151,17 +162,17 @@ def _is_mute(c: Candidate) -> bool:
 
 
 def _lines(
-    store: Store, candidates: list[Candidate], asked: Json, config: Json, as_of: str | None, shape: Breadth | None,
-    budget: int, hidden: frozenset[bytes],
+    sources: Sequence[Source], candidates: list[Candidate], asked: Json, config: Json, as_of: str | None,
+    shape: Breadth | None, budget: int, hidden: frozenset[bytes],
 ) -> tuple[list[packing.Line], list[int]]:  # fmt: skip
     """Return what could be shown, at every fidelity there is. Texts are read of what is worth most up to half again
     the budget. Short ones are shown as they are or not at all.
     """
     shares = config["fidelity_worth"] or {}
     reached, doubtful = packing.within_reach(candidates, budget, hidden, shape is not None)
-    texts = read_texts(store, reached)
-    if "changes" in asked["counters"]["features"]:
-        _with_marks(store, reached, texts, as_of)
+    texts = read_all(sources, reached)
+    for source, its in by_source(sources, reached):
+        _with_marks(source, its, texts, as_of)
     if shape is not None and shape.shape != "even":
         doubtful = set(texts)
     in_reach = [c for c in candidates if c.item in texts]
@@ -170,16 +181,18 @@ def _lines(
     reduced: list[packing.Reduced] = []
     if memories:
         renditions: dict[bytes, list[packing.Rendition]] = {}
-        for r in store.rows("renditions", [to_text(c.ref) for c in memories]):
-            renditions.setdefault(to_bytes(r["memory_id"]), []).append(
-                packing.Rendition(r["fidelity"], r["content"], r["token_count"])
-            )
+        for source, its in by_source(sources, memories):
+            for r in source.store.rows("renditions", [to_text(c.ref) for c in its]):
+                renditions.setdefault(to_bytes(r["memory_id"]), []).append(
+                    packing.Rendition(r["fidelity"], r["content"], r["token_count"])
+                )
         memories.sort(key=lambda c: (-c.score, c.item))
         reduced += packing.reduce_memories(memories, texts, renditions, shares)
     reduced += packing.reduce_turns(turns, texts, shares.get("excerpt") or 0.0, asked["question"]["terms"], shape)
-    sessions = sorted({c.session for c in in_reach if c.is_turn and c.session != NO_SESSION})
-    names = {
-        to_bytes(r["session_id"]): r["name"]
-        for r in (store.rows("session_names", [to_text(one) for one in sessions]) if sessions else ())
-    }
-    return packing.lines_of(candidates, texts, names, reduced, read_zone(config.get("time_zone")))
+    names: dict[bytes, str] = {}
+    for source, its in by_source(sources, [c for c in in_reach if c.is_turn and c.session != NO_SESSION]):
+        of_space = f", space {source.space}" if source.space else ""
+        for r in source.store.rows("session_names", sorted({to_text(c.session) for c in its})):
+            names[to_bytes(r["session_id"])] = r["name"] + of_space
+    spaces = [source.space for source in sources]
+    return packing.lines_of(candidates, texts, names, reduced, read_zone(config.get("time_zone")), spaces)

@@ -41,7 +41,7 @@ class Candidate:
     `turn`, `chunk`, `start`, `length`: where its text stands; `said`: when, in microseconds since 2000; `cosine`:
     None without a vector; `ceiling`: the fidelity that its session lets it have at most; `reason`: why it can't be
     shown; `position`: in the order of choice, where it is shown as `fidelity`; `shown`: what stands for it then,
-    where that is not all of it.
+    where that is not all of it; `source`: of which source, 0 for the user's own.
     """
 
     item: int
@@ -78,6 +78,7 @@ class Candidate:
     position: int | None = None
     fidelity: str | None = None
     shown: str | None = None
+    source: int = 0
 
     @property
     def is_turn(self) -> bool:

@@ -50,7 +50,8 @@ class Rendition:
 @dataclass(slots=True)
 class Line:
     """What a candidate looks like at one fidelity. `number`: the candidate's place; `step`: 1, or which step up from
-    the line of the same candidate before it: then cost and worth are what it adds; `group`, `opening`: its header,
+    the line of the same candidate before it: then cost and worth are what it adds; `label`: who speaks, or in which
+    space a memory lies; `group`, `opening`: its header,
     and what that costs.
     """
 
@@ -180,6 +181,7 @@ def lines_of(
     sessions: Mapping[bytes, str],
     reduced: Sequence[Reduced],
     zone: tzinfo = UTC,
+    spaces: Sequence[str | None] = (None,),
 ) -> tuple[list[Line], list[int]]:
     """Return what each item would look like at each fidelity, about cost and be worth, in the order in which to take
     them: what is worth most per token first. A line of a higher fidelity is a step up from the one before it: it
@@ -198,9 +200,10 @@ def lines_of(
             label = text.label or ROLES[c.role]
             cost = c.tokens + (2 if text.label is None else 1) + text.body.count("\n")
         else:
-            # A date in brackets; that it is the rest of a memory.
-            header, label = "Memories", ""
-            cost = c.tokens + 8 + text.body.count("\n") + (3 if c.chunk > 0 else 0)
+            # A date in brackets, and the space; that it is the rest of a memory.
+            space = spaces[c.source]
+            header, label = "Memories", f", space {space}" if space else ""
+            cost = c.tokens + 8 + text.body.count("\n") + (3 if c.chunk > 0 else 0) + len(label) // 3
         worth = 1000.0 if c.is_pinned else c.worth  # pinned: before all else
         if c.item in shorter:
             lines += _steps(number, c, cost, worth, text.body, shorter[c.item], header, label)

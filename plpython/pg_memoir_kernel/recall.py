@@ -21,7 +21,7 @@ import numpy as np
 from . import candidates as valuing
 from . import ranking
 from .answers import bring_answers
-from .block import make_block, read_texts
+from .block import make_block, read_all, read_texts
 from .breadth import breadth, is_even, spread
 from .candidates import Candidate, MemoryFacts, Told
 from .gathering import (
@@ -37,6 +37,7 @@ from .gathering import (
 )
 from .items import read_items, to_bytes, to_text
 from .records import make_rows, make_trace
+from .sources import Source, by_source, merge
 from .store import Store
 from .times import read_time, read_zone
 from .vectors import vector_scores
@@ -67,7 +68,7 @@ class Found:
 @dataclass(frozen=True)
 class Recall:
     """`result`: {"text", "tokens", "budget", "waiting", "strength", "is_weak", "breadth", "candidates": how many,
-    "shown": ids in the order of choice}; `items`: numbers of the candidates; `trace`: what the ledger keeps of them;
+    "shown": ids in the order of choice, then of the spaces that they are of}; `items`: numbers of the candidates; `trace`: what the ledger keeps of them;
     `rows`: the same for people who look, where that is asked for.
     """
 
@@ -180,11 +181,11 @@ def recall(store: Store, asked: Json, settings: str, vector: str | None) -> Reca
     """
     config, question, scope = _settings(settings), asked["question"], Scope(**asked["scope"])
     found = search(store, asked, settings, vector)
-    candidates, budget = found.candidates, asked["budget"]
-    strength = valuing.strength(config, candidates)
-    _own_words_first(store, candidates, question)
-    bring_answers(candidates)
-    _without_known(store, candidates, asked)
+    budget = asked["budget"]
+    sources = [Source(store, asked)]
+    candidates, strength = _of_source(sources[0], config, found)
+    if asked.get("spaces"):
+        candidates, strength = _with_spaces(sources, config, candidates, strength, settings, vector)
     shape = breadth(question["facts"].get("shape"), bool(question["facts"].get("of_speaker")))
     if shape is not None:
         candidates = spread(candidates, shape)
@@ -203,17 +204,51 @@ def recall(store: Store, asked: Json, settings: str, vector: str | None) -> Reca
         least = max(least, min(sum({c.item: c.tokens for c in leading}.values()) + BESIDE, 2 * least))
         fade = REMARK_FADE if found.is_remark else FADE
         budget = min(budget, max(least, round(budget * (strength / below) ** fade)))
-    block = make_block(store, candidates, asked, config, scope.as_of, shape, budget, hidden, is_weak, leading)
+    block = make_block(sources, candidates, asked, config, scope.as_of, shape, budget, hidden, is_weak, leading)
     shown = sorted((c for c in candidates if c.position is not None), key=lambda c: c.position or 0)
+    if asked["is_explained"]:
+        for item, text in read_all(sources, [c for c in candidates if c.source and c.shown is None]).items():
+            next(c for c in candidates if c.item == item).shown = text.body
+    own = [c for c in candidates if not c.source]
     return Recall(
         {
             "text": block.text, "tokens": block.tokens, "budget": budget, "waiting": found.waiting,
             "strength": strength, "is_weak": is_weak, "breadth": shape.shape if shape else None,
-            "candidates": len(candidates), "shown": [to_text(c.ref) for c in shown],
+            "candidates": len(candidates), "shown": [to_text(c.ref) for c in shown]
+            + [source.asked["user"] for source, _ in by_source(sources, shown) if source.space],
         },
-        [c.item for c in candidates], make_trace(candidates, budget, hidden),
-        make_rows(candidates, budget, hidden) if asked["is_explained"] else None,
+        [c.item for c in own], make_trace(own, budget, hidden),
+        make_rows(candidates, budget, hidden, [s.space for s in sources]) if asked["is_explained"] else None,
     )  # fmt: skip
+
+
+def _of_source(source: Source, config: Json, found: Found) -> tuple[list[Candidate], float | None]:
+    """Return what a source brings to a recall, and how likely it is that anything of it answers."""
+    candidates = found.candidates
+    strength = valuing.strength(config, candidates)
+    _own_words_first(source.store, candidates, source.asked["question"])
+    bring_answers(candidates)
+    _without_known(source.store, candidates, source.asked)
+    return candidates, strength
+
+
+def _with_spaces(
+    sources: list[Source], config: Json, own: list[Candidate], strength: float | None, settings: str, vector: str | None
+) -> tuple[list[Candidate], float | None]:
+    """Ask the spaces beside the user's own, and return the candidates of all. Sources are told of them."""
+    store, asked = sources[0].store, sources[0].asked
+    found, strengths = [own], [strength]
+    for one in asked["spaces"]:
+        # The list says nothing of a space but what stands in its messages.
+        its = Source(store.of(one), one | {"profile": [], "standing": [], "said": asked["said"]}, one["space"])
+        candidates, its_strength = _of_source(
+            its, config, search(its.store, its.asked, settings, one.get("vector") or vector)
+        )
+        sources.append(its)
+        found.append(candidates)
+        strengths.append(its_strength)
+    merged = merge(found, strengths, config, bool(vector))
+    return merged, max((s for s in strengths if s is not None), default=None)
 
 
 def _rank(

@@ -37,11 +37,13 @@ def make_trace(candidates: Sequence[Candidate], budget: int, hidden: frozenset[b
     }  # fmt: skip
 
 
-def make_rows(candidates: Sequence[Candidate], budget: int, hidden: frozenset[bytes]) -> list[Json]:
+def make_rows(
+    candidates: Sequence[Candidate], budget: int, hidden: frozenset[bytes], spaces: Sequence[str | None] = (None,)
+) -> list[Json]:
     """Return candidates as explain_context and recall show them."""
     by_words, by_vector = _ranks([c.words or None for c in candidates]), _ranks([c.cosine for c in candidates])
     return [
-        _row(c, None if c.position is not None else left_out(c, budget, hidden))
+        _row(c, None if c.position is not None else left_out(c, budget, hidden), spaces[c.source])
         | {"words_rank": words_rank, "vector_rank": vector_rank}
         for c, words_rank, vector_rank in zip(candidates, by_words, by_vector, strict=True)
     ]
@@ -53,7 +55,7 @@ def _ranks(numbers: Sequence[float | None]) -> list[int | None]:
     return [None if number is None else 1 + len(ordered) - bisect_right(ordered, number) for number in numbers]
 
 
-def _row(c: Candidate, reason: str | None) -> Json:
+def _row(c: Candidate, reason: str | None, space: str | None) -> Json:
     words, vector, around = _as_real(c.words), _as_real(c.cosine), _as_real(c.around)
     session_score = _as_real(c.session_score)
     return {
@@ -64,7 +66,8 @@ def _row(c: Candidate, reason: str | None) -> Json:
         "project": c.project, "arms": list(_arms(c)), "score": c.score, "words": words, "vector": vector,
         "type": c.memory.type if c.memory else None,
         "parts": _memory_parts(c)
-        | {"words": words, "vector": vector, "around": around, "session": session_score, "worth": c.worth},
+        | {"words": words, "vector": vector, "around": around, "session": session_score, "worth": c.worth}
+        | ({"space": space} if space else {}),
         "position": c.position, "fidelity": c.fidelity, "shown": c.shown, "reason": reason,
     }  # fmt: skip
 

@@ -80,7 +80,7 @@ def _memory_line(line: Line, candidates: Sequence[Candidate], zone: tzinfo) -> s
     c = candidates[line.number]
     rest = "… " if line.fidelity == "full" and c.chunk > 0 else ""
     about = reference(c, line.fidelity) if line.fidelity != "full" else ""
-    return f"- {rest}{indent(line.body)} ({day_name(c.said, zone)}{about})"
+    return f"- {rest}{indent(line.body)} ({day_name(c.said, zone)}{line.label}{about})"
 
 
 def _turn_line(line: Line, candidates: Sequence[Candidate], before: Line | None) -> str:
@@ -91,4 +91,5 @@ def _turn_line(line: Line, candidates: Sequence[Candidate], before: Line | None)
         same and last is not None and before is not None and before.fidelity == "full" and c.chunk == last.chunk + 1
     )
     rest = "… " if line.fidelity == "full" and c.chunk > 0 and not goes_on else ""
-    return ("  " if same else f"{line.label}: ") + rest + indent(line.body)
+    # A line of a group chat begins with its speaker, as the label does: "[Ida]: …".
+    return ("  " if same else f"{line.label}: ") + rest + indent(line.body.removeprefix(f"[{line.label}]: "))

@@ -22,6 +22,9 @@ class Store(Protocol):
     def rows(self, name: str, *given: Any) -> Sequence[Mapping[str, Any]]:
         """Return the rows of a statement of queries.sql, `given` its own parameters."""
 
+    def of(self, asked: Mapping[str, Any]) -> Store:
+        """Return the store of a space that is asked beside the user's own."""
+
     def count_tokens(self, text: str) -> int:
         """Return the tokens of a text by the session's tokenizer."""
 

@@ -25,6 +25,19 @@ THIRD = {
 }
 
 
+def without_label(text: str, name: str | None) -> str:
+    """Return a text of a group chat with blanks for the labels of its speaker, so that positions stay: "[Ida]: …"."""
+    if name is None or not text.startswith("["):
+        return text
+    label = compile_pattern(r"^\[([^\[\]\n]{1,40})\]: ")
+    lines = []
+    for line in text.split("\n"):
+        found = label.match(line)
+        is_own = found is not None and "_".join(found[1].split()) == name
+        lines.append(" " * found.end() + line[found.end() :] if found and is_own else line)
+    return "\n".join(lines)
+
+
 def name_speaker(sentence: str, name: str) -> str:
     """Put the speaker's name where a sentence says I, me or my, and the verb with it into the third person."""
     kept, between = entry_set("english", "verbs_kept"), data.entries("english", "between_verb")

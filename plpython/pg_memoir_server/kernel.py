@@ -42,6 +42,9 @@ class ServerStore:
         rows: Sequence[Mapping[str, Any]] = self._plpy.execute(plan, [*self._shared, *given])
         return rows
 
+    def of(self, asked: Mapping[str, Any]) -> ServerStore:
+        return ServerStore(self._plpy, {"tokenizer": self._tokenizer, **asked})
+
     def count_tokens(self, text: str) -> int:
         if self._tokenizer == "estimate":
             counted: int = self.rows("counted", text, self._tokenizer)[0]["tokens"]

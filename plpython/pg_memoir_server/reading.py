@@ -25,6 +25,7 @@ from pg_memoir_language import (
     extraction,
     forgetting,
     memories,
+    naming,
     questions,
     quotations,
     scenes,
@@ -135,7 +136,7 @@ def read_turns(given: str) -> Json:
 
 
 def _as_turn(turn: Json) -> memories.Turn:
-    text = turn["text"]
+    text = naming.without_label(turn["text"], turn.get("name"))
     return memories.Turn(text, turn["role"], turn.get("name"), _said_at(turn), spoken_language(text), turn.get("tool"))
 
 

@@ -81,12 +81,13 @@ create or replace function _memoir.authorise(p_user text, p_need text)
 returns _memoir.caller language plpgsql stable as $$
 declare
   v_login name := _memoir.login(); v_row _memoir.logins; v_caller _memoir.caller;
+  v_at integer := nullif(strpos(p_user, '@space:'), 0);
 begin
   perform _memoir.check_name('user', p_user, 500);
   v_row := _memoir.binding(v_login);
   v_caller.login := v_login;
   v_caller.namespace := coalesce(v_row.namespace, 'default');
-  v_caller.user_id := _memoir.user_id(v_caller.namespace, p_user);
+  v_caller.user_id := _memoir.user_id(v_caller.namespace, left(p_user, coalesce(v_at - 1, 500)));
   v_caller.actor := v_row.actor;
   v_caller.projects := v_row.projects;
   v_caller.clearance := coalesce(v_row.clearance, 'private');
@@ -105,8 +106,39 @@ begin
       _memoir.shown(p_user)),
       'an admin grants memoir_app or memoir_reader, or binds the login with bind_login');
   end if;
+  if v_at > 0 then v_caller := _memoir.in_space(v_caller, p_user, v_at, p_need); end if;
   perform _memoir.lock_user(v_caller.user_id, p_need);
   return v_caller;
+end $$;
+
+-- Puts a caller who may act for a person into a space. Its address in p_user says both: ada@space:team. Admins reach a
+-- space without a person: @space:team. Rows that are written say for whom.
+create or replace function _memoir.in_space(inout p_caller _memoir.caller, p_user text, p_at integer, p_need text)
+language plpgsql stable as $$
+declare
+  v_role _memoir.space_role; v_is_admin boolean := p_at = 1 and pg_has_role(p_caller.login, 'memoir_admin', 'usage');
+begin
+  p_caller.member := left(p_user, p_at - 1);
+  p_caller.member_id := p_caller.user_id;
+  p_caller.user_id := _memoir.user_id(p_caller.namespace, substr(p_user, p_at));
+  select m.role into v_role from _memoir.space_members m
+  where m.user_id = p_caller.user_id and m.member_id = p_caller.member_id;
+  if not v_is_admin and coalesce(v_role < case p_need when 'read' then 'reader' when 'write' then 'writer'
+    else 'owner' end::_memoir.space_role, true) then
+    perform _memoir.fail('PM001', format('user %s may not %s in space %s', _memoir.shown(p_caller.member), p_need,
+      _memoir.shown(substr(p_user, p_at + 7))), 'an owner of the space grants that with grant_space');
+  end if;
+  p_caller.login := concat_ws(' for ', p_caller.login, nullif(p_caller.member, ''));
+end $$;
+
+-- Sharing and erasing are for people and services that speak for them: never for a login that is an agent or a tool.
+create or replace function _memoir.check_person(p_caller _memoir.caller, p_what text)
+returns void language plpgsql as $$
+begin
+  if not (p_caller.may_state_actor or p_caller.actor = 'person') then
+    perform _memoir.fail('PM001', format('login %s acts as %s and may not %s', quote_ident(p_caller.login),
+      p_caller.actor, p_what), 'bind it to actor person');
+  end if;
 end $$;
 
 -- A definer of its own, since procedures that run as their caller ask it too.

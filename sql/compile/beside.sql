@@ -66,22 +66,6 @@ p_said: what the list says beside these; what stands there word by word is not r
 profile that the list shows already; that version is not repeated. Where nothing matches well ("weak") there is no
 recall. The session need not be there yet. Writes unlogged statistics only. Raises PM001, PM010, PM014, PM030.';
 
--- Returns the additions to a message without their texts: others stand where these stood. told: pairs of JSON, what a
--- call or its answer said and what says nothing in its place.
-create or replace function _memoir.without_texts(p_added jsonb)
-returns jsonb language plpgsql immutable as $$
-declare
-  v_text text := (case when p_added ? 'tail' then jsonb_set(p_added, '{tail}', '"[withdrawn]"') - 'profile'
-    else p_added end)::text; v_pair jsonb;
-begin
-  -- Within a JSON text they are escaped once more.
-  for v_pair in select * from jsonb_array_elements(p_added -> 'told') loop
-    v_text := replace(v_text, regexp_replace((v_pair -> 0)::text, '^"|"$', '', 'g'),
-      regexp_replace((v_pair -> 1)::text, '^"|"$', '', 'g'));
-  end loop;
-  return v_text::jsonb;
-end $$;
-
 create or replace function memoir.known_messages(p_user text, p_chains text[])
 returns table (chain text, session text, turn_count integer, added jsonb)
 language plpgsql stable security definer set search_path from current as $$
@@ -97,6 +81,8 @@ begin
         or exists (select from _memoir.search_items o where o.user_id = v_caller.user_id and o.ref_id = any (i.ids)
           and (o.sensitivity = 'secret' or exists (select
             from _memoir.exclusions_of(v_caller.user_id, o.session_id, o.turn_index) x where not x.changed)))
+        or exists (select from _memoir.space_members p  -- no longer a member
+          where p.member_id = v_caller.user_id and p.user_id = any (i.ids) and p.role is null)
         or exists (select from _memoir.object_places p  -- named by its object alone
           cross join lateral _memoir.exclusions_of(v_caller.user_id, p.session_id, p.turn_index) x
           where p.user_id = v_caller.user_id and p.memory_id = any (i.ids) and not x.changed))

@@ -124,7 +124,7 @@ begin
   select r.rank, r.kind, r.id, _memoir.on_one_line(case when r.kind = 'turn' then r.role || ': ' else '' end
     || r.content), r.score, r.session, r.turn_index, r.said_at
   from memoir.recall(p_user, p_query, p_session, p_limit, p_types, p_tags, p_project, p_kinds, p_after, p_before,
-    p_query_embedding, p_category => p_category, p_where => p_where) r;
+    p_query_embedding, p_category => p_category, p_where => p_where, p_spaces => '') r;
 end $$;
 comment on function memoir.memory_index(text, text, text, integer, text[], text[], text, text, text[], timestamptz,
   timestamptz, real[], jsonb) is
@@ -243,7 +243,7 @@ begin
   end if;
   if p_window is not null then perform _memoir.check_choice('window', p_window, '{1h,24h,7d}'); end if;
   if p_id is null then
-    p_id := (select r.id from memoir.recall(p_user, p_query, p_limit => 1) r);
+    p_id := (select r.id from memoir.recall(p_user, p_query, p_limit => 1, p_spaces => '') r);
     if p_id is null then return; end if;
   end if;
   v_anchor := _memoir.anchor(v_caller, p_id);

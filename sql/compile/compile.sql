@@ -117,11 +117,12 @@ comment on function memoir.context(text, text, text, integer, integer, text, jso
   timestamptz, text, text) is
   'Compiles like compile_context, and returns details: {"messages", "compile_id", "tokens", "budget", "system_tokens",
 "tools_tokens", "recall_tokens", "recall_budget", "prefix_messages", "prefix_hash" (of the messages before the one
-that carries the recall), "tokenizer", "model", "format", "task", "items" (ids of what was recalled), "turns" (indexes
-shown), "weak" (nothing matches well), "arms" ("recall": searched, kept since the exchange began, or small talk, for
-which nothing is searched; "working" is null on a standby, which has no working memory; "breadth" of a broad question:
-order, summary, several, even), "warnings", "statistics_version"}, "temperature" and "top_p" where open_session was
-given them, and on a standby "report": what report_context on the primary makes the ledger and the statistics of.';
+that carries the recall), "tokenizer", "model", "format", "task", "items" (ids of what was recalled, and of its
+spaces), "turns" (indexes shown), "weak" (nothing matches well), "arms" ("recall": searched, kept since the exchange
+began, or small talk, for which nothing is searched; "working" is null on a standby, which has no working memory;
+"breadth" of a broad question: order, summary, several, even), "warnings", "statistics_version"}, "temperature" and
+"top_p" where open_session was given them, and on a standby "report": what report_context on the primary makes the
+ledger and the statistics of.';
 
 create or replace function memoir.explain_context(p_user text, p_session text, p_query text default null,
   p_budget integer default null, p_memory_budget integer default null, p_task text default null,

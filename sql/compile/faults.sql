@@ -16,7 +16,7 @@ begin
   with hits as materialized (
     select r.*, s.session_id, p.memory_id as object, rtrim(_memoir.normalise(r.content), ' .?!') as key
     from memoir.recall(p_user, p_question, p_session => case when p_whole_user then null else p_session end,
-      p_limit => 100) r
+      p_limit => 100, p_spaces => '') r
     left join _memoir.sessions s on s.user_id = v_user and s.external_id = r.session and r.kind = 'turn'
     left join _memoir.object_places p on p.user_id = v_user and p.session_id = s.session_id
       and p.turn_index = r.turn_index and p.call_no = 0

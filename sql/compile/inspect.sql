@@ -16,13 +16,14 @@ begin
   left join lateral (select count(*)::integer as sessions, max(n.last_recorded_at) as last_at
     from _memoir.session_counters n where n.user_id = u.user_id) s on true
   where u.namespace = v_namespace and (p_after_user is null or u.external_id > p_after_user)
-    and (pg_has_role(v_login, 'memoir_admin', 'usage') or u.user_id in (select _memoir.visible_users()))
+    and (pg_has_role(v_login, 'memoir_admin', 'usage') or u.user_id in (select _memoir.visible_users())
+      and not starts_with(u.external_id, '@space:'))
     and (select _memoir.bound_projects()) is null
   order by u.external_id limit p_limit;
 end $$;
 comment on function memoir.list_users(text, integer) is
-  'The users that the caller may read, by name, at most p_limit (1000) a page: p_after_user is the last of the page
-before. A login that is bound to projects sees none, since users belong to none. Raises PM014.';
+  'The users that the caller may read (admins: spaces, too), by name, at most p_limit (1000) a page: p_after_user is the
+last of the page before. A login that is bound to projects sees none, since users belong to none. Raises PM014.';
 
 create or replace function _memoir.tally(p_values text[])
 returns jsonb language sql immutable as $$

@@ -26,7 +26,7 @@ begin
       and k.at_turn < _memoir.recalls_until(v.counters) and k.clearance <= (v.caller).clearance
       and ((v.caller).projects is null or k.projects <@ (v.caller).projects)
       -- The exchange may have asked something else in the end.
-      and k.query_hash = _memoir.query_hash('{}', _memoir.asked_in(v_turns, k.at_turn));
+      and k.query_hash = _memoir.query_hash('{}', _memoir.asked_in(v_turns, k.at_turn), v.spaces);
   end if;
   v_window := _memoir.with_line_blocks(v_window, v_turns, v_lines, v_recalls, v.tokenizer);
   while v_window.tokens > p_limit loop

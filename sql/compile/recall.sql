@@ -139,34 +139,23 @@ begin
   return v_text;
 end $$;
 
-create or replace function memoir.recall(p_user text, p_query text, p_session text default null,
-  p_limit integer default 10,
-  p_types text[] default null, p_tags text[] default null, p_project text default null, p_kinds text[] default null,
-  p_after timestamptz default null, p_before timestamptz default null, p_query_embedding real[] default null,
-  p_as_of timestamptz default null, p_valid_at timestamptz default null, p_category text default null,
-  p_where jsonb default null)
-returns table (rank integer, kind text, id uuid, content text, score real, words_score real, vector_score real,
-  matched_by text[],
-  session text, turn_index integer, role text, name text, said_at timestamptz, type text, tags text[], project text)
-language plpgsql stable security definer set search_path from current as $$
+-- The best matches among the items of one user or space, the caller's; p_space: which, as spaces_of has it.
+create or replace function _memoir.recall_of(v_caller _memoir.caller, v_config jsonb, p_space jsonb,
+  p_read _memoir.question, p_session text, v_session uuid, p_limit integer, p_types text[], p_tags text[],
+  p_project text, p_kinds text[], p_after timestamptz, p_before timestamptz, p_query_embedding real[],
+  p_as_of timestamptz, p_valid_at timestamptz, p_category text, p_where jsonb)
+returns setof _memoir.hit language plpgsql stable as $$
 declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
-  v_user uuid := v_caller.user_id; v_scope _memoir.search_scope; v_session uuid; v_rows jsonb;
-  v_config jsonb := _memoir.config(v_user, null); v_counters _memoir.user_counters; v_question _memoir.question;
+  v_user uuid := v_caller.user_id; v_rows jsonb; v_counters _memoir.user_counters; v_question _memoir.question;
+  v_scope _memoir.search_scope := _memoir.filter_scope(v_caller, v_session, p_kinds, p_after, p_before, p_as_of,
+    p_valid_at);
 begin
-  perform _memoir.check_text('query', p_query), _memoir.check_count('limit', p_limit, 1000);
-  perform _memoir.check_choices('types', p_types, _memoir.known_types());
-  p_where := _memoir.check_where(p_where);
-  if p_session is not null then v_session := (_memoir.session(v_caller, p_session)).session_id; end if;
-  perform _memoir.check_choices('kinds', p_kinds, '{memory,turn,summary}');
-  v_scope := _memoir.filter_scope(v_caller, v_session, p_kinds, p_after, p_before, p_as_of, p_valid_at);
   select * into v_counters from _memoir.user_counters where user_id = v_user;
-  v_question := _memoir.question(v_user, v_counters, v_config,
-    _memoir.read_question(p_query, v_config, p_query_embedding, false), v_scope, p_query_embedding);
+  v_question := _memoir.question(v_user, v_counters, v_config, p_read, v_scope, p_query_embedding);
   -- Rows of pg_memoir_kernel/records.py, best first.
   v_rows := (_memoir.recalled(_memoir.asked(v_user, v_counters, v_config, v_question, v_scope, nullif(p_project,
-    'global')) || jsonb_build_object('limit', greatest(p_limit * 4, 100), 'frequent', 0), v_config,
-    v_question.vector)).rows;
+    'global')) || jsonb_build_object('limit', greatest(p_limit * 4, 100), 'frequent', 0, 'as', p_space -> 'user'),
+    v_config, v_question.vector)).rows;
   return query
   with found as (
     select c.*, r.ordinality as o from jsonb_array_elements(v_rows) with ordinality r, jsonb_to_record(r.value) c(
@@ -212,19 +201,55 @@ begin
       on t.item_no = i.item_no
   )
   select (row_number() over (order by x.o))::integer, x.kind, x.ref_id, x.body, x.score, x.words, x.vector, x.matched,
-    s.external_id, x.turn_index, x.role, x.name, x.said_at, x.type, x.own_tags, x.project
+    s.external_id, x.turn_index, x.role, x.name, x.said_at, x.type, x.own_tags, x.project, p_space ->> 'space'
   from shown x left join _memoir.sessions s on s.user_id = v_user and s.session_id = x.session_id
   order by x.o limit p_limit;
 end $$;
+
+create or replace function memoir.recall(p_user text, p_query text, p_session text default null,
+  p_limit integer default 10, p_types text[] default null, p_tags text[] default null, p_project text default null,
+  p_kinds text[] default null, p_after timestamptz default null, p_before timestamptz default null,
+  p_query_embedding real[] default null, p_as_of timestamptz default null, p_valid_at timestamptz default null,
+  p_category text default null, p_where jsonb default null, p_spaces text default null)
+returns setof _memoir.hit language plpgsql stable security definer set search_path from current as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read'); v_session uuid; v_space jsonb; v_hits _memoir.hit[];
+  v_config jsonb := _memoir.config(v_caller.user_id, null); v_read _memoir.question;
+begin
+  perform _memoir.check_text('query', p_query), _memoir.check_count('limit', p_limit, 1000);
+  perform _memoir.check_choices('types', p_types, _memoir.known_types());
+  p_where := _memoir.check_where(p_where);
+  if p_session is not null then v_session := (_memoir.session(v_caller, p_session)).session_id; end if;
+  perform _memoir.check_choices('kinds', p_kinds, '{memory,turn,summary}');
+  v_read := _memoir.read_question(p_query, v_config, p_query_embedding, false);
+  v_hits := array(select h from _memoir.recall_of(v_caller, v_config, null, v_read, p_session, v_session, p_limit,
+    p_types, p_tags, p_project, p_kinds, p_after, p_before, p_query_embedding, p_as_of, p_valid_at, p_category,
+    p_where) h);
+  for v_space in select value from jsonb_array_elements(case when p_session is null then
+      _memoir.spaces_of(v_caller, coalesce(p_spaces, v_config ->> 'spaces')) end) loop
+    v_caller.user_id := v_space ->> 'user_id';
+    v_hits := v_hits || array(select h from _memoir.recall_of(v_caller, v_config, v_space, v_read, null, null, p_limit,
+      p_types, p_tags, p_project, p_kinds, p_after, p_before, p_query_embedding, p_as_of, p_valid_at, p_category,
+      p_where) h);
+  end loop;
+  return query
+  select (row_number() over w)::integer, h.kind, h.id, h.content, h.score, h.words_score, h.vector_score, h.matched_by,
+    h.session, h.turn_index, h.role, h.name, h.said_at, h.type, h.tags, h.project, h.space
+  from unnest(v_hits) with ordinality h(rank, kind, id, content, score, words_score, vector_score, matched_by, session,
+    turn_index, role, name, said_at, type, tags, project, space, o)
+  window w as (order by h.matched_by = '{filter}', h.score desc, h.rank, h.o) order by 1 limit p_limit;
+end $$;
 comment on function memoir.recall(text, text, text, integer, text[], text[], text, text[], timestamptz, timestamptz,
-  real[], timestamptz, timestamptz, text, jsonb) is
-  'The best matches for a query among a user''s memories, turns and summaries, ranked as compile ranks them. Filters:
-session; tags (of memories and turns), types and category (of memories), project (with global); kinds (memory, turn,
-summary), said between p_after and p_before; p_where, on metadata of memories and turns ({"source": "jira", "year":
-{"gt": 2024}}; eq, in, gt, lt, exists); p_as_of and p_valid_at as in compile_context. Memories that types, tags,
-category, project or where name, turns with such a tag and objects of the session of such a type, or with such a path
-or name as a tag, come whatever their rank, after the query''s matches. matched_by: words, vector, neighbour (beside a
-match), related (by edges to a match), filter. Writes nothing. Raises PM001, PM003, PM014, PM030.';
+  real[], timestamptz, timestamptz, text, jsonb, text) is
+  'The best matches for a query among a user''s memories, turns and summaries, ranked as compile ranks them. Without
+p_session the user''s spaces are searched, too (p_spaces: *, names divided by commas, or empty; default: the setting
+spaces). Filters: session; tags (of memories and turns), types and category (of memories), project (with global);
+kinds (memory, turn, summary), said between p_after and p_before; p_where, on metadata of memories and turns
+({"source": "jira", "year": {"gt": 2024}}; eq, in, gt, lt, exists); p_as_of and p_valid_at as in compile_context.
+Memories that types, tags, category, project or where name, turns with such a tag and objects of the session of such a
+type, or with such a path or name as a tag, come whatever their rank, after the query''s matches. matched_by: words,
+vector, neighbour (beside a match), related (by edges to a match), filter. Writes nothing. Raises PM001, PM003, PM014,
+PM030.';
 
 create or replace function memoir.match_memories(p_user text, p_embedding real[], p_threshold real default 0.7,
   p_limit integer default 10, p_project text default null)

@@ -35,12 +35,23 @@ begin
     from unnest(p_turns) t);
 end $$;
 
+-- Returns a message that says in its text who speaks, for a list that can't say it beside: "[Tunde]: …".
+create or replace function _memoir.labelled(p_message jsonb)
+returns jsonb language sql immutable as $$
+  select case when p_message ->> 'name' is null or jsonb_typeof(p_message -> 'content') <> 'string'
+      or starts_with(p_message ->> 'content', '[') then p_message
+    else p_message || jsonb_build_object('content', format('[%s]: %s', p_message ->> 'name', p_message ->> 'content'))
+    end - 'name'
+$$;
+
+-- Two messages of one role as one. Different speakers are told apart in its text.
 create or replace function _memoir.merge_messages(p_first jsonb, p_second jsonb)
 returns jsonb language sql immutable as $$
-  select (case when p_first ->> 'name' is distinct from p_second ->> 'name' then p_first - 'name' else p_first end)
-    || (p_second - 'name')
-    || jsonb_build_object('content', _memoir.join_content(nullif(p_first -> 'content',
-      'null'), nullif(p_second -> 'content', 'null')))
+  select f || s || jsonb_build_object('content', _memoir.join_content(nullif(f -> 'content', 'null'),
+    nullif(s -> 'content', 'null')))
+  from (select p_first ->> 'name' is distinct from p_second ->> 'name' as differ) d,
+    lateral (select case when differ then _memoir.labelled(p_first) else p_first end as f,
+      case when differ then _memoir.labelled(p_second) else p_second - 'name' end as s) m
 $$;
 
 create or replace function _memoir.message_tokens(p_message jsonb, p_tokenizer text, p_overhead integer, p_images text)
@@ -102,7 +113,7 @@ begin
             _memoir.anthropic_blocks(v_message -> 'content')));
         v_role := 'user';
       else
-        v_blocks := _memoir.anthropic_blocks(v_message -> 'content');
+        v_blocks := _memoir.anthropic_blocks(_memoir.labelled(v_message) -> 'content');
         for v_call in select * from jsonb_array_elements(coalesce(v_message -> 'tool_calls', '[]')) loop
           v_input := _memoir.try_json(v_call #>> '{function,arguments}');
           if jsonb_typeof(v_input) is distinct from 'object' then

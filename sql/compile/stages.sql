@@ -55,7 +55,7 @@ begin
   v.counters := v_counters;
   v.user_counters := v_user_counters;
   v.config := _memoir.config(v.user_id, v_session.settings);
-  return;
+  v.spaces := _memoir.spaces_of(v.caller, v.config ->> 'spaces');
 end $$;
 
 create or replace function _memoir.with_budget(inout v _memoir.compile_state, p_budget integer, p_tools jsonb)
@@ -290,7 +290,7 @@ begin
     for i in 2 .. n loop
       v_message := _memoir.merge_messages(v_message, v_rendered[i]);
     end loop;
-    v_message := _memoir.merge_messages(v_message - 'name', v_newest);
+    v_message := _memoir.merge_messages(v_message, v_newest);
     v_cost := _memoir.message_tokens(v_message, v.tokenizer, (v.model).message_overhead, (v.model).images);
     exit when v_rest + v_cost <= v.room;
     v_rendered := v_rendered[2 :];
@@ -322,7 +322,7 @@ begin
   v.recall_budget := least(coalesce(p_memory_budget, _memoir.recall_cap(v.config, v.task, v.room)),
     v.room - v.total - 4);
   -- What the exchange asks, so that a continued compile knows its recall again.
-  v.query_hash := _memoir.query_hash(v.unanswered, v.query);
+  v.query_hash := _memoir.query_hash(v.unanswered, v.query, v.spaces);
   if v.is_open and not pg_is_in_recovery() then
     select * into v_kept from _memoir.kept_recalls
     where user_id = v.user_id and session_id = v.session_id and at_turn = v.exchange_at
@@ -367,7 +367,8 @@ create or replace function _memoir.with_found_recall(inout v _memoir.compile_sta
 language plpgsql stable as $$
 declare
   v_scope _memoir.search_scope := _memoir.recall_scope(v); v_pins _memoir.pins := _memoir.pins(v, v_scope);
-  v_question _memoir.question := _memoir.read_question(v.query, v.config, p_query_embedding, false);
+  v_read _memoir.question := _memoir.read_question(v.query, v.config, p_query_embedding, false);
+  v_question _memoir.question := v_read;
   v_standing uuid[] := coalesce(v.left_out, '{}'); v_found record; v_most integer := v.config ->> 'candidates';
   v_items float8 := greatest(1, (v.user_counters).items);
 begin
@@ -409,7 +410,9 @@ begin
       v.recall_budget - coalesce(_memoir.tokens_of(v.experience ->> 'text' || E'\n\n', v.tokenizer), 0),
       'profile', coalesce(v.profile, '{}'),
       'standing', v_standing, 'said', v.said, 'hidden', _memoir.message_ids(v.shown || v.unanswered, v.reduced),
-      'tokenizer', v.tokenizer, 'is_explained', coalesce(v.explained, false)), v.config, v_question.vector);
+      'tokenizer', v.tokenizer, 'is_explained', coalesce(v.explained, false), 'spaces', _memoir.asked_of_spaces(v,
+        case when v_question.names = '{}' then v_question else v_read end, v_scope, p_query_embedding, v_most)),
+    v.config, v_question.vector);
   v.recalled := v_found.recalled;
   v.considered := v_found.items;
   v.trace := v_found.trace;
@@ -432,6 +435,29 @@ begin
     || case when v.experience is null then '{}' else jsonb_build_object('experience', v.experience -> 'ids') end
     || case when v.recalled ->> 'breadth' is null then '{}'
       else jsonb_build_object('breadth', v.recalled -> 'breadth') end;
+end $$;
+
+-- The same question as each space of the recall is asked it, as the kernel takes it; as: the user a client reads it by.
+create or replace function _memoir.asked_of_spaces(v _memoir.compile_state, p_question _memoir.question,
+  p_scope _memoir.search_scope, p_query_embedding real[], p_limit integer)
+returns jsonb language plpgsql stable as $$
+declare
+  v_space jsonb; v_user uuid; v_counters _memoir.user_counters; v_question _memoir.question; v_asked jsonb := '[]';
+begin
+  p_scope.hidden_sessions := '{}'; p_scope.hidden_from := 0; p_scope.reduced := '{}';
+  p_scope.local_sessions := array[_memoir.no_session()];
+  for v_space in select value from jsonb_array_elements(v.spaces) loop
+    v_user := v_space ->> 'user_id';
+    select * into v_counters from _memoir.user_counters where user_id = v_user;
+    continue when coalesce(v_counters.items, 0) = 0;
+    v_question := _memoir.question(v_user, v_counters, v.config, p_question, p_scope, p_query_embedding);
+    v_question.goes_on := false;
+    v_asked := v_asked || (_memoir.asked(v_user, v_counters, v.config, v_question, p_scope,
+        nullif((v.session).project, 'global'))
+      || jsonb_build_object('space', _memoir.one_line(v_space ->> 'space'), 'as', v_space ->> 'user', 'limit', p_limit,
+        'vector', v_question.vector::text, 'is_waiting', true, 'pins', '{"pinned": [], "ceilings": {}}'::jsonb));
+  end loop;
+  return v_asked;
 end $$;
 
 -- A question and where it looks, as the kernel takes them (pg_memoir_kernel/recall.py).

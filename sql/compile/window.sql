@@ -235,12 +235,13 @@ begin
         where a.turn_index >= p_from and a.role not in ('user', 'system')), 2147483647));
 end $$;
 
-create or replace function _memoir.query_hash(p_unanswered _memoir.shown_turn[], p_query text)
+-- By which a recall is known again, as long as its spaces are those of the caller.
+create or replace function _memoir.query_hash(p_unanswered _memoir.shown_turn[], p_query text, p_spaces jsonb)
 returns bytea language plpgsql stable as $$
 begin
   return sha256(convert_to(concat_ws(E'\n',
     (select string_agg(t.content, E'\n' order by t.turn_index) from unnest(p_unanswered) t where t.role = 'user'),
-    coalesce(p_query, '')), 'UTF8'));
+    coalesce(p_query, ''), nullif(p_spaces, '[]')), 'UTF8'));
 end $$;
 
 create or replace function _memoir.message_ids(p_turns _memoir.shown_turn[], p_reduced integer[])

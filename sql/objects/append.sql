@@ -106,6 +106,9 @@ returns jsonb language plpgsql as $$
 declare
   v_state _memoir.append_state;
 begin
+  if p_caller.member is not null and jsonb_typeof(p_messages) = 'array' then
+    p_messages := _memoir.with_speakers(p_caller, p_messages);
+  end if;
   v_state := _memoir.append_requested(p_caller, p_user, p_session, p_messages, p_usage, p_key, p_actor, p_metadata,
     p_may_stay_open);
   v_state := _memoir.append_opened(v_state, p_messages);

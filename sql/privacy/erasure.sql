@@ -28,23 +28,27 @@ begin
   return v_count;
 end $$;
 
--- Erasing is for people and for services that speak for them: never for a login that is an agent or a tool.
 create or replace function _memoir.begin_erase(p_user text, p_what text, out caller _memoir.caller, out audit_id bigint)
 language plpgsql as $$
 begin
   caller := _memoir.authorise(p_user, 'erase');
-  if not (caller.may_state_actor or caller.actor = 'person') then
-    perform _memoir.fail('PM001', format('login %s acts as %s and may not erase', quote_ident(caller.login),
-      caller.actor), 'bind it to actor person');
-  end if;
+  perform _memoir.check_person(caller, 'erase');
   if caller.projects is not null then
     perform _memoir.fail('PM001', format('login %s is bound to projects and may not erase', quote_ident(caller.login)),
       'what stems from it may lie in others');
   end if;
   audit_id := _memoir.audit('erase', jsonb_build_object('what', p_what));
-  -- The locks of writers and workers, in their order. Who waits for them finds nothing afterwards.
-  perform from _memoir.session_counters c where c.user_id = caller.user_id order by c.session_id for update;
-  update _memoir.user_counters c set erasures = c.erasures + 1 where c.user_id = caller.user_id;
+  perform _memoir.begin_erase_of(caller.user_id);
+end $$;
+
+-- The locks of writers and workers, in their order. Who waits for them finds nothing afterwards.
+create or replace function _memoir.begin_erase_of(p_user_id uuid)
+returns void language plpgsql as $$
+begin
+  perform _memoir.lock_user(p_user_id, 'erase');
+  perform from _memoir.session_counters c where c.user_id = p_user_id order by c.session_id for update;
+  update _memoir.user_counters c set erasures = c.erasures + 1 where c.user_id = p_user_id;
+  perform _memoir.drop_in_members(p_user_id, null);
 end $$;
 
 create or replace function _memoir.end_erase(p_audit bigint, p_what text, p_rows jsonb)
@@ -60,18 +64,20 @@ end $$;
 create or replace function memoir.erase_user(p_user text)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_begun record; v_user uuid;
+  v_begun record; v_user uuid; v_rows jsonb;
 begin
   v_begun := _memoir.begin_erase(p_user, 'user');
   v_user := (v_begun.caller).user_id;
+  v_rows := _memoir.erase_from_spaces(v_begun.caller);
   -- Prompts belong to nobody; one that only this user's sessions had goes with them, which the job finds out.
   insert into _memoir.erase_queue (prompt_hash) select distinct system_prompt_hash from _memoir.sessions
   where user_id = v_user and system_prompt_hash is not null;
-  return _memoir.end_erase(v_begun.audit_id, 'user',
-    (select jsonb_object_agg(t, _memoir.erase_from(t, v_user)) from _memoir.user_tables() t));
+  return _memoir.end_erase(v_begun.audit_id, 'user', _memoir.add_counts(v_rows,
+    (select jsonb_object_agg(t, _memoir.erase_from(t, v_user)) from _memoir.user_tables() t)));
 end $$;
 comment on function memoir.erase_user(text) is
   'Erases a user: every row in every table, logins'' bindings and the key of its tombstones: nothing says it was there.
+What they said in spaces goes, too, as erase_turn takes it; what others said stays. A space is erased by its owners.
 Returns {"erased", "rows": {table: count}, "total"}; nothing to erase is no error. The job erase then takes the bytes
 out of the files. Not for logins of class agent or tool, nor for those bound to projects. Raises PM001, PM014.';
 
@@ -126,33 +132,47 @@ count}, "total"}. Not for logins of class agent or tool, nor for those bound to 
 create or replace function memoir.erase_turn(p_user text, p_session text, p_turn integer)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_begun record; v_user uuid; v_session _memoir.sessions; v_turn _memoir.conversation_history; v_range int4range;
-  v_turns integer[]; v_ids uuid[]; v_rows jsonb; v_from timestamptz; v_sharing uuid[]; v_id uuid;
-  v_now timestamptz := memoir.now(); v_counters _memoir.session_counters; v_last _memoir.conversation_history;
-  v_part record; v_asked boolean;
+  v_begun record; v_turn _memoir.conversation_history; v_turns integer[]; v_rows jsonb;
 begin
   v_begun := _memoir.begin_erase(p_user, 'turn');
-  v_user := (v_begun.caller).user_id;
-  v_session := _memoir.session(v_begun.caller, p_session);
-  v_turn := _memoir.known_turn(v_session, p_turn);
-  v_range := _memoir.with_results(v_user, v_turn.session_id, p_turn, p_turn);
-  v_turns := array(select generate_series(lower(v_range), upper(v_range) - 1));
+  v_turn := _memoir.known_turn(_memoir.session(v_begun.caller, p_session), p_turn);
+  v_turns := array(select generate_series(lower(r), upper(r) - 1)
+    from _memoir.with_results(v_turn.user_id, v_turn.session_id, p_turn, p_turn) r);
+  v_rows := _memoir.erase_turns(v_begun.caller, v_turn.session_id, v_turns);
+  return _memoir.end_erase(v_begun.audit_id, 'turn', v_rows) || jsonb_build_object('turns', to_jsonb(v_turns));
+end $$;
+comment on function memoir.erase_turn(text, text, integer) is
+  'Erases one turn, and with a tool call its results or with a result its call: the turn itself, the words and vectors
+that hold it, memories that stem from it (those that something else states too stay), summaries and profiles that may
+hold it, renditions, work items, receipts, kept recalls, ledger rows, and the captured calls that may carry it: those
+of its sessions and all of the user since. What is left of a memory is its id in state erased. Returns {"erased",
+"turns", "rows": {table: count}, "total"}. Not for logins of class agent or tool, nor for those bound to projects.
+Raises PM001, PM003, PM014.';
+
+-- Erases turns of a session, whole calls with their results, and what stems from them.
+create or replace function _memoir.erase_turns(p_caller _memoir.caller, p_session_id uuid, p_turns integer[])
+returns jsonb language plpgsql as $$
+declare
+  v_user uuid := p_caller.user_id; v_session _memoir.sessions; v_ids uuid[]; v_rows jsonb; v_from timestamptz;
+  v_sharing uuid[]; v_id uuid; v_counters _memoir.session_counters; v_last _memoir.conversation_history;
+  v_part record; v_asked boolean;
+begin
   select array_agg(message_id), min(recorded_at) into v_ids, v_from
-  from _memoir.conversation_history where user_id = v_user and session_id = v_turn.session_id
-    and turn_index = any (v_turns);
-  v_sharing := _memoir.sharing(v_user, v_turn.session_id, v_turns[1]);
-  v_rows := _memoir.erase_derived(v_begun.caller, v_turn.session_id, v_turns, v_ids, '{}', v_from);
+  from _memoir.conversation_history where user_id = v_user and session_id = p_session_id
+    and turn_index = any (p_turns);
+  v_sharing := _memoir.sharing(v_user, p_session_id, p_turns[1]);
+  v_rows := _memoir.erase_derived(p_caller, p_session_id, p_turns, v_ids, '{}', v_from);
   v_rows := _memoir.add_counts(v_rows, (select jsonb_object_agg(t, _memoir.erase_from(t, v_user,
-      'session_id = any ($2) and turn_index = any ($3)', array[v_turn.session_id], v_turns))
+      'session_id = any ($2) and turn_index = any ($3)', array[p_session_id], p_turns))
     from _memoir.user_tables() t where _memoir.has_column(t, 'session_id') and _memoir.has_column(t, 'turn_index')
       and t not in ('conversation_history', 'memory_sources', 'search_items')));
   v_rows := _memoir.add_counts(v_rows, jsonb_build_object('turn_pins', _memoir.erase_from('turn_pins', v_user,
-    'session_id = any ($2) and array(select generate_series(from_turn, to_turn)) <@ $3', array[v_turn.session_id],
-      v_turns)));
+    'session_id = any ($2) and array(select generate_series(from_turn, to_turn)) <@ $3', array[p_session_id],
+      p_turns)));
   -- Its place stays, so that an older export does not bring it back.
   insert into _memoir.turn_marks (user_id, session_id, turn_index, recorded_at, mark, actor, set_by, since)
-  select v_user, v_turn.session_id, t, v_now, 'erased', coalesce((v_begun.caller).actor, 'person'),
-    (v_begun.caller).login, v_from from unnest(v_turns) t;
+  select v_user, p_session_id, t, memoir.now(), 'erased', coalesce(p_caller.actor, 'person'), p_caller.login, v_from
+  from unnest(p_turns) t;
   -- What the sessions that see it say of their end, where that was it: they go on behind what is left.
   foreach v_id in array v_sharing loop
     select * into v_session from _memoir.sessions where user_id = v_user and session_id = v_id;
@@ -177,16 +197,39 @@ begin
       = case when v_last.tool_calls is null and v_last.role is distinct from 'tool' then '{}' else open_calls end
     where user_id = v_user and session_id = v_id;
   end loop;
-  perform _memoir.refresh_summary(v_user, v_turn.session_id);
-  return _memoir.end_erase(v_begun.audit_id, 'turn', v_rows) || jsonb_build_object('turns', to_jsonb(v_turns));
+  perform _memoir.refresh_summary(v_user, p_session_id);
+  return v_rows;
 end $$;
-comment on function memoir.erase_turn(text, text, integer) is
-  'Erases one turn, and with a tool call its results or with a result its call: the turn itself, the words and vectors
-that hold it, memories that stem from it (those that something else states too stay), summaries and profiles that may
-hold it, renditions, work items, receipts, kept recalls, ledger rows, and the captured calls that may carry it: those
-of its sessions and all of the user since. What is left of a memory is its id in state erased. Returns {"erased",
-"turns", "rows": {table: count}, "total"}. Not for logins of class agent or tool, nor for those bound to projects.
-Raises PM001, PM003, PM014.';
+
+-- Takes a person's statements out of the spaces in which they are or were a member: turns under their names, and what
+-- they stated there without a turn.
+create or replace function _memoir.erase_from_spaces(p_caller _memoir.caller)
+returns jsonb language plpgsql as $$
+declare
+  v_one _memoir.space_members; v_in _memoir.caller := p_caller; v_said record; v_rows jsonb := '{}'; v_names text[];
+begin
+  for v_one in select * from _memoir.space_members where member_id = p_caller.user_id order by user_id loop
+    v_in.user_id := v_one.user_id;
+    v_names := array(select lower(n) from unnest(v_one.names) n);
+    perform _memoir.begin_erase_of(v_in.user_id);
+    for v_said in select h.session_id, array_agg(h.turn_index order by h.turn_index) as turns
+      from _memoir.conversation_history h where h.user_id = v_in.user_id and h.role = 'user' and lower(h.name)
+        = any (v_names) group by 1 order by 1 loop
+      v_rows := _memoir.add_counts(v_rows, _memoir.erase_turns(v_in, v_said.session_id, v_said.turns));
+    end loop;
+    select array_agg(m.memory_id) as ids, min(m.recorded_at) as since into v_said from _memoir.memory_store m
+    where m.user_id = v_in.user_id and right(m.written_by, length(v_one.member) + 5) = ' for ' || v_one.member
+      and m.state <> 'erased' and not exists (select from _memoir.memory_sources s where s.user_id = v_in.user_id
+        and s.item_kind = 'memory' and s.item_id = m.memory_id and s.source_kind = 'turn');
+    if v_said.ids <> '{}' then
+      v_rows := _memoir.add_counts(v_rows, _memoir.erase_derived(v_in, _memoir.no_session(), '{}', '{}', v_said.ids,
+        v_said.since));
+    end if;
+    v_rows := _memoir.add_counts(v_rows, jsonb_build_object('space_members', _memoir.erase_from('space_members',
+      v_in.user_id, 'member_id = any ($2)', array[p_caller.user_id])));
+  end loop;
+  return v_rows;
+end $$;
 
 -- Erases turns of a session and all that stems from them, or from p_more (memories, summaries). p_from: since when.
 create or replace function _memoir.erase_derived(p_caller _memoir.caller, p_session_id uuid, p_turns integer[],

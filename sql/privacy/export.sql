@@ -24,7 +24,7 @@ declare
   v_user uuid := v_caller.user_id; v_names jsonb; v_table record; v_order text;
 begin
   -- All or nothing: what lacks would be missing for good.
-  if v_caller.projects is not null or v_caller.clearance < 'secret' and not pg_has_role(v_caller.login, 'memoir_admin',
+  if v_caller.projects is not null or v_caller.clearance < 'secret' and not pg_has_role(_memoir.login(), 'memoir_admin',
     'usage') then
     perform _memoir.fail('PM001', format('login %s may not export: that shows everything of the user',
       quote_ident(v_caller.login)),

@@ -1,10 +1,41 @@
 -- Recalls that are kept beside the turns for a while: the recall of an open exchange, passages that a question found.
 -- All of it goes with what it shows.
 
+-- Returns the additions to a message without their texts: others stand where these stood. told: pairs of JSON, what a
+-- call or its answer said and what says nothing in its place.
+create or replace function _memoir.without_texts(p_added jsonb)
+returns jsonb language plpgsql immutable as $$
+declare
+  v_text text := (case when p_added ? 'tail' then jsonb_set(p_added, '{tail}', '"[withdrawn]"') - 'profile'
+    else p_added end)::text; v_pair jsonb;
+begin
+  -- Within a JSON text they are escaped once more.
+  for v_pair in select * from jsonb_array_elements(p_added -> 'told') loop
+    v_text := replace(v_text, regexp_replace((v_pair -> 0)::text, '^"|"$', '', 'g'),
+      regexp_replace((v_pair -> 1)::text, '^"|"$', '', 'g'));
+  end loop;
+  return v_text::jsonb;
+end $$;
+
+-- What recalls of a space's members show of it goes as well. They name the space beside its items.
+create or replace function _memoir.drop_in_members(p_user_id uuid, p_items text[])
+returns void language plpgsql as $$
+declare
+  v_member uuid;
+begin
+  for v_member in select m.member_id from _memoir.space_members m where m.user_id = p_user_id loop
+    delete from _memoir.kept_recalls where user_id = v_member and items ? p_user_id::text
+      and (p_items is null or items ?| p_items);
+    update _memoir.client_messages set added = _memoir.without_texts(added) where user_id = v_member
+      and items ? p_user_id::text and (p_items is null or items ?| p_items);
+  end loop;
+end $$;
+
 -- p_items: ids of what leaves recall; null: everything may have changed. Lines of steps may name it, and are made anew.
 create or replace function _memoir.drop_recalled(p_user_id uuid, p_items text[])
 returns void language plpgsql as $$
 begin
+  perform _memoir.drop_in_members(p_user_id, p_items);
   delete from _memoir.kept_recalls where user_id = p_user_id and (p_items is null or items ?| p_items);
   delete from _memoir.query_answers where user_id = p_user_id and (p_items is null or items ?| p_items);
   update _memoir.fault_history set question = null, answer = null, items = null

@@ -113,7 +113,8 @@ returns table (rank integer, kind text, id uuid, session text, said_at timestamp
 language plpgsql stable as $$
 begin
   return query
-  select r.rank, r.kind, r.id, r.session, r.said_at, case when r.kind = 'turn' then coalesce(r.name, r.role) || ': '
+  select r.rank, r.kind, r.id, case when r.space is null then r.session else concat_ws(', ', r.session, 'space '
+    || r.space) end, r.said_at, case when r.kind = 'turn' then coalesce(r.name, r.role) || ': '
     else '' end, r.content
   from memoir.recall(p_user, p_query, p_session => p_arguments ->> 'session', p_limit => p_limit,
     p_types => case when p_arguments ? 'type' then array[p_arguments ->> 'type'] end,
@@ -122,7 +123,8 @@ begin
     p_kinds => case when p_arguments ? 'kind' then array[p_arguments ->> 'kind'] end,
     p_after => _memoir.tool_time(p_arguments, 'after'), p_before => _memoir.tool_time(p_arguments, 'before'),
     p_where => p_arguments -> 'where') r
-  where not _memoir.is_above('private', p_caller.user_id, r.id);
+  where not _memoir.is_above('private', case when r.space is null then p_caller.user_id
+    else _memoir.user_id(p_caller.namespace, '@space:' || r.space) end, r.id);
 end $$;
 
 create or replace function _memoir.read_with_tool(p_caller _memoir.caller, p_user text, p_session text, p_name text,
@@ -340,7 +342,8 @@ create or replace function memoir.call_memory_tool(p_user text, p_session text, 
   p_arguments jsonb default '{}')
 returns text language plpgsql security definer set search_path from current as $$
 declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_reads boolean := exists (select from _memoir.memory_tool_list() t where t.name = p_name and t.reads);
+  v_caller _memoir.caller := _memoir.authorise(p_user, case when v_reads then 'read' else 'write' end);
   v_session _memoir.sessions; v_message text; v_hint text; v_state text; v_named text[];
 begin
   if p_session is not null then v_session := _memoir.session(v_caller, p_session); end if;
@@ -371,7 +374,7 @@ begin
       return format('Released: %s.', memoir.memory_release(p_user, p_session,
         array(select jsonb_array_elements_text(p_arguments -> 'ids')), p_arguments ->> 'reason'));
     end if;
-    if (select t.reads from _memoir.memory_tool_list() t where t.name = p_name) then
+    if v_reads then
       return _memoir.read_with_tool(v_caller, p_user, p_session, p_name, p_arguments);
     end if;
     return _memoir.write_with_tool(v_caller, p_user, v_session, p_name, p_arguments);

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from calls import Db, call, one, persist, remember, remembered, table
 from internals import item_places, user_id
-from pg_memoir import AsyncMemoir, Memoir
+from pg_memoir import AsyncMemoir, Memoir, in_space
 from pg_memoir.errors import KernelMissingError
 from servers import complete, connect, database, roles, user_of
 
@@ -55,6 +55,9 @@ def clients(memoir_dsn: str) -> Iterator[tuple[Memoir, Memoir]]:
 
 def test_client_makes_the_lists_of_the_server(db: Db, told: str, clients: tuple[Memoir, Memoir]) -> None:
     server, own = clients
+    space = f"club-{told}"
+    call(db, "create_space", told, space)
+    remember(db, in_space(told, space), "The kiln of the club is a Nabertherm.")
     for arguments in ({}, WHERE, {"memory_budget": 30}, {"query": "In which order did kiln and glaze come up?"}):
         asked: dict[str, Any] = {"query": QUERY} | arguments
         lists = [memoir.compile_context(told, "new", **asked) for memoir in clients]
@@ -63,7 +66,8 @@ def test_client_makes_the_lists_of_the_server(db: Db, told: str, clients: tuple[
         assert explained[0] == explained[1]
         made = [{k: v for k, v in m.context(told, "new", **asked).items() if k != "compile_id"} for m in clients]
         assert made[0] == made[1]
-    assert [hit.id for hit in server.recall(told, QUERY)] == [hit.id for hit in own.recall(told, QUERY)]
+    hits = [[(hit.id, hit.space) for hit in memoir.recall(told, QUERY)] for memoir in clients]
+    assert hits[0] == hits[1] and space in [name for _, name in hits[0]]
     beside = [memoir.recall_beside(told, "third", QUERY)["text"] for memoir in clients]
     assert beside[0] == beside[1] and "Glazes" in beside[0]
     answers = [memoir.call_memory_tool(told, "new", "memory_search", {"query": "kiln"}) for memoir in clients]

@@ -17,18 +17,18 @@ from servers import connect, unique, user_of
 # Arguments that name something of a user ...
 NAMES_SOMETHING = set(
     """p_user p_session p_new_session p_parent p_memory p_other p_call p_compaction p_compile p_report p_change p_id p_ids
-    p_object p_query_id p_objects p_after_memory p_after_session p_after_change""".split()
+    p_object p_query_id p_objects p_after_memory p_after_session p_after_change p_space""".split()
 )
 # ... and those that name nothing, or something within what those name (a turn, a key of the user).
 NAMES_NOTHING = set(
     """p_actor p_after p_after_item p_after_turn p_after_user p_aliases p_annotations p_answer p_arguments p_as_of p_at_turn
     p_before p_budget p_category p_chains p_changed p_conditions p_confidence p_content p_context_window p_count p_created_at
     p_depth p_documents p_dry_run p_embeddable p_embedding p_event_times p_events p_filter p_fixed p_format p_from_turn p_given p_hops
-    p_importance p_items p_key p_keys p_kinds p_latency_ms p_lifted p_limit p_lines p_lines_after p_lines_before p_max_tokens
+    p_importance p_items p_key p_keys p_kinds p_latency_ms p_lifted p_limit p_lines p_lines_after p_lines_before p_max_tokens p_member
     p_memory_budget p_messages p_metadata p_minutes p_model p_name p_names p_namespace p_note p_offset p_preview p_profile_version
     p_project p_provenance p_provider p_query p_query_embedding p_query_parts p_question p_reason p_refresh p_relation
-    p_remainder p_request p_request_headers p_response p_response_headers p_response_tokens p_said p_scope p_sensitivity
-    p_settings p_shown_from p_slot p_slot_value p_source_key p_source_tool p_source_turns p_started_at p_states p_status p_success
+    p_remainder p_request p_request_headers p_response p_response_headers p_response_tokens p_role p_said p_scope p_sensitivity
+    p_settings p_shown_from p_slot p_slot_value p_source_key p_source_tool p_source_turns p_spaces p_started_at p_states p_status p_success
     p_system_prompt p_tags p_target_tokens p_task p_temperature p_text p_threshold p_to_turn p_tools p_top_p p_trigger p_turn p_turns
     p_type p_types p_undone p_usage p_used p_valid_at p_valid_from p_valid_to p_way p_weight p_where p_window p_with_retracted""".split()
 )
@@ -168,7 +168,7 @@ def test_nothing_of_one_user_names_another(world: World) -> None:
     for column, name in named.items():
         owner |= dict(world.db.execute(f"select {column}::text, user_id::text from _memoir.{name}").fetchall())
     mixed, read = set(), 0
-    for name in set(tables_with_users(world.db)) - {"login_users"}:
+    for name in set(tables_with_users(world.db)) - {"login_users", "space_members"}:
         row = "select user_id::text, (to_jsonb(t) - 'external_id')::text"
         query = f"{row} from _memoir.{name} t where user_id is not null"
         for user, row in world.db.execute(query):

@@ -247,6 +247,19 @@ def test_learn_and_outcome(run, memoir, user):
     assert code and "unknown memory" in err
 
 
+def test_space_commands(run, memoir, user):
+    space, friend = f"space-{user}", f"friend-{user}"
+    assert run("space", "create", user, space)[:2] == (0, f"{user}@space:{space}\n")
+    assert run("space", "grant", user, space, friend, "--role", "writer", "--name", "Tunde")[0] == 0
+    memoir.remember(f"{friend}@space:{space}", "The router is in the cellar.")
+    assert "The router is in the cellar." in run("search", user, "router")[1]
+    assert run("space", "list", friend)[1].split("\t")[:3] == [space, "writer", "2"]
+    assert friend in run("space", "members", user, space)[1]
+    assert run("space", "revoke", user, space, friend)[0] == 0
+    code, _, err = run("space", "members", friend, space)
+    assert code and "may not read in space" in err
+
+
 def test_sync_tells_then_queues(run, memoir, user):
     def embed() -> int:
         return memoir.embed_backlog(lambda texts: [fake_vector(text) for text in texts])

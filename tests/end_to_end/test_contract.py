@@ -23,6 +23,8 @@ from pg_memoir.types import (
     Sensitivity,
     SessionRow,
     SessionStatus,
+    Space,
+    SpaceMember,
     Speaker,
     State,
     Task,
@@ -236,6 +238,14 @@ def test_client_types_of_searches(database: Client, user: str) -> None:
     around = database.memory_timeline(user, turn.id)
     assert {type(line) for line in around} == {TimelineLine} and any(line.is_anchor for line in around)
     assert [type(speaker) for speaker in database.list_speakers(user, session="old")] == [Speaker, Speaker]
+    space = f"space-{user}"
+    assert database.create_space(user, space) == pg_memoir.in_space(user, space)
+    database.grant_space(user, space, "friend", role="writer", names=["Ann"])
+    assert [type(one) for one in database.list_spaces(user)] == [Space]
+    assert [type(one) for one in database.list_space_members(user, space)] == [SpaceMember, SpaceMember]
+    database.remember(pg_memoir.in_space("friend", space), "A green tandem")
+    assert [hit.space for hit in database.recall(user, "tandem", limit=1)] == [space]
+    database.revoke_space(user, space, "friend")
     [row] = database.list_sessions(user, after=turn.said_at)
     assert (type(row), row.title) == (SessionRow, USER["content"]) and database.list_sessions(
         user, before=row.said_at

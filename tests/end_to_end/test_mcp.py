@@ -94,6 +94,12 @@ async def test_what_one_keeps_another_does_not_see(db: psycopg.Connection, gatew
         memory = kept.removeprefix("Kept as ").removesuffix(".")
         found = [await text_of(who, "memory_index", query="Who is the harbour pilot?") for who in (ann, bob)]
         assert "Yrsa" in found[0] and found[1] == "Nothing found."
+        call(db, "create_space", "ann", "harbour")
+        async with over_http(gateway, KEYS["ann"], **{"x-pg-memoir-space": "harbour"}) as there:
+            assert "Kept" in await text_of(there, "memory_remember", content="The crane is called Bo")
+        assert "space harbour" in await text_of(ann, "memory_recall", query="What is the crane called?")
+        async with over_http(gateway, KEYS["bob"], **{"x-pg-memoir-space": "harbour"}) as there:
+            assert "may not read in space" in await text_of(there, "memory_recall", query="What is the crane called?")
         assert await text_of(bob, "memory_get", ids=[memory]) == "No such ids. A search gives ids."
         assert "8:15" in (await ann.read_resource("memoir://episodic/trip")).contents[0].text
         assert "Yrsa" in (await ann.read_resource(f"memoir://semantic/{memory}")).contents[0].text

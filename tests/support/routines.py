@@ -18,7 +18,8 @@ MESSAGES = [{"role": "user", "content": "My cat is called Ximena."}, {"role": "a
 PARTS = "\n".join(f"def part_{n}(one): return {n}" for n in range(300))
 STEP = [{"role": "user", "content": "Read it."}, *read(1, "a.py", PARTS)]
 
-PERSONS = {"lift_tombstone", "validate", "retract"}  # only a person does that to what a person said
+PERSONS = set("lift_tombstone validate retract create_space grant_space revoke_space".split())
+"""Only a person shares memory, and does the others to what a person said."""
 
 
 @dataclass
@@ -72,13 +73,20 @@ VALUES: dict[str, Any] = json.loads("""{
     "p_user_id": "00000000-0000-0000-0000-000000000000", "p_seconds": 5, "p_wait": 0, "p_kind": "judge", "p_output": {},
     "p_relation": "relates_to", "p_memory_ids": [], "p_other_ids": [], "p_scores": [], "p_judge": "nobody", "p_used": [],
     "p_made_by": "test", "p_schedule": "17 * * * *", "p_source": "by hand", "p_reading": {}, "p_result": {}, "p_results": {},
-    "p_trigger": "Feed the cat", "p_way": "Open a tin.", "p_success": true, "p_url": "https://example.org/hook", "p_webhook": 0, "p_cursor": "none"
+    "p_trigger": "Feed the cat", "p_way": "Open a tin.", "p_success": true, "p_url": "https://example.org/hook", "p_webhook": 0, "p_cursor": "none", "p_member": "mate"
 }""")
 LEASED = set(
     """heartbeat retry_work release_work fail_work store_model_result fail_model_call store_secrets turns_context
     store_turns store_webhook""".split()
 )
 TRACE = """scores words vectors around session_scores item_tokens positions forms reasons reason_names facts""".split()
+
+
+def _space(db: psycopg.Connection, user: str) -> str:
+    space = unique("space")
+    call(db, "create_space", user, space)
+    call(db, "grant_space", user, space, "mate", "writer")
+    return space
 
 
 def _object(db: psycopg.Connection, user: str, session: str) -> str:
@@ -155,6 +163,7 @@ def values_for(
         "p_compaction": lambda: call(db, "summarize_session", user, session)["compaction_id"],
         "p_content": lambda: unique("fact"),
         "p_new_session": lambda: unique("s"),
+        "p_space": lambda: unique("space") if name == "create_space" else _space(db, user),
     }
     is_vector = "embedding" in name
     known = VALUES | {

@@ -18,7 +18,7 @@ from ..errors import KernelMissingError
 ISOLATION = "set transaction isolation level repeatable read"
 GIVE = "select set_config('memoir.recalled', %(recalls)s, true)"
 READ = "select a as result from memoir.recall_arrays(%(user)s, %(name)s, %(given)s::jsonb) a"
-MOST = 4  # recalls of one call
+MOST = 64  # recalls of one call: one for each space
 HINT = "install the client with its kernel: pip install 'pg_memoir[kernel]'"
 _BYTES = re.compile(r"\\x(?:[0-9a-f]{2})*")
 
@@ -37,6 +37,9 @@ class ClientStore:
     def rows(self, name: str, *given: Any) -> Sequence[Mapping[str, Any]]:
         found = self.read(READ, {"user": self.user, "name": name, "given": json.dumps(given)})
         return [{key: _decode(value) for key, value in row["result"].items()} for row in found]
+
+    def of(self, asked: Mapping[str, Any]) -> ClientStore:
+        return ClientStore(self.read, asked["as"], self.tokenizer)
 
     def count_tokens(self, text: str) -> int:
         counted: int = self.rows("counted", text, self.tokenizer)[0]["tokens"]
@@ -57,5 +60,5 @@ def make(error: KernelMissingError, user: str, read: Read) -> tuple[str, dict[st
     except ImportError as missing:
         raise KernelMissingError(f"{error} ({missing})", hint=HINT) from None
     asked = wanted["asked"]
-    store = ClientStore(read, user, asked.get("tokenizer", "estimate"))
+    store = ClientStore(read, asked.get("as") or user, asked.get("tokenizer", "estimate"))
     return wanted["key"], recall.answer(store, asked, wanted["settings"], wanted["vector"])

@@ -8,10 +8,11 @@ from .experience import Experience
 from .memories import Memories
 from .operations import Operations
 from .privacy import Privacy
+from .spaces import Spaces
 from .windows import Windows
 
 
-class AllCalls(Conversations, Memories, Experience, Windows, Documents, Privacy, Operations, Events):
+class AllCalls(Conversations, Memories, Experience, Spaces, Windows, Documents, Privacy, Operations, Events):
     """What Memoir and AsyncMemoir have in common."""
 
 

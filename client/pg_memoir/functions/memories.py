@@ -94,13 +94,15 @@ class Memories:
         valid_at: When | None = None,
         category: Text | None = None,
         where: Object | None = None,
+        spaces: str | None = None,
     ) -> list[Hit]:
         """Searches memories, old turns and summaries by words and vector, best first; at most `limit` (10).
 
         `session`: only what belongs to it. `types`, `tags`, `category`, `project`: only such memories, all of them,
         those that don't match the query last. `after`, `before`: when it was said. `as_of`: what was known then;
         `valid_at`: what was true then. `where`: on metadata, {"source": "jira", "year": {"gt": 2024}}; operators are
-        eq, in, gt, lt and exists.
+        eq, in, gt, lt and exists. `spaces`: shared spaces beside the user's own: "*", names divided by commas, "" for
+        none (default: the setting spaces).
         """
 
     @rows

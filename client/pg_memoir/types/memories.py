@@ -130,6 +130,28 @@ class Speaker(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class Space(Record):
+    """A shared space of a user. `address`: the user in it, for any call; `members`: how many there are."""
+
+    space: str
+    address: str
+    role: str
+    members: int
+    granted_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceMember(Record):
+    """Somebody in a space. `names`: as whom they speak there."""
+
+    member: str
+    role: str
+    names: list[str]
+    granted_by: str
+    granted_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Change(Record):
     """What a turn (`by_turn` of `by_session`) changed or had forgotten (`kind`): which spans of which turns."""
 

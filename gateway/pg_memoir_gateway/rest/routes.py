@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import Receive, Scope, Send
 
-from ..access import find_service, find_user
+from ..access import find_service, find_user, may_act_for
 from ..gateway import Gateway, in_thread
 from ..spans import MOST_BYTES, MOST_VALUES
 from .document import make_document
@@ -115,7 +115,7 @@ class Rest(BaseRoute):
             raise Refused(401, told, {"WWW-Authenticate": 'Bearer realm="pg_memoir"'})
         if operation.for_services:
             raise Refused(403, f"{operation.path} is about all users. Use a service's key.")
-        if user != whose[0]:
+        if not may_act_for(whose[0], user):
             raise Refused(403, f"The request is of user {whose[0]!r}, the path names {user!r}.")
 
     def explain(self, error: Exception) -> Response:
