@@ -98,7 +98,16 @@ def test_pages_ask_a_bounded_number_of_times(
             return await run(given)
 
         monkeypatch.setattr(memoir, "run", count)
-    paths = {"user": {}, "timeline": {}, "memories": {}, "doubts": {}, "graph": {}, "changes": {}, "sessions": {}, "ways": {}}
+    paths = {
+        "user": {},
+        "timeline": {},
+        "memories": {},
+        "doubts": {},
+        "graph": {},
+        "changes": {},
+        "sessions": {},
+        "ways": {},
+    }
     paths |= {"costs": {}, "data": {}, "events": {}, "ask": {"q": "jars"}, "session": {"session": "talk 0"}}
     counts: list[dict[str, int]] = []
     for begin, end in ((0, 2), (2, 40)):
