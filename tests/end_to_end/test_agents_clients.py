@@ -159,7 +159,7 @@ def test_agents_share_the_memory_of_a_repository(
     ask("opencode", clone, THIRD)
     ask("opencode", here, "Where is the build cache kept?", "<memoir-recall>", THIRD, "memory_recall")
     ask("opencode", here, "When do our deploys go out?", FACT)
-    ask("codex", here, "What is osprey-5 used for?", THIRD)
+    ask("codex", here, "Which service is kept on osprey-5?", THIRD)
     assert [told(memoir).count(fact) for fact in (FACT, OTHER, THIRD)] == [1, 1, 1]
     for agent in PROGRAMS:
         asked = tell(agent, elsewhere, "Which host is staging, and which is the canary?")
