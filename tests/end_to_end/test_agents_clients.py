@@ -56,7 +56,13 @@ def environment(memoir_dsn: str, model: Upstream, tmp_path: Path) -> dict[str, s
     )
     (home / ".config/opencode").mkdir(parents=True)
     provider = {"anthropic": {"options": {"baseURL": f"{model.url}/v1", "apiKey": "sk-ant-none"}}}
-    given = {"autoupdate": False, "share": "disabled", "permission": "allow", "provider": provider}
+    given = {
+        "$schema": "https://opencode.ai/config.json",
+        "autoupdate": False,
+        "share": "disabled",
+        "permission": "allow",
+        "provider": provider,
+    }
     (home / ".config/opencode/opencode.json").write_text(json.dumps(given, indent=4))
     (home / ".npmrc").write_text("fetch-retries=0")  # no registry can be reached
     (home / ".claude").mkdir()
@@ -171,5 +177,5 @@ def test_agents_share_the_memory_of_a_repository(
     for path, before in settings.items():
         own = path.read_bytes()
         assert own == before or own.startswith(before) and b"memoir" not in own  # Codex may trust a folder
-    assert b"memoir agents" not in (home / ".claude.json").read_bytes() and not (home / "state").exists()
+    assert b"memoir agents" not in (home / ".claude.json").read_bytes() and not (home / "state/pg_memoir").exists()
     assert "<memoir-recall>" not in tell("claude-code", here, "And which host is staging?")
