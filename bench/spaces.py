@@ -307,9 +307,7 @@ def logins(dsn: str, people: list[str]) -> Iterator[list[Login]]:
                 admin.execute(cast(Any, f"drop role {role}"))
 
 
-def simulate(
-    dsn: str, calls: int, people: int = 50, spaces: int = 20, seed: int = 1, minutes: float = 120
-) -> Tally:
+def simulate(dsn: str, calls: int, people: int = 50, spaces: int = 20, seed: int = 1, minutes: float = 120) -> Tally:
     """Live through calls in a database, for so long at most, and return what was found."""
     ends = monotonic() + 60 * minutes
     with logins(dsn, ["p0", "p1"]) as found:

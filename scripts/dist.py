@@ -8,6 +8,7 @@ scripts, the built SQL, the server's Python code.
 
 import gzip
 import io
+import json
 import os
 import re
 import shutil
@@ -21,16 +22,15 @@ from pathlib import Path
 
 import build_sbom
 from build_sql import version
+from bundle import LEFT_OUT, lay_out
 from pg_memoir_server.models import DEFAULT_MODEL, model_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = "client kernel plpython model cli gateway integrations".split()
 OURS = ("pg_memoir", *(f"pg-memoir-{part}" for part in "kernel server model cli gateway integrations".split()))
-SCRIPTS = "common cluster setup setup_python install build_pgvector end_orphans ../deploy/server_settings".split()
 BUILT_AT = 1767225600
 """The time of every file in a wheel, an sdist and the bundle, in seconds since 1970."""
 BUNDLED = "META.json README.md CHANGELOG.md LICENSE SECURITY.md docs/start/installation.md scripts/install.sh".split()
-LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", ".*")
 
 
 def stage(package: str, folder: Path) -> Path:
@@ -42,6 +42,9 @@ def stage(package: str, folder: Path) -> Path:
     project = made / "pyproject.toml"
     text = project.read_text("utf-8").replace('dynamic = ["version"]', f'version = "{version()}"')
     text = text.replace('"../plpython"', '"."')
+    if package == "cli":
+        needs = (made / "dependencies.txt").read_text("utf-8").split()
+        text = re.sub(r"dynamic = .*", f'version = "{version()}"\ndependencies = {json.dumps(needs)}', text)
     text = re.sub(r"\n\[tool\.setuptools\.dynamic\]\n[^\[]*", "\n", text)
     ours, tools = text.split("[tool.", 1)
     for name in OURS:  # those of one build go together
@@ -52,19 +55,8 @@ def stage(package: str, folder: Path) -> Path:
     if package == "model":
         shutil.copytree(str(model_folder(DEFAULT_MODEL)), made / "pg_memoir_model" / "model")
     if package == "cli":
-        _bundle(made / "pg_memoir_cli" / "bundle")
+        lay_out(made / "pg_memoir_cli" / "bundle")
     return made
-
-
-def _bundle(folder: Path) -> None:
-    (folder / "deploy").mkdir(parents=True)
-    (folder / "scripts").mkdir()
-    for script in SCRIPTS:
-        shutil.copy(ROOT / "scripts" / f"{script}.sh", folder / "scripts" / f"{script}.sh")
-    shutil.copytree(ROOT / "requirements", folder / "requirements")
-    for package in ("pg_memoir_server", "pg_memoir_language", "pg_memoir_kernel"):
-        shutil.copytree(ROOT / "plpython" / package, folder / "plpython" / package, ignore=LEFT_OUT)
-    subprocess.run(["bash", ROOT / "scripts" / "build_sql.sh", folder / "build"], check=True)
 
 
 def repack(file: Path) -> None:

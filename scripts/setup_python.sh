@@ -56,7 +56,7 @@ install_requirements() {
 
 # The project's own packages are linked into the environment, so that an edit counts at once.
 link_packages() {
-  local want; want=$(cd "$ROOT" && fingerprint {kernel,plpython,client,cli,gateway}/pyproject.toml)
+  local want; want=$(cd "$ROOT" && fingerprint {kernel,plpython,client,cli,gateway}/{pyproject.toml,setup.py} cli/dependencies.txt)
   if stamped packages "$want"; then return; fi
   pip_install -q --no-deps -e "$ROOT/kernel" -e "$ROOT/plpython" -e "$ROOT/client" -e "$ROOT/cli" -e "$ROOT/gateway"
   stamp packages "$want"

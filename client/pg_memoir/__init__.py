@@ -11,7 +11,7 @@ from .errors import MemoirError
 from .extras.plans import Restored
 from .extras.providers import Reply, ToolCall, from_anthropic, from_openai, from_responses, tool_result
 from .extras.shapes import from_anthropic_messages, from_input_items, to_input_items
-from .spaces import in_space
+from .functions.spaces import in_space
 from .types import AnthropicRequest, Considered, Context, Hit, Match, Message, Persisted, PoolLoad, Remembered, Usage
 
 __version__ = "0.1.0"

@@ -18,7 +18,20 @@ from served import served
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.extended]
 USER, SESSION = "ann", "kiln log"
-PLAIN = ("sessions", "timeline", "page", "change/page", "ways", "doubts", "changes", "graph", "costs", "data", "change/add", "change/erase")
+PLAIN = (
+    "sessions",
+    "timeline",
+    "page",
+    "change/page",
+    "ways",
+    "doubts",
+    "changes",
+    "graph",
+    "costs",
+    "data",
+    "change/add",
+    "change/erase",
+)
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -179,19 +180,51 @@ def test_up_from_the_wheel_alone(dist: Path, tmp_path: Path, state: Path) -> Non
     assert not (state / "server" / "pgdata").exists()
 
 
+ORDINARY = "nobody" if os.geteuid() == 0 else None  # PostgreSQL refuses root
+
+
+def give(folder: Path) -> Path:
+    """Gives a folder to the ordinary user."""
+    if ORDINARY:
+        subprocess.run(["chown", "-R", ORDINARY, folder], check=True)
+    return folder
+
+
+def test_up_from_a_checkout(state: Path) -> None:
+    """The line of docs/guides/cli.md: an ordinary user with a checkout has a memory, which is searched by meaning too."""
+    home = state / "home"
+    for name in run(["git", "ls-files", "-co", "--exclude-standard"], ROOT).splitlines():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, home / name)
+    give(home)
+    where = {
+        "HOME": str(home),
+        "PATH": f"{home}/venv/bin:{os.defpath}",
+        "PIP_CONSTRAINT": str(home / "requirements/constraints.txt"),
+    }
+    run(["/usr/bin/python3", "-m", "venv", "venv"], home, ORDINARY, **where)
+    try:
+        run(["sh", "-c", "pip install -q ./client ./cli; pg-memoir up"], home, ORDINARY, **where)
+        find_what_was_said(Path("pg-memoir"), "me", home, ORDINARY, **where)
+        end = time.monotonic() + 180
+        while "red kite" not in run(["pg-memoir", "search", "me", "bird of prey"], home, ORDINARY, **where):
+            assert time.monotonic() < end, "what was said is not found by its meaning"
+            time.sleep(1)
+    finally:
+        run(["pg-memoir", "down", "--delete", "--yes"], home, ORDINARY, **where)
+
+
 def test_a_fresh_home(dist: Path, state: Path) -> None:
     """An ordinary user needs pip and one command: memory, which is there again after down and up, and agents' hooks."""
-    user = "nobody" if os.geteuid() == 0 else None  # PostgreSQL refuses root
     shutil.copytree(dist, state / "dist")
     script = shutil.copy(ROOT / "tests" / "external" / "fresh_home.py", state)
     constraints = shutil.copy(CONSTRAINTS, state)
     home = state / "home"
     home.mkdir()
-    if user:
-        shutil.chown(home, user)
+    give(home)
     where = {"HOME": str(home), "PATH": os.defpath, "PIP_FIND_LINKS": str(state / "dist"), "CONSTRAINTS": constraints}
     where["PIP_CACHE_DIR"] = str(home / ".cache" / "pip")
-    said = run(["/usr/bin/python3", script], home, user, **where)
+    said = run(["/usr/bin/python3", script], home, ORDINARY, **where)
     at = {step: float(seconds) for seconds, step in (line.split(" s  ") for line in said.splitlines())}
     assert list(at)[-1] == "down --delete leaves nothing"
     assert at["a first recalled answer"] - at["pip install pg-memoir[local]"] < 60

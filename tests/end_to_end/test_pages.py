@@ -28,7 +28,14 @@ OTHERS = {"docs/guides/rest.md": "test_rest.py"}  # pages that need more than a 
 LONG = {
     *(
         f"docs/{name}.md"
-        for name in ("start/installation", "guides/agents", "guides/cli", "guides/imports", "guides/pages", "guides/privacy")
+        for name in (
+            "start/installation",
+            "guides/agents",
+            "guides/cli",
+            "guides/imports",
+            "guides/pages",
+            "guides/privacy",
+        )
     )
 }
 RUN = [page for page in PAGES if page != MADE and page not in OTHERS and any(not one.mark for one in examples(page))]

@@ -41,10 +41,10 @@ def beside(work: Callable[[], T]) -> Future[T]:
     return begun
 
 
-def until(condition: Callable[[], T], seconds: float = 30) -> T:
+def until(condition: Callable[[], T], seconds: float = 30, pause: float = 0.02) -> T:
     """Waits for what another thread or process does. Returns what the condition came to."""
     end = monotonic() + seconds
     while not (found := condition()):
         assert monotonic() < end, "waited in vain"
-        sleep(0.02)
+        sleep(pause)
     return found

@@ -12,4 +12,16 @@ from . import events  # isort: skip
 from . import agents  # isort: skip
 from . import doctor  # isort: skip
 
-__all__ = ["agents", "change", "doctor", "events", "experience", "look", "pages", "server", "spaces", "transfer", "work"]
+__all__ = [
+    "agents",
+    "change",
+    "doctor",
+    "events",
+    "experience",
+    "look",
+    "pages",
+    "server",
+    "spaces",
+    "transfer",
+    "work",
+]

@@ -5,8 +5,8 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from .call import rows, value
-from .types import Space, SpaceMember
+from ..call import rows, value
+from ..types import Space, SpaceMember
 
 
 class Spaces:
