@@ -1,6 +1,5 @@
 """A text that says one name of a thing is found by the other while it may be. unit/test_readings.py has which texts tell names."""
 
-from typing import Any
 
 import pytest
 from calls import Db, call, persist, remember, remembered, table
