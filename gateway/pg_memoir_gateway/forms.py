@@ -16,7 +16,7 @@ from .dialect import join_texts
 from .gateway import keep_newest
 from .line_edits import FENCE, edit_lines, is_within
 from .spans import Body, Edit, Node, elements, member, write_json
-from .talk import Talk
+from .talk import Talk, list_texts
 
 SESSIONS = 200  # whose forms are kept in mind
 # A prompt cache lives so long without a call: after that it is a moment, so the database is asked anew.
@@ -86,9 +86,19 @@ class Shown:
 
 
 def count_fixed(talk: Talk) -> int:
-    """Returns the tokens of the system prompt and the tools, by their size."""
+    """Returns the tokens of the system prompt, the tools, and the context that a client sets around the first
+    question, by their size. Nothing of it is stored."""
     fields = [talk.body.fields.get(name) for name in ("system", "tools", "instructions")]
-    return sum(field.end - field.start for field in fields if field) // 4
+    size = sum(field.end - field.start for field in fields if field)
+    for item, node in zip(talk.items, talk.body.lists.get(talk.dialect.key, [])):
+        if item.get("role") in ("system", "developer"):
+            size += node.end - node.start
+        elif item.get("role") == "user":
+            found = (piece for pieces in talk.pieces(list_texts(item)) for piece in pieces)
+            size += sum(len(piece.text) for piece in found if piece.whose == "context")
+        else:
+            break
+    return size // 4
 
 
 def count_budget(talk: Talk, window: int) -> int:

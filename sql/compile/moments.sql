@@ -130,8 +130,7 @@ begin
     v_past.places := v_past.places || coalesce(v_places, '{}');
     select array_agg((h.turn_index, h.role, h.exchange_start, h.recorded_at, h.token_count + p_overhead,
       h.tool_calls is not null, 0)::_memoir.past_turn order by h.turn_index) into v_turns
-    from _memoir.conversation_history h
-    where h.user_id = v_user and h.session_id = v_part.session_id
+    from _memoir.conversation_history h where h.user_id = v_user and h.session_id = v_part.session_id
       and h.recorded_at between v_part.since and v_part.until
       and h.turn_index between greatest(v_part.from_turn, p_frame.opening) and least(v_part.to_turn, v_last)
       and (h.turn_index > p_frame.lines_through or h.role in ('user', 'system')
@@ -288,7 +287,11 @@ begin
     end if;
   end if;
   if exists (select from unnest(p_past.places) p where p.fidelity = 0 and not p.pinned
-    and p.turn_index >= _memoir.newest_step(p_past) and p.tokens > p_past.budget / 10) then
+    and p.turn_index >= _memoir.newest_step(p_past) and p.tokens > p_past.budget / 10
+    -- A secret has no form, and some forms are hardly shorter.
+    and not exists (select from _memoir.memory_store m left join _memoir.memory_renditions r on r.user_id = m.user_id
+        and r.memory_id = m.memory_id and r.fidelity = 1 where m.user_id = p_session.user_id
+      and m.memory_id = p.memory_id and (m.sensitivity = 'secret' or r.token_count > 0.8 * p.tokens))) then
     return 'born';
   end if;
   return null;
@@ -337,8 +340,7 @@ begin
       case when p.turn_index >= p_past.fresh_from and coalesce(p.over, '') not in ('read again', 'superseded')
           then case when p.fidelity = 0 and not p.pinned and p.tokens > p_past.budget / 10 then 1 else p.fidelity end
         when p.pinned then case when v_roomy then 0 else p.fidelity end
-        when p.over is not null then greatest(p.fidelity, 3)
-        when p.type = 'summary' then 2
+        when p.over is not null then greatest(p.fidelity, 3) when p.type = 'summary' then 2
         when n.asked and v_roomy then least(greatest(p.fidelity, 1), 1)
         when p.type = any (v_learnt) and p.fidelity <= 1 then 1
         else greatest(p.fidelity, 2) end)::_memoir.past_place
@@ -490,8 +492,7 @@ begin
         select p.ordinality, sum(s.less) over (order by p.value, p.ordinality) - s.less as before
         from unnest(v_places) with ordinality p, lateral (select p.form - 60 - p.tokens * 8 / 100 as less) s
         where p.turn_index < v_past.fresh_from and p.target in (1, 2) and s.less > 30 and p.part_no = 0
-          and not p.pinned) x
-      where x.before < v_shown - v_low);
+          and not p.pinned) x where x.before < v_shown - v_low);
     for i in 1 .. cardinality(v_stubs) loop
       v_places[v_stubs[i]].target := 3;
     end loop;

@@ -58,8 +58,7 @@ begin
       join _memoir.session_objects o on o.user_id = p_caller.user_id and o.session_id = l.session_id
       join _memoir.memory_store m on m.user_id = o.user_id and m.memory_id = o.memory_id
       where m.is_object and left(m.memory_id::text, length(v_name)) = v_name and m.sensitivity <= p_caller.clearance
-        and m.sensitivity < 'secret' and m.state in ('active', 'superseded')
-      group by m limit 2);
+        and m.sensitivity < 'secret' and m.state in ('active', 'superseded') group by m limit 2);
   end if;
   if coalesce(cardinality(v_found), 0) <> 1 then
     perform _memoir.fail('PM004', format('session %s has %s object %s', _memoir.shown(p_session.external_id),
@@ -69,9 +68,9 @@ begin
   return v_found[1];
 end $$;
 
--- Writes down a fault; false where the object was shown whole. A pin lasts p_pin turns, twice as long from the second
--- fault on. p_asked: "question", "answer", "answer_tokens", "items" (else the object and its turns), "clearance" of
--- what was asked.
+-- Writes down a fault; false where the object was shown whole. A pin lasts p_pin turns, twice as long after a restore,
+-- or a page fault at most that long ago. p_asked: "question", "answer", "answer_tokens", "items" (else the object and
+-- its turns), "clearance" of what was asked.
 create or replace function _memoir.note_fault(p_user_id uuid, p_session_id uuid, p_memory _memoir.memory_store,
   p_fault text, p_turn integer, p_pin integer, p_asked jsonb default '{}', p_started timestamptz default null)
 returns boolean language plpgsql as $$
@@ -90,7 +89,7 @@ begin
     and o.session_id = p_memory.session_id and o.memory_id = p_memory.memory_id;
   select count(*) into v_before from _memoir.fault_history f where f.user_id = p_user_id
     and f.session_id = p_session_id and f.memory_id = p_memory.memory_id
-    and f.fault_type in ('full_restore', 'page_fault');
+    and (f.fault_type = 'full_restore' or f.fault_type = 'page_fault' and f.turn_number >= p_turn - 2 * p_pin);
   perform _memoir.ensure_month(p_user_id, v_at);
   insert into _memoir.fault_history (user_id, fault_id, recorded_at, session_id, memory_id, type, fault_type,
     turn_number, fidelity, content_hash, question, answer, items, clearance, answer_tokens, avoided_tokens,

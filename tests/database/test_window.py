@@ -55,6 +55,16 @@ def test_huge_results_are_born_reduced(db: Db, user: str) -> None:
     assert "src/part_2.py" in shown and "shows it whole" in shown and made["tokens"] < 60_000
 
 
+def test_a_result_without_a_form_is_not_due_again(db: Db, user: str) -> None:
+    """A secret is withheld, not shortened, so a compile has nothing to move."""
+    open_session(db, user, 10_000)
+    append(db, user, read(1, "src/key.py", code(1, 4_000)))
+    assert pressure(db, user)["due"] == "born"
+    append(db, user, read(2, "src/key.pem", "-----BEGIN RSA PRIVATE KEY-----\n" + code(2, 4_000)))
+    compiled(db, user)
+    assert pressure(db, user)["due"] is None
+
+
 def test_budget_below_the_window_is_used(db: Db, user: str) -> None:
     """Content that does not fit whole is there shorter, with a reason."""
     open_session(db, user, 128_000)
@@ -238,6 +248,20 @@ def test_pins_stay_whole_and_released_objects_become_stubs(db: Db, user: str) ->
     assert faults["full_restore"] == 2 and faults.get("micro_fault", 0) <= 1
     dropped = [m for m in made["messages"] if m.get("tool_call_id") == "call_1"]
     assert all(m["content"].startswith("[stub") for m in dropped)
+
+
+def test_page_faults_far_apart_pin_no_longer(db: Db, user: str) -> None:
+    """A file that is read again long after its last fault is pinned as long as the first time."""
+    open_session(db, user, 64_000)
+    read_parts(db, user, range(20), 6_000)
+    for n in (20, 50):
+        append(db, user, read(n, "src/part_0.py", code(0, 6_000)))
+        pins = []
+        for later in range(n + 1, n + 26):
+            read_parts(db, user, [later], 6_000)
+            pins += table(db, "list_objects", user, "s", columns="pinned", p_query="src/part_0.py")
+        assert pins[8:11] == [(True,), (False,), (False,)], (n, pins)
+    assert pressure(db, user)["faults"]["page_fault"] == 2
 
 
 def test_directives_change_the_list_and_are_not_shown(db: Db, user: str) -> None:

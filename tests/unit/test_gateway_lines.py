@@ -150,3 +150,18 @@ def test_fixed_tokens_are_prompt_and_tools(path: str, field: str) -> None:
     tool = {"name": "read", "description": "y" * 3_964}
     assert count_fixed(fixed("x" * 3_996, [])) == 1_000 and count_fixed(fixed("", [tool])) == 1_000
     assert count_budget(fixed("x" * 3_996, []), 100_000) == 98_000
+
+
+def test_fixed_tokens_have_what_a_client_sets_before() -> None:
+    """Reminders around the first question are not stored, and neither is a system message of a list."""
+    reminder = f"<system-reminder>\n{'x' * 3_960}\n</system-reminder>"
+
+    def fixed(path: str, said: list[dict[str, Any]]) -> int:
+        body = body_of(json.dumps({"model": "m", DIALECTS[path].key: said}).encode())
+        return count_fixed(Talk("ann", "manage", "claude-code", "main", "s", DIALECTS[path], body, said, []))
+
+    first = {"role": "user", "content": [text(reminder), text("Look at all files.")]}
+    later = {"role": "user", "content": [text(reminder), text("Go on.")]}
+    assert fixed("/v1/messages", [first, {"role": "assistant", "content": "Done."}, later]) == len(reminder) // 4
+    system = {"role": "system", "content": "y" * 3_968}
+    assert fixed("/v1/chat/completions", [system, {"role": "user", "content": "Hello."}]) == 1_000
