@@ -1,7 +1,8 @@
 """The version is written once, in the client; this package goes with it.
 
 Built in a checkout, it depends on the packages beside it and brings along what `pg-memoir up` needs. So
-`pip install ./client ./cli` is as good as pg-memoir[local]. scripts/dist.py builds what is published, without this file.
+`pip install ./client ./cli` is as good as pg-memoir[local]. scripts/dist.py builds what is published, without this
+file.
 """
 
 import re

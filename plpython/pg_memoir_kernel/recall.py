@@ -68,8 +68,8 @@ class Found:
 @dataclass(frozen=True)
 class Recall:
     """`result`: {"text", "tokens", "budget", "waiting", "strength", "is_weak", "breadth", "candidates": how many,
-    "shown": ids in the order of choice, then of the spaces that they are of}; `items`: numbers of the candidates; `trace`: what the ledger keeps of them;
-    `rows`: the same for people who look, where that is asked for.
+    "shown": ids in the order of choice, then of the spaces that they are of}; `items`: numbers of the candidates;
+    `trace`: what the ledger keeps of them; `rows`: the same for people who look, where that is asked for.
     """
 
     result: Json

@@ -27,7 +27,7 @@ def to_datetime(microseconds: int) -> datetime:
 
 
 def read_time(written: str) -> datetime:
-    """Return a time as PostgreSQL writes it in JSON; one beyond Python's years is the first or last one that it knows."""
+    """Return a time as PostgreSQL writes it in JSON; one beyond Python's years is the first or last that it knows."""
     if written.endswith(" BC") or written == "-infinity":
         return to_datetime(_FIRST)
     if written == "infinity" or written.index("-") > len("9999"):

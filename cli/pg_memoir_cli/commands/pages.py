@@ -36,7 +36,8 @@ def pull(
 ) -> int:
     """Write a page of what is known about a user into a folder, or bring the pages there up to date.
 
-    `pg-memoir pages pull alice notes`, `pg-memoir pages pull alice notes --topic bicycles`, `pg-memoir pages pull notes`
+    `pg-memoir pages pull alice notes`, `pg-memoir pages pull alice notes --topic bicycles`, `pg-memoir pages pull
+    notes`
 
     What was edited in a file and not pushed yet stays in it. Ends with 3 where memory changed under an edit: your words
     are kept, and standard error names the sentence.

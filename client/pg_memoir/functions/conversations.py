@@ -128,8 +128,8 @@ class Conversations:
 
     @value
     def pause_session(self, user: str, session: str) -> None:
-        """Lets a session rest: it is not compacted and does not expire; its next turn, or open_session, resumes it. Raises
-        UnknownSessionError, SessionClosedError."""
+        """Lets a session rest: it is not compacted and does not expire; its next turn, or open_session, resumes it.
+        Raises UnknownSessionError, SessionClosedError."""
 
     @value
     def branch_session(self, user: str, session: str, new_session: str, *, at_turn: int | None = None) -> UUID:

@@ -105,8 +105,8 @@ class SessionRow(Record):
 
 @dataclass(frozen=True, slots=True)
 class Episode(Record):
-    """A stretch of a session about one thing, turns `from_turn` to `to_turn`, in a theme that others may share. `title`:
-    the words of the person that say most of it; `score`: of the best turn that a query found in it."""
+    """A stretch of a session about one thing, turns `from_turn` to `to_turn`, in a theme that others may share.
+    `title`: the words of the person that say most of it; `score`: of the best turn that a query found in it."""
 
     theme: int
     episode: int

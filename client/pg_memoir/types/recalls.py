@@ -15,7 +15,8 @@ class Hit(Record):
     """One result of recall, best first (rank 1). Scores in [0, 1]; None in an arm that did not find it.
 
     `kind`: 'memory', 'turn' or 'summary'; session, turn_index, role, name and said_at are set for turns,
-    type, tags and project for memories, space for what is of a shared space. `matched_by`: of 'words', 'vector', 'neighbour', 'filter'.
+    type, tags and project for memories, space for what is of a shared space. `matched_by`: of 'words', 'vector',
+    'neighbour', 'filter'.
     """
 
     rank: int
