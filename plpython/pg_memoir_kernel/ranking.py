@@ -29,6 +29,7 @@ USER = ROLES.index("user")
 ENGLISH = 1  # languages are numbered; 0: a configuration of no language
 F32 = np.float32
 DAY = 86400 * 1000000
+ALL_WORDS = 0.999  # of a question, by a share in float32
 
 
 @dataclass
@@ -138,20 +139,22 @@ def score(
     kinds, sessions = items.kind, items.session
     is_turn = np.array([kind == b"t" for kind in kinds])
     is_named = (items.flags & HAS_SPEAKER) > 0
-    w_bm25 = max(words.best, F32(1e-6)) if words else F32(1)
-    w_cosine = max(vectors.best, F32(1e-6)) if vectors else F32(1)
-
     bm25, cover, telling, word_rank = _look_up(words, item)
-    has_words = word_rank > 0
     cosine, cosine_rank = _cosines(vectors, item)
+    # A question that was asked before is no measure for what may answer it: it scores as if it had not been.
+    asked_before = is_turn & (items.flags & IS_QUESTION > 0) & (cover >= F32(ALL_WORDS))
+    asked_before &= items.length <= 1.2 * len(question["query"])
+    w_bm25, word_rank = _without(asked_before, words, bm25, word_rank)
+    w_cosine, cosine_rank = _without(asked_before, vectors, cosine, cosine_rank)
+    has_words = word_rank > 0
     has_cosine = cosine_rank > 0
-    words_share = bm25 / w_bm25
-    vector = np.maximum(cosine, F32(0)) / w_cosine
+    words_share = np.minimum(bm25 / w_bm25, F32(1))
+    vector = np.minimum(np.maximum(cosine, F32(0)) / w_cosine, F32(1))
     words_rank = np.where(has_words, 5.0 / (4 + word_rank), 0.0)
     # Without a vector, of the question or of the item, the rank by words stands in.
     any_rank = np.where(has_cosine, cosine_rank, word_rank)
     vector_rank = np.where(any_rank > 0, 5.0 / (4 + any_rank), 0.0)
-    before = np.where(items.chunk == 0, _look_up(words, items.previous)[0], F32(0)) / w_bm25
+    before = np.minimum(np.where(items.chunk == 0, _look_up(words, items.previous)[0], F32(0)) / w_bm25, F32(1))
     # A number apart from the last is another conversation.
     after_of = item + 1
     following = np.lexsort((-item, items.previous))  # the first follower of each comes last
@@ -159,7 +162,7 @@ def score(
     after_of[place[known]] = item[following][known]
     after = (
         np.where(items.flags & LAST_CHUNK > 0, np.maximum(_cosines(vectors, after_of)[0], F32(0)), F32(0)) / w_cosine
-    )
+    ).clip(max=F32(1))
 
     # The turns of a session belong together, and so do memories of a day, in the order in which they came.
     numbers: dict[bytes, int] = {}
@@ -251,6 +254,19 @@ def _cosines(scores: Scores | None, wanted: np.ndarray) -> tuple[np.ndarray, np.
         return np.zeros(len(wanted), F32), np.zeros(len(wanted), np.int64)
     place, known = _places(scores.items, wanted)
     return np.where(known, scores.scores[place], F32(0)), np.where(known, place + 1, 0)
+
+
+def _without(
+    left_out: np.ndarray, scores: Scores | None, values: np.ndarray, rank: np.ndarray
+) -> tuple[np.float32, np.ndarray]:
+    """Return the best value and the ranks as they are without some items, which keep their own ranks."""
+    if scores is None:
+        return F32(1), rank
+    others = ~left_out & (rank > 0)
+    if not left_out.any() or not others.any():
+        return max(scores.best, F32(1e-6)), rank
+    ahead = np.searchsorted(np.sort(rank[left_out & (rank > 0)]), rank)
+    return max(values[others].max(), F32(1e-6)), np.where(others, rank - ahead, rank)
 
 
 def _places(items: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -86,3 +86,14 @@ def test_entries_of_another_shape_are_named(db: Db, user: str, entries: object) 
     persist(db, user, "s", "One.")
     with raises("PM014", "must be a"):
         call(db, "record_exchange", user, "s", entries)
+
+
+def test_a_question_asked_before_hides_no_fact(db: Db, user: str) -> None:
+    """By words alone: the question has all words of itself, and the fact only those that matter."""
+    fact, question = "The staging database listens on port 6543.", "Which port does the staging database listen on?"
+    persist(db, user, "s1", fact, "Noted.")
+    persist(db, user, "s2", "Our deploy script lives in tools/ship.sh.", "Noted.")
+    for n in range(4):
+        assert fact in call(db, "recall_beside", user, f"asks {n}", question)["text"], n
+        persist(db, user, f"asks {n}", question, "I don't know.")
+    assert table(db, "recall", user, question, columns="content")[0] == (fact,)
