@@ -135,9 +135,7 @@ returns jsonb language plpgsql stable as $$
 declare
   v_key text; v_value jsonb;
 begin
-  if jsonb_typeof(coalesce(p_new, '{}')) <> 'object' then
-    perform _memoir.fail('PM014', format('settings must be a JSON object, not %s', _memoir.shown(p_new::text)));
-  end if;
+  perform _memoir.refuse_value(jsonb_typeof(coalesce(p_new, '{}')) <> 'object', 'settings', p_new, 'a JSON object');
   for v_key, v_value in select * from jsonb_each(coalesce(p_new, '{}')) loop
     -- Who is bound by a cost limit does not move it, nor the guard against secrets.
     if (v_key like 'budget\_%' or v_key = 'detect_secrets') and not (pg_has_role(_memoir.login(), 'memoir_app', 'usage')

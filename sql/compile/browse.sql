@@ -317,9 +317,8 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_id uuid; v_memory _memoir.memory_store; v_found jsonb;
 begin
-  if p_ids is null or cardinality(p_ids) not between 1 and 100 or array_position(p_ids, null) is not null then
-    perform _memoir.fail('PM014', format('ids must be 1 to 100 ids, not %s', _memoir.shown(p_ids::text)));
-  end if;
+  perform _memoir.refuse_value(p_ids is null or cardinality(p_ids) not between 1 and 100 or array_position(p_ids,
+    null) is not null, 'ids', p_ids, '1 to 100 ids');
   foreach v_id in array p_ids loop
     select * into v_memory from _memoir.memory_store m where m.user_id = v_caller.user_id and m.memory_id = v_id;
     if not found then

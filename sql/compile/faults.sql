@@ -135,9 +135,8 @@ begin
   end if;
   if p_lines is not null then
     v_range := regexp_match(p_lines, '^\s*(\d{1,7})\s*(?:[-–]\s*(\d{1,7})\s*)?$')::integer[];
-    if v_range is null or v_range[1] < 1 or v_range[2] < v_range[1] then
-      perform _memoir.fail('PM014', format('lines must be like 40 or 40-80, not %s', _memoir.shown(p_lines)));
-    end if;
+    perform _memoir.refuse_value(v_range is null or v_range[1] < 1 or v_range[2] < v_range[1], 'lines', p_lines,
+      'like 40 or 40-80');
     v_text := array_to_string((string_to_array(v_text, E'\n'))[v_range[1] : coalesce(v_range[2], v_range[1])], E'\n');
   end if;
   select c.turn_count into v_turns from _memoir.session_counters c where c.user_id = v_caller.user_id

@@ -15,10 +15,8 @@ declare
   v_schema constant jsonb := '{"type": "object", "required": ["names"], "properties": {"names": {"type": "array",
     "items": {"type": "string"}}}}';
 begin
-  if jsonb_typeof(p_tools) is distinct from 'array' then
-    perform _memoir.fail('PM014', format('tools must be a list of tool definitions, not %s',
-      _memoir.shown(p_tools::text)));
-  end if;
+  perform _memoir.refuse_value(jsonb_typeof(p_tools) is distinct from 'array', 'tools', p_tools,
+    'a list of tool definitions');
   if exists (select from _memoir.sessions where user_id = v_caller.user_id
       and session_id = _memoir.session_id(v_caller.user_id, p_session)) then
     v_said := concat_ws(' ', v_said, (select string_agg(concat_ws(' ', h ->> 'content', h ->> 'tool_calls'), ' ')

@@ -20,9 +20,8 @@ begin
   if p_memory = p_other then perform _memoir.fail('PM014', format('memory %s can''t be related to itself', p_memory));
   end if;
   perform _memoir.check_range('weight', p_weight, 0, 1, true);
-  if jsonb_typeof(coalesce(p_metadata, 'null')) <> 'object' then
-    perform _memoir.fail('PM014', format('metadata must be a JSON object, not %s', _memoir.shown(p_metadata::text)));
-  end if;
+  perform _memoir.refuse_value(jsonb_typeof(coalesce(p_metadata, 'null')) <> 'object', 'metadata', p_metadata,
+    'a JSON object');
   perform _memoir.check_size('metadata', p_metadata::text, 65536);
   perform from _memoir.user_counters where user_id = v_caller.user_id for update;
   if p_relation = 'supersedes' then

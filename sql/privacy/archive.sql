@@ -284,9 +284,8 @@ declare
   v_user uuid; v_session uuid; v_turn integer;
 begin
   perform _memoir.authorise_admin(), _memoir.check_count('limit', p_limit, 100000);
-  if p_after !~ '^[0-9a-f-]{36}/[0-9a-f-]{36}/[0-9]{1,9}$' then
-    perform _memoir.fail('PM014', format('after must be a key of this function, not %s', _memoir.shown(p_after)));
-  end if;
+  perform _memoir.refuse_value(p_after !~ '^[0-9a-f-]{36}/[0-9a-f-]{36}/[0-9]{1,9}$', 'after', p_after,
+    'a key of this function');
   if v_leaf is null then return; end if;
   v_user := coalesce(split_part(p_after, '/', 1), '00000000-0000-0000-0000-000000000000')::uuid;
   v_session := coalesce(split_part(p_after, '/', 2), '00000000-0000-0000-0000-000000000000')::uuid;
@@ -336,10 +335,8 @@ declare
   v_now timestamptz := memoir.now(); v_kept regclass;
 begin
   perform _memoir.authorise_admin(), _memoir.check_count('days', p_days, 36500);
-  if coalesce(jsonb_typeof(p_turns), 'null') not in ('array', 'null') then
-    perform _memoir.fail('PM014', format('turns must be a list of what export_month gave, not %s',
-      _memoir.shown(p_turns::text)));
-  end if;
+  perform _memoir.refuse_value(coalesce(jsonb_typeof(p_turns), 'null') not in ('array', 'null'), 'turns', p_turns,
+    'a list of what export_month gave');
   perform _memoir.make_part(p_part, v_month)
   where exists (select from _memoir.archives a where a.part = p_part and a.month = v_month);
   for v_archive in select * from _memoir.archives a where a.part = p_part and a.month = v_month
