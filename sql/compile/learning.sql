@@ -131,14 +131,20 @@ begin
   return array(select t.d * t.s from unnest(d, v_spread) with ordinality t(d, s, o) order by t.o);
 end $$;
 
--- The share of the pairs in the right order with p_d added to the weights, ties half.
-create or replace function _memoir.pairs_in_order(p_pairs _memoir.weight_pair[], p_d float8[])
-returns float8 language plpgsql stable as $$
+-- Fits pairs, and measures on those held out what that is worth to a fit that has not seen them: the share in the right
+-- order, ties half, before and after. held_out says so for the caller.
+create or replace function _memoir.learn_pairs(p_pairs _memoir.weight_pair[], p_prior float8, out d float8[],
+  out before float8, out after float8, out held_out jsonb)
+language plpgsql stable as $$
 declare
-  v_d vector := p_d::vector;
+  v_seen vector := _memoir.fit_pairs(array(select p from unnest(p_pairs) p where not p.held_out), p_prior)::vector;
 begin
-  return (select sum(p.weight * (0.5 + 0.5 * sign(round((p.base - (p.x <#> v_d))::numeric, 6)))) / sum(p.weight)
-    from unnest(p_pairs) p);
+  d := _memoir.fit_pairs(p_pairs, p_prior);
+  select sum(p.weight * (0.5 + 0.5 * sign(round(p.base::numeric, 6)))) / sum(p.weight),
+    sum(p.weight * (0.5 + 0.5 * sign(round((p.base - (p.x <#> v_seen))::numeric, 6)))) / sum(p.weight)
+  into before, after from unnest(p_pairs) p where p.held_out;
+  held_out := jsonb_build_object('before', round(before::numeric, 4), 'after', round(after::numeric, 4), 'gain',
+    round((after - before)::numeric, 4));
 end $$;
 
 create or replace function memoir.learn_weights(p_user text, p_apply boolean default false,
@@ -147,8 +153,7 @@ returns jsonb language plpgsql security definer set search_path from current as 
 declare
   v_caller _memoir.caller := _memoir.ranking_caller(p_user);
   v_user uuid := v_caller.user_id; v_old jsonb; v_new jsonb; v_pairs _memoir.weight_pair[];
-  v_seen _memoir.weight_pair[]; v_held_out _memoir.weight_pair[];
-  v_compiles integer; v_before float8; v_after float8; v_d float8[]; v_applied boolean; v_from timestamptz;
+  v_compiles integer; v_learnt record; v_applied boolean; v_from timestamptz;
 begin
   if num_nulls(p_apply, p_compiles, p_least, p_prior) > 0 or p_compiles not between 10 and 5000
     or p_least not between 10 and p_compiles or not p_prior between 0.0001 and 10 then
@@ -172,15 +177,11 @@ begin
         _memoir.shown(p_user), v_compiles, p_least),
       'credit_recall says which recalled items an answer used; job flush moves them to the ledger');
   end if;
-  select array_agg(p) filter (where not p.held_out), array_agg(p) filter (where p.held_out) into v_seen, v_held_out
-  from unnest(v_pairs) p;
-  v_before := _memoir.pairs_in_order(v_held_out, array_fill(0::float8, array[cardinality(_memoir.signal_names())]));
-  v_after := _memoir.pairs_in_order(v_held_out, _memoir.fit_pairs(v_seen, p_prior));
-  v_d := _memoir.fit_pairs(v_pairs, p_prior);
+  v_learnt := _memoir.learn_pairs(v_pairs, p_prior);
   v_new := v_old || (select coalesce(jsonb_object_agg(n, round((coalesce((v_old ->> n)::float8, 0)
-      + v_d[o])::numeric, 3)), '{}')
-    from unnest(_memoir.signal_names()) with ordinality t(n, o) where v_d[o] <> 0);
-  v_applied := p_apply and v_after > v_before;
+      + d)::numeric, 3)), '{}')
+    from unnest(_memoir.signal_names(), v_learnt.d) t(n, d) where d <> 0);
+  v_applied := p_apply and v_learnt.after > v_learnt.before;
   if v_applied then
     perform from _memoir.user_counters where user_id = v_user for update;
     perform _memoir.put_user_ranking(v_user, jsonb_build_object('rank_weights', v_new),
@@ -188,13 +189,11 @@ begin
         _memoir.day(memoir.now())));
     insert into _memoir.audit_log (recorded_at, login, action, user_id, detail)
     values (memoir.now(), v_caller.login, 'learn_weights', v_user, jsonb_build_object('compiles', v_compiles, 'before',
-      v_before, 'after', v_after));
+      v_learnt.before, 'after', v_learnt.after));
   end if;
   return jsonb_build_object('compiles', v_compiles, 'pairs', cardinality(v_pairs), 'old', v_old, 'new', v_new,
-    'applied', v_applied,
-    'held_out', jsonb_build_object('compiles', (select count(distinct p.compile_id) from unnest(v_held_out) p),
-      'before', round(v_before::numeric, 4), 'after', round(v_after::numeric, 4),
-      'gain', round((v_after - v_before)::numeric, 4)));
+    'applied', v_applied, 'held_out', v_learnt.held_out
+      || (select jsonb_build_object('compiles', count(distinct p.compile_id)) from unnest(v_pairs) p where p.held_out));
 end $$;
 comment on function memoir.learn_weights(text, boolean, integer, integer, real) is
   'Learns the weights of the ranking anew from the newest p_compiles of a user''s ledger: that what was used
@@ -242,8 +241,8 @@ declare
   v_weights float8[] := array(select coalesce((v_old ->> n)::float8, 0)
     from unnest(v_names) with ordinality t(n, o) order by o);
   v_pairs _memoir.weight_pair[] := _memoir.admission_pairs(v_caller.user_id, v_weights::vector);
-  v_used integer := (select count(distinct p.compile_id) from unnest(v_pairs) p); v_d float8[]; v_new jsonb;
-  v_seen _memoir.weight_pair[]; v_held_out _memoir.weight_pair[]; v_before float8; v_after float8;
+  v_used integer := (select count(distinct p.compile_id) from unnest(v_pairs) p);
+  v_learnt record; v_new jsonb; v_applied boolean;
 begin
   perform _memoir.check_range('least', p_least, 10, 100), _memoir.check_range('prior', p_prior, 0.0001, 10);
   if v_used < p_least or coalesce(cardinality(v_pairs), 0) < p_least * v_used then
@@ -252,20 +251,16 @@ begin
       coalesce(cardinality(v_pairs), 0) / greatest(v_used, 1), p_least),
       'credit_recall says which recalled items an answer used; job flush moves them to the ledger');
   end if;
-  select array_agg(p) filter (where not p.held_out), array_agg(p) filter (where p.held_out) into v_seen, v_held_out
-  from unnest(v_pairs) p;
-  v_before := _memoir.pairs_in_order(v_held_out, '{0,0,0,0}');
-  v_after := _memoir.pairs_in_order(v_held_out, _memoir.fit_pairs(v_seen, p_prior));
-  v_d := _memoir.fit_pairs(v_pairs, p_prior);
+  v_learnt := _memoir.learn_pairs(v_pairs, p_prior);
   v_new := (select jsonb_object_agg(n, round((w / sum)::numeric, 3)) from (
-    select n, w, sum(w) over () as sum from unnest(v_names, v_weights, v_d) x(n, old, d),
+    select n, w, sum(w) over () as sum from unnest(v_names, v_weights, v_learnt.d) x(n, old, d),
       lateral (select greatest(old / 2, least(old * 1.5, old + d / 8)) as w) y) z);
-  if p_apply and v_after > v_before then
+  v_applied := p_apply and v_learnt.after > v_learnt.before;
+  if v_applied then
     perform memoir.set_user_settings(p_user, jsonb_build_object('admission_weights', v_new));
   end if;
   return jsonb_build_object('used', v_used, 'pairs', cardinality(v_pairs), 'old', v_old, 'new', v_new, 'applied',
-    p_apply and v_after > v_before, 'held_out', jsonb_build_object('before', round(v_before::numeric, 4), 'after',
-      round(v_after::numeric, 4), 'gain', round((v_after - v_before)::numeric, 4)));
+    v_applied, 'held_out', v_learnt.held_out);
 end $$;
 comment on function memoir.learn_admission(text, boolean, integer, real) is
   'Learns admission_weights from what recalls showed: memories that were used (credit_recall) should have had higher
