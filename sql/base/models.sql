@@ -154,10 +154,8 @@ returns void language plpgsql security definer set search_path from current as $
 begin
   perform _memoir.authorise_admin();
   lock table _memoir.embedding_models in share row exclusive mode;  -- two switches at once: one after the other
-  if not exists (select from _memoir.embedding_models where name = p_name) then
-    perform _memoir.fail('PM031', format('unknown embedding model %s', _memoir.shown(p_name)),
-      'register_embedding_model first');
-  end if;
+  perform _memoir.fail('PM031', format('unknown embedding model %s', _memoir.shown(p_name)),
+    'register_embedding_model first') where not exists (select from _memoir.embedding_models where name = p_name);
   update _memoir.embedding_models set status = 'retired' where status = 'active' and name <> p_name;
   update _memoir.embedding_models set status = 'active' where name = p_name;
   perform _memoir.audit('switch_embedding_model', jsonb_build_object('model', p_name));

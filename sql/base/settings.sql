@@ -39,10 +39,8 @@ declare
   v_def _memoir.setting_definitions; v_ok boolean;
 begin
   select * into v_def from _memoir.setting_definitions where key = p_key;
-  if not found then
-    perform _memoir.fail('PM015', format('unknown setting %s', _memoir.shown(p_key)),
-      'select * from memoir.list_settings()');
-  end if;
+  perform _memoir.fail('PM015', format('unknown setting %s', _memoir.shown(p_key)),
+    'select * from memoir.list_settings()') where not found;
   if p_override and not v_def.overridable then
     perform _memoir.fail('PM015', format('setting %s can''t be overridden per user or session', p_key));
   end if;

@@ -60,9 +60,7 @@ declare
   v_user uuid := v_caller.user_id; v_last _memoir.sessions;
 begin
   perform _memoir.check_count('limit', p_limit, 1000);
-  if p_status is not null then
-    perform _memoir.check_choice('status', p_status, '{active,paused,closed,expired}');
-  end if;
+  perform _memoir.check_choice('status', p_status, '{active,paused,closed,expired}') where p_status is not null;
   if p_after_session is not null then v_last := _memoir.session(v_caller, p_after_session); end if;
   return query
   select s.external_id, s.status::text, s.project, s.model, s.task_type::text, p.external_id, s.parent_turn,
@@ -238,9 +236,7 @@ declare
 begin
   perform _memoir.check_range('lines_before', p_lines_before, 0, 100, true),
     _memoir.check_range('lines_after', p_lines_after, 0, 100, true);
-  if num_nonnulls(p_id, p_query) = 0 then
-    perform _memoir.fail('PM014', 'memory_timeline needs an id or a query');
-  end if;
+  perform _memoir.fail('PM014', 'memory_timeline needs an id or a query') where num_nonnulls(p_id, p_query) = 0;
   if p_window is not null then perform _memoir.check_choice('window', p_window, '{1h,24h,7d}'); end if;
   if p_id is null then
     p_id := (select r.id from memoir.recall(p_user, p_query, p_limit => 1, p_spaces => '') r);

@@ -13,10 +13,8 @@ begin
       'compile and used must be given: the compile_id and ids of items that context returned');
   end if;
   select * into v_row from _memoir.traces_of(v_caller.user_id, null, p_compile);
-  if not found then
-    perform _memoir.fail('PM004', format('no compile %s of user %s is known', p_compile, _memoir.shown(p_user)),
-      'with ledger_sample below 1, not every compile is kept');
-  end if;
+  perform _memoir.fail('PM004', format('no compile %s of user %s is known', p_compile, _memoir.shown(p_user)),
+    'with ledger_sample below 1, not every compile is kept') where not found;
   select coalesce(array_agg(c.item_no order by c.item_no), '{}'), count(distinct i.ref_id) into v_used, v_count
   from unnest(v_row.items, v_row.positions) c(item_no, position)
   join _memoir.search_items i on i.user_id = v_caller.user_id and i.item_no = c.item_no

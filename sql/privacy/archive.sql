@@ -195,10 +195,8 @@ begin
     where user_id = v_hit.user_id;
     v_count := v_count + cardinality(v_ids);
   end loop;
-  if v_count > 0 then
-    perform _memoir.audit('archive', jsonb_build_object('memories', v_count, 'destination',
-      p_config ->> 'archive_destination'));
-  end if;
+  perform _memoir.audit('archive', jsonb_build_object('memories', v_count, 'destination',
+    p_config ->> 'archive_destination')) where v_count > 0;
   return jsonb_build_object('memories', v_count, 'more', cardinality(v_users) = p_limit);
 end $$;
 
@@ -312,10 +310,8 @@ begin
   if not exists (select from _memoir.archives where leaf = v_leaf and state = 'ready') then return false; end if;
   select coalesce(sum(l.turns), 0) into v_turns
   from _memoir.leaf_sessions(('_memoir.' || quote_ident(v_leaf))::regclass) l;
-  if v_turns <> coalesce(p_turns, -1) then
-    perform _memoir.fail('PM014', format('part %s, month %s has %s turns, not %s', p_part, p_month, v_turns,
-      coalesce(p_turns::text, 'null')), 'export it again');
-  end if;
+  perform _memoir.fail('PM014', format('part %s, month %s has %s turns, not %s', p_part, p_month, v_turns,
+    coalesce(p_turns::text, 'null')), 'export it again') where v_turns <> coalesce(p_turns, -1);
   update _memoir.archives set state = 'exported', destination = coalesce(p_destination, destination)
   where leaf = v_leaf and state = 'ready';
   perform _memoir.audit('export_month', jsonb_build_object('leaf', v_leaf, 'turns', p_turns, 'destination',
