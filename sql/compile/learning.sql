@@ -44,9 +44,7 @@ for learn_weights; used objects that a window shows shorter are raised at its ne
 -- Pairs of a used item and one that was shown and not used, by the difference of their signals; a compile's pairs weigh
 -- 1 together. Used: credited, or a memory that was validated within a day. The newest fifth is held out.
 create or replace function _memoir.learning_pairs(p_user_id uuid, p_from timestamptz, p_compiles integer)
-returns _memoir.weight_pair[] language plpgsql stable as $$
-begin
-  return (
+returns _memoir.weight_pair[] language sql stable as $$
   with ledger as materialized (
     select l.compile_id, l.recorded_at, l.items, l.scores, l.words, l.vectors, l.session_scores, l.positions, l.facts,
       coalesce(l.used, '{}') || array(select i.item_no from _memoir.search_items i
@@ -95,8 +93,8 @@ begin
   select array_agg((p.compile_id, p.nth > p.compiles * 4 / 5, p.weight, p.base, p.x)::_memoir.weight_pair
   order by p.recorded_at, p.compile_id, p.item_no, p.other)
   from (select *, dense_rank() over (order by recorded_at, compile_id) as nth,
-    (select count(distinct compile_id) from paired) as compiles from paired) p);
-end $$;
+    (select count(distinct compile_id) from paired) as compiles from paired) p
+$$;
 
 -- Logistic regression on pairs (Nesterov): what to add to the weights, kept small (p_prior) by each signal's spread.
 create or replace function _memoir.fit_pairs(p_pairs _memoir.weight_pair[], p_prior float8)
@@ -205,9 +203,7 @@ PM025 (too little evidence: fewer than p_least compiles).';
 -- Pairs of a memory that was used (it, or a turn that it was made from) and one that was shown and never used, by the
 -- difference of the parts of their admission scores. The newest fifth of the used ones is held out.
 create or replace function _memoir.admission_pairs(p_user_id uuid, p_weights vector)
-returns _memoir.weight_pair[] language plpgsql stable as $$
-begin
-  return (
+returns _memoir.weight_pair[] language sql stable as $$
   with shown as (
     select i.ref_id, bool_or(c.item_no = any (l.used)) as used
     from _memoir.compile_ledger l cross join lateral unnest(l.items, l.positions) c(item_no, position)
@@ -226,8 +222,8 @@ begin
   )
   select array_agg((a.memory_id, a.n <= a.of / 5, 1.0 / b.of, - 8 * ((a.x - b.x) <#> p_weights), a.x - b.x)
     ::_memoir.weight_pair order by a.n, b.n)
-  from newest a join newest b on a.used and not b.used and a.n <= 100 and b.n <= 100);
-end $$;
+  from newest a join newest b on a.used and not b.used and a.n <= 100 and b.n <= 100
+$$;
 
 create or replace function memoir.learn_admission(p_user text, p_apply boolean default false,
   p_least integer default 20, p_prior real default 0.02)
