@@ -1,9 +1,3 @@
-create or replace function _memoir.bad_message(p_where text, p_problem text, p_hint text default null)
-returns void language plpgsql as $$
-begin
-  perform _memoir.fail('PM010', p_where || ' ' || p_problem, p_hint);
-end $$;
-
 -- One content part. Returns its text ('' for media), raises PM010.
 create or replace function _memoir.check_part(p_where text, p_part jsonb, p_role _memoir.turn_role)
 returns text language plpgsql as $$
@@ -42,7 +36,7 @@ begin
     end loop;
     return '';
   end if;
-  perform _memoir.bad_message(p_where || '.type', format('%s can''t be stored in a message of role %s',
+  perform _memoir.fail('PM010', format('%s.type %s can''t be stored in a message of role %s', p_where,
     _memoir.shown(v_type), p_role),
     'text and, from users, image_url, video_url, input_audio, file, document; refusal, thinking, redacted_thinking '
       'from assistants');
@@ -65,13 +59,13 @@ begin
       v_call ->> 'type', 'function', p_code => 'PM010');
     if jsonb_typeof(v_call #> '{function,name}') is distinct from 'string'
       or v_call #>> '{function,name}' !~ '^[a-zA-Z0-9_-]{1,64}$' then
-      perform _memoir.bad_message(v_at || '.function.name', format('must match [a-zA-Z0-9_-]{1,64}, not %s',
+      perform _memoir.fail('PM010', format('%s.function.name must match [a-zA-Z0-9_-]{1,64}, not %s', v_at,
         _memoir.shown(v_call #>> '{function,name}')));
     end if;
     perform _memoir.refuse_value(jsonb_typeof(v_call #> '{function,arguments}') is distinct from 'string', v_at
       || '.function.arguments', v_call #> '{function,arguments}', 'a string of JSON', p_code => 'PM010');
     if v_call ->> 'id' = any (v_seen) then
-      perform _memoir.bad_message(v_at || '.id', format('%s occurs twice', _memoir.shown(v_call ->> 'id')));
+      perform _memoir.fail('PM010', format('%s.id %s occurs twice', v_at, _memoir.shown(v_call ->> 'id')));
     end if;
     v_seen := v_seen || (v_call ->> 'id');
     v_index := v_index + 1;
@@ -153,7 +147,7 @@ begin
   perform _memoir.refuse_value(jsonb_typeof(v_ref) <> 'string' or length(v_ref #>> '{}') not between 1 and 4000, p_where
     || '.snapshot_ref', v_ref, 'a text of 1 to 4000 characters', p_code => 'PM010');
   if v_ref is not null and coalesce(p_text, '') !~ '[[:alnum:]]' then
-    perform _memoir.bad_message(p_where || '.snapshot_ref', 'stands beside no text',
+    perform _memoir.fail('PM010', p_where || '.snapshot_ref stands beside no text',
       'content says in words what the snapshot shows');
   end if;
 end $$;
@@ -167,7 +161,7 @@ declare
 begin
   v_message.role := p_role;
   if v_kind = 'array' then
-    if v_parts = '[]' then perform _memoir.bad_message(p_where, 'must not be an empty list'); end if;
+    if v_parts = '[]' then perform _memoir.fail('PM010', p_where || ' must not be an empty list'); end if;
     v_message.parts := v_parts;
     v_message.media_tokens := 0;
     for v_part in select * from jsonb_array_elements(v_parts) loop
@@ -185,13 +179,13 @@ begin
     v_message.text := p_json ->> 'content';
     if p_role = 'user' then v_message.text := _memoir.strip_recall(v_message.text); end if;
   elsif v_kind <> 'null' then
-    perform _memoir.bad_message(p_where, format('must be a string or a list of parts, not %s',
+    perform _memoir.fail('PM010', format('%s must be a string or a list of parts, not %s', p_where,
       _memoir.shown((p_json -> 'content')::text)));
   elsif p_role = 'assistant' and jsonb_typeof(p_json -> 'refusal') = 'string' then
     v_message.text := p_json ->> 'refusal';
     v_message.parts := jsonb_build_array(jsonb_build_object('type', 'refusal', 'refusal', v_message.text));
   elsif p_role <> 'assistant' or coalesce(jsonb_typeof(p_json -> 'tool_calls'), 'null') = 'null' then
-    perform _memoir.bad_message(p_where, 'is missing', 'only an assistant message with tool_calls may have none');
+    perform _memoir.fail('PM010', p_where || ' is missing', 'only an assistant message with tool_calls may have none');
   end if;
   return v_message;
 end $$;
@@ -206,19 +200,19 @@ begin
     '1 to 64 characters without white space and <|\/>', p_code => 'PM010');
   if p_json ->> 'tool_calls' is not null then
     if v_role <> 'assistant' then
-      perform _memoir.bad_message(p_where || '.tool_calls', format('can''t stand in a message of role %s', v_role));
+      perform _memoir.fail('PM010', format('%s.tool_calls can''t stand in a message of role %s', p_where, v_role));
     end if;
     perform _memoir.check_tool_calls(p_where || '.tool_calls', p_json -> 'tool_calls');
   end if;
   if p_json ->> 'function_call' is not null then
-    perform _memoir.bad_message(p_where || '.function_call',
-      'is the deprecated form of tool_calls and can''t be stored');
+    perform _memoir.fail('PM010',
+      p_where || '.function_call is the deprecated form of tool_calls and can''t be stored');
   end if;
   if v_role = 'tool' then
     perform _memoir.refuse_value(jsonb_typeof(p_json -> 'tool_call_id') is distinct from 'string', p_where
       || '.tool_call_id', p_json -> 'tool_call_id', 'a string', p_code => 'PM010');
   elsif p_json ->> 'tool_call_id' is not null then
-    perform _memoir.bad_message(p_where || '.tool_call_id', format('can''t stand in a message of role %s', v_role));
+    perform _memoir.fail('PM010', format('%s.tool_call_id can''t stand in a message of role %s', p_where, v_role));
   end if;
 end $$;
 
