@@ -118,13 +118,11 @@ comment on function memoir.reset_setting(text) is 'Returns a setting to its defa
 create or replace function memoir.list_settings()
 returns table (key text, value jsonb, default_value jsonb, kind text, min_value numeric, max_value numeric,
   overridable boolean, description text)
-language plpgsql stable security definer set search_path from current as $$
-begin
-  return query
+language sql stable security definer set search_path from current as $$
   select d.key, coalesce(s.value, d.default_value), d.default_value, d.kind, d.min_value, d.max_value, d.overridable,
     d.description
-  from _memoir.setting_definitions d left join _memoir.settings s on s.key = d.key order by d.key;
-end $$;
+  from _memoir.setting_definitions d left join _memoir.settings s on s.key = d.key order by d.key
+$$;
 comment on function memoir.list_settings() is 'All settings with value, default, range and meaning.';
 
 -- {"key": value | null}: null removes the override.
