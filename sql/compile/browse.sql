@@ -116,14 +116,12 @@ create or replace function memoir.memory_index(p_user text, p_query text, p_sess
   p_before timestamptz default null, p_query_embedding real[] default null, p_where jsonb default null)
 returns table (rank integer, kind text, id uuid, line text, score real, session text, turn_index integer,
   said_at timestamptz)
-language plpgsql stable security definer set search_path from current as $$
-begin
-  return query
+language sql stable security definer set search_path from current as $$
   select r.rank, r.kind, r.id, _memoir.on_one_line(case when r.kind = 'turn' then r.role || ': ' else '' end
     || r.content), r.score, r.session, r.turn_index, r.said_at
   from memoir.recall(p_user, p_query, p_session, p_limit, p_types, p_tags, p_project, p_kinds, p_after, p_before,
-    p_query_embedding, p_category => p_category, p_where => p_where, p_spaces => '') r;
-end $$;
+    p_query_embedding, p_category => p_category, p_where => p_where, p_spaces => '') r
+$$;
 comment on function memoir.memory_index(text, text, text, integer, text[], text[], text, text, text[], timestamptz,
   timestamptz, real[], jsonb) is
   'Lists what recall finds, each hit on one line of at most 120 characters with its id. memory_timeline lists what
