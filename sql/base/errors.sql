@@ -33,6 +33,17 @@ $$;
 
 -- Checks of arguments, one for each kind. Each raises PM014 unless told otherwise.
 
+-- Refuses a value that is wrong. p_rule says what the field must be.
+create or replace function _memoir.refuse_value(p_is_wrong boolean, p_field text, p_value anyelement, p_rule text,
+  p_hint text default null, p_code text default 'PM014')
+returns void language plpgsql as $$
+begin
+  if p_is_wrong then
+    perform _memoir.fail(p_code, format('%s must be %s, not %s', p_field, p_rule, _memoir.shown(p_value::text)),
+      p_hint);
+  end if;
+end $$;
+
 create or replace function _memoir.check_name(p_field text, p_value text, p_limit integer)
 returns void language plpgsql as $$
 begin

@@ -16,15 +16,10 @@ create or replace function memoir.register_model(p_model text, p_provider text, 
 returns void language plpgsql security definer set search_path from current as $$
 begin
   perform _memoir.authorise_admin();
-  if p_provider not in ('openai', 'anthropic') then
-    perform _memoir.fail('PM014', format('provider must be openai (any compatible server) or anthropic, not %s',
-      _memoir.shown(p_provider)));
-  end if;
-  if p_tokenizer is null or p_tokenizer !~ '^(estimate|o200k_base|cl100k_base|hf:/.+)$' then
-    perform _memoir.fail('PM014',
-      format('tokenizer must be estimate, o200k_base, cl100k_base or hf:/path/to/tokenizer.json, not %s',
-      _memoir.shown(p_tokenizer)));
-  end if;
+  perform _memoir.refuse_value(p_provider not in ('openai', 'anthropic'), 'provider', p_provider,
+    'openai (any compatible server) or anthropic');
+  perform _memoir.refuse_value(p_tokenizer is null or p_tokenizer !~ '^(estimate|o200k_base|cl100k_base|hf:/.+)$',
+    'tokenizer', p_tokenizer, 'estimate, o200k_base, cl100k_base or hf:/path/to/tokenizer.json');
   if coalesce(p_model, '') = '' or coalesce(p_context_window, 0) <= 0 or coalesce(p_max_output, 0) <= 0
      or p_max_output >= p_context_window or coalesce(p_message_overhead, -1) < 0
      or coalesce(p_prompt_microcents_per_1k, -1) < 0 or coalesce(p_completion_microcents_per_1k, -1) < 0 then
@@ -159,10 +154,8 @@ returns void language plpgsql security definer set search_path from current as $
 begin
   perform _memoir.authorise_admin();
   lock table _memoir.embedding_models in share row exclusive mode;  -- two switches at once: one after the other
-  if not exists (select from _memoir.embedding_models where name = p_name) then
-    perform _memoir.fail('PM031', format('unknown embedding model %s', _memoir.shown(p_name)),
-      'register_embedding_model first');
-  end if;
+  perform _memoir.fail('PM031', format('unknown embedding model %s', _memoir.shown(p_name)),
+    'register_embedding_model first') where not exists (select from _memoir.embedding_models where name = p_name);
   update _memoir.embedding_models set status = 'retired' where status = 'active' and name <> p_name;
   update _memoir.embedding_models set status = 'active' where name = p_name;
   perform _memoir.audit('switch_embedding_model', jsonb_build_object('model', p_name));

@@ -64,11 +64,9 @@ returns _memoir.caller language plpgsql as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
 begin
-  if v_caller.projects is not null then
-    perform _memoir.fail('PM001',
-      format('login %s is bound to projects and may not change how a user is ranked for', quote_ident(v_caller.login)),
-      'the weights are the user''s in all projects');
-  end if;
+  perform _memoir.fail('PM001',
+    format('login %s is bound to projects and may not change how a user is ranked for', quote_ident(v_caller.login)),
+    'the weights are the user''s in all projects') where v_caller.projects is not null;
   return v_caller;
 end $$;
 
@@ -79,18 +77,14 @@ declare
 begin
   if p_user is null then perform _memoir.authorise_admin();
   else v_caller := _memoir.ranking_caller(p_user); end if;
-  if jsonb_typeof(p_weights) is distinct from 'object' or p_weights = '{}' then
-    perform _memoir.fail('PM015',
-      format('a ranking profile must be a JSON object, not %s', _memoir.shown(p_weights::text)),
-      'rank_weights, strength_weights, fit_weights, weight_access, weight_authority, as list_ranking_profiles(null)'
-      || ' shows them');
-  end if;
+  perform _memoir.fail('PM015',
+    format('a ranking profile must be a JSON object, not %s', _memoir.shown(p_weights::text)),
+    'rank_weights, strength_weights, fit_weights, weight_access, weight_authority, as list_ranking_profiles(null)'
+    || ' shows them') where jsonb_typeof(p_weights) is distinct from 'object' or p_weights = '{}';
   for v_key, v_value in select * from jsonb_each(p_weights) loop
     v_least := case when v_key in ('weight_access', 'weight_authority') then 0
       when v_key in ('rank_weights', 'strength_weights', 'fit_weights') then -100 end;
-    if v_least is null then
-      perform _memoir.fail('PM015', format('a ranking profile has no %s', _memoir.shown(v_key)));
-    end if;
+    perform _memoir.fail('PM015', format('a ranking profile has no %s', _memoir.shown(v_key))) where v_least is null;
     if v_least = 0 then v_value := jsonb_build_object('', v_value); end if;
     if jsonb_typeof(v_value) <> 'object' or exists (
       select from jsonb_each(v_value) w where jsonb_typeof(w.value) <> 'number'

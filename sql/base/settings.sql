@@ -39,10 +39,8 @@ declare
   v_def _memoir.setting_definitions; v_ok boolean;
 begin
   select * into v_def from _memoir.setting_definitions where key = p_key;
-  if not found then
-    perform _memoir.fail('PM015', format('unknown setting %s', _memoir.shown(p_key)),
-      'select * from memoir.list_settings()');
-  end if;
+  perform _memoir.fail('PM015', format('unknown setting %s', _memoir.shown(p_key)),
+    'select * from memoir.list_settings()') where not found;
   if p_override and not v_def.overridable then
     perform _memoir.fail('PM015', format('setting %s can''t be overridden per user or session', p_key));
   end if;
@@ -120,13 +118,11 @@ comment on function memoir.reset_setting(text) is 'Returns a setting to its defa
 create or replace function memoir.list_settings()
 returns table (key text, value jsonb, default_value jsonb, kind text, min_value numeric, max_value numeric,
   overridable boolean, description text)
-language plpgsql stable security definer set search_path from current as $$
-begin
-  return query
+language sql stable security definer set search_path from current as $$
   select d.key, coalesce(s.value, d.default_value), d.default_value, d.kind, d.min_value, d.max_value, d.overridable,
     d.description
-  from _memoir.setting_definitions d left join _memoir.settings s on s.key = d.key order by d.key;
-end $$;
+  from _memoir.setting_definitions d left join _memoir.settings s on s.key = d.key order by d.key
+$$;
 comment on function memoir.list_settings() is 'All settings with value, default, range and meaning.';
 
 -- {"key": value | null}: null removes the override.
@@ -135,9 +131,7 @@ returns jsonb language plpgsql stable as $$
 declare
   v_key text; v_value jsonb;
 begin
-  if jsonb_typeof(coalesce(p_new, '{}')) <> 'object' then
-    perform _memoir.fail('PM014', format('settings must be a JSON object, not %s', _memoir.shown(p_new::text)));
-  end if;
+  perform _memoir.refuse_value(jsonb_typeof(coalesce(p_new, '{}')) <> 'object', 'settings', p_new, 'a JSON object');
   for v_key, v_value in select * from jsonb_each(coalesce(p_new, '{}')) loop
     -- Who is bound by a cost limit does not move it, nor the guard against secrets.
     if (v_key like 'budget\_%' or v_key = 'detect_secrets') and not (pg_has_role(_memoir.login(), 'memoir_app', 'usage')

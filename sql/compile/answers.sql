@@ -26,9 +26,7 @@ begin
   if v_answer is not null then
     v_problem := _memoir.form_problem(v_answer, v_row.question || E'\n' || v_row.passages, v_row.max_tokens,
       v_tokenizer);
-    if v_problem is not null then
-      perform _memoir.fail('PM014', format('the answer can''t stand: %s', v_problem));
-    end if;
+    perform _memoir.fail('PM014', format('the answer can''t stand: %s', v_problem)) where v_problem is not null;
     v_answer := _memoir.neutralise(v_answer);
   end if;
   update _memoir.query_answers set answer = v_answer, made_by = p_made_by, answered_at = memoir.now(),
@@ -46,11 +44,9 @@ begin
   select * into v_row from _memoir.query_answers a where a.user_id = v_caller.user_id and a.query_id = p_query_id
     and a.session_id = v_session.session_id and a.clearance <= v_caller.clearance
     and (v_caller.projects is null or a.projects <@ v_caller.projects);
-  if not found then
-    perform _memoir.fail('PM004', format('session %s has no question %s', _memoir.shown(p_session),
-      coalesce(p_query_id::text, 'null')),
-      'questions are kept for a day, and go with what their passages show; ask again');
-  end if;
+  perform _memoir.fail('PM004', format('session %s has no question %s', _memoir.shown(p_session),
+    coalesce(p_query_id::text, 'null')),
+    'questions are kept for a day, and go with what their passages show; ask again') where not found;
   return jsonb_strip_nulls(jsonb_build_object('id', v_row.query_id, 'state', case
       when v_row.answer is not null then 'answered' when v_row.answered_at is not null then 'unanswered'
       when exists (select from _memoir.work_items w where w.kind = 'answer' and w.user_id = v_row.user_id

@@ -106,11 +106,9 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_count integer;
 begin
-  if jsonb_typeof(p_messages) is distinct from 'array' or jsonb_path_exists(p_messages,
-    '$[*] ? (!(@.chain.type() == "string") || !(@.turns.type() == "number"))') then
-    perform _memoir.fail('PM014', format('messages must be a list of objects with chain and turns, not %s',
-      _memoir.shown(p_messages::text)));
-  end if;
+  perform _memoir.refuse_value(jsonb_typeof(p_messages) is distinct from 'array' or jsonb_path_exists(p_messages,
+    '$[*] ? (!(@.chain.type() == "string") || !(@.turns.type() == "number"))'), 'messages', p_messages,
+    'a list of objects with chain and turns');
   insert into _memoir.client_messages (user_id, chain, session_id, turn_count, added, items, recorded_at)
   select v_caller.user_id, m ->> 'chain', v_session.session_id, max((m ->> 'turns')::integer),
     (array_agg(nullif(m -> 'added', 'null')))[1], (array_agg(nullif(m -> 'items', 'null')))[1], memoir.now()
@@ -134,10 +132,8 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_entry jsonb; v_note jsonb; v_notes jsonb := '[]';
   v_turns integer := coalesce(p_turns, 0); v_counts integer[] := '{}'; v_refused jsonb := '[]';
 begin
-  if jsonb_typeof(p_messages) is distinct from 'array' then
-    perform _memoir.fail('PM014', format('messages must be a list of entries with message, key and notes, not %s',
-      _memoir.shown(p_messages::text)));
-  end if;
+  perform _memoir.refuse_value(jsonb_typeof(p_messages) is distinct from 'array', 'messages', p_messages,
+    'a list of entries with message, key and notes');
   for v_entry in select * from jsonb_array_elements(p_messages) loop
     if jsonb_typeof(v_entry) <> 'object' or jsonb_typeof(coalesce(v_entry -> 'notes', '[]')) <> 'array' then
       perform _memoir.fail('PM014', format('an entry must be an object with message, key and notes, not %s',

@@ -60,9 +60,7 @@ declare
   v_user uuid := v_caller.user_id; v_last _memoir.sessions;
 begin
   perform _memoir.check_count('limit', p_limit, 1000);
-  if p_status is not null then
-    perform _memoir.check_choice('status', p_status, '{active,paused,closed,expired}');
-  end if;
+  perform _memoir.check_choice('status', p_status, '{active,paused,closed,expired}') where p_status is not null;
   if p_after_session is not null then v_last := _memoir.session(v_caller, p_after_session); end if;
   return query
   select s.external_id, s.status::text, s.project, s.model, s.task_type::text, p.external_id, s.parent_turn,
@@ -118,14 +116,12 @@ create or replace function memoir.memory_index(p_user text, p_query text, p_sess
   p_before timestamptz default null, p_query_embedding real[] default null, p_where jsonb default null)
 returns table (rank integer, kind text, id uuid, line text, score real, session text, turn_index integer,
   said_at timestamptz)
-language plpgsql stable security definer set search_path from current as $$
-begin
-  return query
+language sql stable security definer set search_path from current as $$
   select r.rank, r.kind, r.id, _memoir.on_one_line(case when r.kind = 'turn' then r.role || ': ' else '' end
     || r.content), r.score, r.session, r.turn_index, r.said_at
   from memoir.recall(p_user, p_query, p_session, p_limit, p_types, p_tags, p_project, p_kinds, p_after, p_before,
-    p_query_embedding, p_category => p_category, p_where => p_where, p_spaces => '') r;
-end $$;
+    p_query_embedding, p_category => p_category, p_where => p_where, p_spaces => '') r
+$$;
 comment on function memoir.memory_index(text, text, text, integer, text[], text[], text, text, text[], timestamptz,
   timestamptz, real[], jsonb) is
   'Lists what recall finds, each hit on one line of at most 120 characters with its id. memory_timeline lists what
@@ -238,9 +234,7 @@ declare
 begin
   perform _memoir.check_range('lines_before', p_lines_before, 0, 100, true),
     _memoir.check_range('lines_after', p_lines_after, 0, 100, true);
-  if num_nonnulls(p_id, p_query) = 0 then
-    perform _memoir.fail('PM014', 'memory_timeline needs an id or a query');
-  end if;
+  perform _memoir.fail('PM014', 'memory_timeline needs an id or a query') where num_nonnulls(p_id, p_query) = 0;
   if p_window is not null then perform _memoir.check_choice('window', p_window, '{1h,24h,7d}'); end if;
   if p_id is null then
     p_id := (select r.id from memoir.recall(p_user, p_query, p_limit => 1, p_spaces => '') r);
@@ -317,9 +311,8 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_id uuid; v_memory _memoir.memory_store; v_found jsonb;
 begin
-  if p_ids is null or cardinality(p_ids) not between 1 and 100 or array_position(p_ids, null) is not null then
-    perform _memoir.fail('PM014', format('ids must be 1 to 100 ids, not %s', _memoir.shown(p_ids::text)));
-  end if;
+  perform _memoir.refuse_value(p_ids is null or cardinality(p_ids) not between 1 and 100 or array_position(p_ids,
+    null) is not null, 'ids', p_ids, '1 to 100 ids');
   foreach v_id in array p_ids loop
     select * into v_memory from _memoir.memory_store m where m.user_id = v_caller.user_id and m.memory_id = v_id;
     if not found then

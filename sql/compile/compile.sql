@@ -16,10 +16,8 @@ begin
   if p_task is not null then
     perform _memoir.check_choice('task', p_task, enum_range(null::_memoir.task_type)::text[]);
   end if;
-  if p_tools is not null and jsonb_typeof(p_tools) not in ('array', 'null') then
-    perform _memoir.fail('PM014', format('tools must be a list of tool definitions, not %s',
-      _memoir.shown(p_tools::text)));
-  end if;
+  perform _memoir.refuse_value(p_tools is not null and jsonb_typeof(p_tools) not in ('array', 'null'), 'tools', p_tools,
+    'a list of tool definitions');
   v.at := memoir.now();
   v.as_of := p_as_of;
   v.valid_at := p_valid_at;

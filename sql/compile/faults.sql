@@ -129,15 +129,12 @@ declare
   v_config jsonb := _memoir.config(v_caller.user_id, v_session.settings); v_turns integer;
 begin
   perform _memoir.check_size('reason', p_reason, 10000);
-  if v_text is null then
-    perform _memoir.fail('PM004', format('the turns of object %s are archived', _memoir.shown(p_object)),
-      'restore_month brings them back');
-  end if;
+  perform _memoir.fail('PM004', format('the turns of object %s are archived', _memoir.shown(p_object)),
+    'restore_month brings them back') where v_text is null;
   if p_lines is not null then
     v_range := regexp_match(p_lines, '^\s*(\d{1,7})\s*(?:[-–]\s*(\d{1,7})\s*)?$')::integer[];
-    if v_range is null or v_range[1] < 1 or v_range[2] < v_range[1] then
-      perform _memoir.fail('PM014', format('lines must be like 40 or 40-80, not %s', _memoir.shown(p_lines)));
-    end if;
+    perform _memoir.refuse_value(v_range is null or v_range[1] < 1 or v_range[2] < v_range[1], 'lines', p_lines,
+      'like 40 or 40-80');
     v_text := array_to_string((string_to_array(v_text, E'\n'))[v_range[1] : coalesce(v_range[2], v_range[1])], E'\n');
   end if;
   select c.turn_count into v_turns from _memoir.session_counters c where c.user_id = v_caller.user_id
@@ -161,10 +158,8 @@ declare
   v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_name text; v_memory _memoir.memory_store;
 begin
   perform _memoir.check_size('reason', p_reason, 10000);
-  if coalesce(cardinality(p_objects), 0) not between 1 and 100 then
-    perform _memoir.fail('PM014', format('objects must be 1 to 100 names of objects, not %s',
-      coalesce(cardinality(p_objects), 0)));
-  end if;
+  perform _memoir.fail('PM014', format('objects must be 1 to 100 names of objects, not %s',
+    coalesce(cardinality(p_objects), 0))) where coalesce(cardinality(p_objects), 0) not between 1 and 100;
   perform from _memoir.session_counters c where c.user_id = v_caller.user_id
     and c.session_id = v_session.session_id for update;
   foreach v_name in array p_objects loop

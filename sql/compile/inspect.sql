@@ -113,10 +113,8 @@ begin
   select * into v_trace from _memoir.traces_of(v_user, null, p_compile) t
   where v_caller.projects is null or t.session_id in (select s.session_id from _memoir.sessions s
     where s.user_id = v_user and s.project = any (v_caller.projects));
-  if not found then
-    perform _memoir.fail('PM004', format('no compile %s of user %s is known', _memoir.shown(p_compile::text),
-      _memoir.shown(p_user)), 'list_compiles names those of a session');
-  end if;
+  perform _memoir.fail('PM004', format('no compile %s of user %s is known', _memoir.shown(p_compile::text),
+    _memoir.shown(p_user)), 'list_compiles names those of a session') where not found;
   return query
   with considered as (select c.*, i.kind as item_kind, i.ref_id, i.session_id, i.turn_index
     from unnest(v_trace.items, v_trace.scores, v_trace.words, v_trace.vectors, v_trace.around, v_trace.session_scores,

@@ -13,10 +13,8 @@ begin
       'compile and used must be given: the compile_id and ids of items that context returned');
   end if;
   select * into v_row from _memoir.traces_of(v_caller.user_id, null, p_compile);
-  if not found then
-    perform _memoir.fail('PM004', format('no compile %s of user %s is known', p_compile, _memoir.shown(p_user)),
-      'with ledger_sample below 1, not every compile is kept');
-  end if;
+  perform _memoir.fail('PM004', format('no compile %s of user %s is known', p_compile, _memoir.shown(p_user)),
+    'with ledger_sample below 1, not every compile is kept') where not found;
   select coalesce(array_agg(c.item_no order by c.item_no), '{}'), count(distinct i.ref_id) into v_used, v_count
   from unnest(v_row.items, v_row.positions) c(item_no, position)
   join _memoir.search_items i on i.user_id = v_caller.user_id and i.item_no = c.item_no
@@ -46,9 +44,7 @@ for learn_weights; used objects that a window shows shorter are raised at its ne
 -- Pairs of a used item and one that was shown and not used, by the difference of their signals; a compile's pairs weigh
 -- 1 together. Used: credited, or a memory that was validated within a day. The newest fifth is held out.
 create or replace function _memoir.learning_pairs(p_user_id uuid, p_from timestamptz, p_compiles integer)
-returns _memoir.weight_pair[] language plpgsql stable as $$
-begin
-  return (
+returns _memoir.weight_pair[] language sql stable as $$
   with ledger as materialized (
     select l.compile_id, l.recorded_at, l.items, l.scores, l.words, l.vectors, l.session_scores, l.positions, l.facts,
       coalesce(l.used, '{}') || array(select i.item_no from _memoir.search_items i
@@ -97,8 +93,8 @@ begin
   select array_agg((p.compile_id, p.nth > p.compiles * 4 / 5, p.weight, p.base, p.x)::_memoir.weight_pair
   order by p.recorded_at, p.compile_id, p.item_no, p.other)
   from (select *, dense_rank() over (order by recorded_at, compile_id) as nth,
-    (select count(distinct compile_id) from paired) as compiles from paired) p);
-end $$;
+    (select count(distinct compile_id) from paired) as compiles from paired) p
+$$;
 
 -- Logistic regression on pairs (Nesterov): what to add to the weights, kept small (p_prior) by each signal's spread.
 create or replace function _memoir.fit_pairs(p_pairs _memoir.weight_pair[], p_prior float8)
@@ -131,14 +127,20 @@ begin
   return array(select t.d * t.s from unnest(d, v_spread) with ordinality t(d, s, o) order by t.o);
 end $$;
 
--- The share of the pairs in the right order with p_d added to the weights, ties half.
-create or replace function _memoir.pairs_in_order(p_pairs _memoir.weight_pair[], p_d float8[])
-returns float8 language plpgsql stable as $$
+-- Fits pairs, and measures on those held out what that is worth to a fit that has not seen them: the share in the right
+-- order, ties half, before and after. held_out says so for the caller.
+create or replace function _memoir.learn_pairs(p_pairs _memoir.weight_pair[], p_prior float8, out d float8[],
+  out before float8, out after float8, out held_out jsonb)
+language plpgsql stable as $$
 declare
-  v_d vector := p_d::vector;
+  v_seen vector := _memoir.fit_pairs(array(select p from unnest(p_pairs) p where not p.held_out), p_prior)::vector;
 begin
-  return (select sum(p.weight * (0.5 + 0.5 * sign(round((p.base - (p.x <#> v_d))::numeric, 6)))) / sum(p.weight)
-    from unnest(p_pairs) p);
+  d := _memoir.fit_pairs(p_pairs, p_prior);
+  select sum(p.weight * (0.5 + 0.5 * sign(round(p.base::numeric, 6)))) / sum(p.weight),
+    sum(p.weight * (0.5 + 0.5 * sign(round((p.base - (p.x <#> v_seen))::numeric, 6)))) / sum(p.weight)
+  into before, after from unnest(p_pairs) p where p.held_out;
+  held_out := jsonb_build_object('before', round(before::numeric, 4), 'after', round(after::numeric, 4), 'gain',
+    round((after - before)::numeric, 4));
 end $$;
 
 create or replace function memoir.learn_weights(p_user text, p_apply boolean default false,
@@ -147,8 +149,7 @@ returns jsonb language plpgsql security definer set search_path from current as 
 declare
   v_caller _memoir.caller := _memoir.ranking_caller(p_user);
   v_user uuid := v_caller.user_id; v_old jsonb; v_new jsonb; v_pairs _memoir.weight_pair[];
-  v_seen _memoir.weight_pair[]; v_held_out _memoir.weight_pair[];
-  v_compiles integer; v_before float8; v_after float8; v_d float8[]; v_applied boolean; v_from timestamptz;
+  v_compiles integer; v_learnt record; v_applied boolean; v_from timestamptz;
 begin
   if num_nulls(p_apply, p_compiles, p_least, p_prior) > 0 or p_compiles not between 10 and 5000
     or p_least not between 10 and p_compiles or not p_prior between 0.0001 and 10 then
@@ -172,15 +173,11 @@ begin
         _memoir.shown(p_user), v_compiles, p_least),
       'credit_recall says which recalled items an answer used; job flush moves them to the ledger');
   end if;
-  select array_agg(p) filter (where not p.held_out), array_agg(p) filter (where p.held_out) into v_seen, v_held_out
-  from unnest(v_pairs) p;
-  v_before := _memoir.pairs_in_order(v_held_out, array_fill(0::float8, array[cardinality(_memoir.signal_names())]));
-  v_after := _memoir.pairs_in_order(v_held_out, _memoir.fit_pairs(v_seen, p_prior));
-  v_d := _memoir.fit_pairs(v_pairs, p_prior);
+  v_learnt := _memoir.learn_pairs(v_pairs, p_prior);
   v_new := v_old || (select coalesce(jsonb_object_agg(n, round((coalesce((v_old ->> n)::float8, 0)
-      + v_d[o])::numeric, 3)), '{}')
-    from unnest(_memoir.signal_names()) with ordinality t(n, o) where v_d[o] <> 0);
-  v_applied := p_apply and v_after > v_before;
+      + d)::numeric, 3)), '{}')
+    from unnest(_memoir.signal_names(), v_learnt.d) t(n, d) where d <> 0);
+  v_applied := p_apply and v_learnt.after > v_learnt.before;
   if v_applied then
     perform from _memoir.user_counters where user_id = v_user for update;
     perform _memoir.put_user_ranking(v_user, jsonb_build_object('rank_weights', v_new),
@@ -188,13 +185,11 @@ begin
         _memoir.day(memoir.now())));
     insert into _memoir.audit_log (recorded_at, login, action, user_id, detail)
     values (memoir.now(), v_caller.login, 'learn_weights', v_user, jsonb_build_object('compiles', v_compiles, 'before',
-      v_before, 'after', v_after));
+      v_learnt.before, 'after', v_learnt.after));
   end if;
   return jsonb_build_object('compiles', v_compiles, 'pairs', cardinality(v_pairs), 'old', v_old, 'new', v_new,
-    'applied', v_applied,
-    'held_out', jsonb_build_object('compiles', (select count(distinct p.compile_id) from unnest(v_held_out) p),
-      'before', round(v_before::numeric, 4), 'after', round(v_after::numeric, 4),
-      'gain', round((v_after - v_before)::numeric, 4)));
+    'applied', v_applied, 'held_out', v_learnt.held_out
+      || (select jsonb_build_object('compiles', count(distinct p.compile_id)) from unnest(v_pairs) p where p.held_out));
 end $$;
 comment on function memoir.learn_weights(text, boolean, integer, integer, real) is
   'Learns the weights of the ranking anew from the newest p_compiles of a user''s ledger: that what was used
@@ -208,9 +203,7 @@ PM025 (too little evidence: fewer than p_least compiles).';
 -- Pairs of a memory that was used (it, or a turn that it was made from) and one that was shown and never used, by the
 -- difference of the parts of their admission scores. The newest fifth of the used ones is held out.
 create or replace function _memoir.admission_pairs(p_user_id uuid, p_weights vector)
-returns _memoir.weight_pair[] language plpgsql stable as $$
-begin
-  return (
+returns _memoir.weight_pair[] language sql stable as $$
   with shown as (
     select i.ref_id, bool_or(c.item_no = any (l.used)) as used
     from _memoir.compile_ledger l cross join lateral unnest(l.items, l.positions) c(item_no, position)
@@ -229,8 +222,8 @@ begin
   )
   select array_agg((a.memory_id, a.n <= a.of / 5, 1.0 / b.of, - 8 * ((a.x - b.x) <#> p_weights), a.x - b.x)
     ::_memoir.weight_pair order by a.n, b.n)
-  from newest a join newest b on a.used and not b.used and a.n <= 100 and b.n <= 100);
-end $$;
+  from newest a join newest b on a.used and not b.used and a.n <= 100 and b.n <= 100
+$$;
 
 create or replace function memoir.learn_admission(p_user text, p_apply boolean default false,
   p_least integer default 20, p_prior real default 0.02)
@@ -242,8 +235,8 @@ declare
   v_weights float8[] := array(select coalesce((v_old ->> n)::float8, 0)
     from unnest(v_names) with ordinality t(n, o) order by o);
   v_pairs _memoir.weight_pair[] := _memoir.admission_pairs(v_caller.user_id, v_weights::vector);
-  v_used integer := (select count(distinct p.compile_id) from unnest(v_pairs) p); v_d float8[]; v_new jsonb;
-  v_seen _memoir.weight_pair[]; v_held_out _memoir.weight_pair[]; v_before float8; v_after float8;
+  v_used integer := (select count(distinct p.compile_id) from unnest(v_pairs) p);
+  v_learnt record; v_new jsonb; v_applied boolean;
 begin
   perform _memoir.check_range('least', p_least, 10, 100), _memoir.check_range('prior', p_prior, 0.0001, 10);
   if v_used < p_least or coalesce(cardinality(v_pairs), 0) < p_least * v_used then
@@ -252,20 +245,16 @@ begin
       coalesce(cardinality(v_pairs), 0) / greatest(v_used, 1), p_least),
       'credit_recall says which recalled items an answer used; job flush moves them to the ledger');
   end if;
-  select array_agg(p) filter (where not p.held_out), array_agg(p) filter (where p.held_out) into v_seen, v_held_out
-  from unnest(v_pairs) p;
-  v_before := _memoir.pairs_in_order(v_held_out, '{0,0,0,0}');
-  v_after := _memoir.pairs_in_order(v_held_out, _memoir.fit_pairs(v_seen, p_prior));
-  v_d := _memoir.fit_pairs(v_pairs, p_prior);
+  v_learnt := _memoir.learn_pairs(v_pairs, p_prior);
   v_new := (select jsonb_object_agg(n, round((w / sum)::numeric, 3)) from (
-    select n, w, sum(w) over () as sum from unnest(v_names, v_weights, v_d) x(n, old, d),
+    select n, w, sum(w) over () as sum from unnest(v_names, v_weights, v_learnt.d) x(n, old, d),
       lateral (select greatest(old / 2, least(old * 1.5, old + d / 8)) as w) y) z);
-  if p_apply and v_after > v_before then
+  v_applied := p_apply and v_learnt.after > v_learnt.before;
+  if v_applied then
     perform memoir.set_user_settings(p_user, jsonb_build_object('admission_weights', v_new));
   end if;
   return jsonb_build_object('used', v_used, 'pairs', cardinality(v_pairs), 'old', v_old, 'new', v_new, 'applied',
-    p_apply and v_after > v_before, 'held_out', jsonb_build_object('before', round(v_before::numeric, 4), 'after',
-      round(v_after::numeric, 4), 'gain', round((v_after - v_before)::numeric, 4)));
+    v_applied, 'held_out', v_learnt.held_out);
 end $$;
 comment on function memoir.learn_admission(text, boolean, integer, real) is
   'Learns admission_weights from what recalls showed: memories that were used (credit_recall) should have had higher

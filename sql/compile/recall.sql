@@ -78,21 +78,6 @@ begin
   order by i.created_at desc, i.item_no desc limit p_limit;
 end $$;
 
-create or replace function _memoir.filter_scope(p_caller _memoir.caller, p_session uuid, p_kinds text[],
-  p_after timestamptz, p_before timestamptz, p_as_of timestamptz, p_valid_at timestamptz)
-returns _memoir.search_scope language plpgsql stable as $$
-declare
-  v_scope _memoir.search_scope;
-begin
-  if p_kinds is not null then v_scope.kinds := array(select left(k, 1)::"char" from unnest(p_kinds) k); end if;
-  v_scope.hidden_sessions := '{}'; v_scope.hidden_from := 0;
-  v_scope.local_sessions := array[coalesce(p_session, _memoir.no_session())];
-  v_scope.projects := p_caller.projects; v_scope.clearance := p_caller.clearance;
-  v_scope.as_of := p_as_of; v_scope.valid_at := p_valid_at;
-  v_scope.said_after := p_after; v_scope.said_before := p_before;
-  return v_scope;
-end $$;
-
 create or replace function memoir.recall_arrays(p_user text, p_name text, p_given jsonb default '[]')
 returns setof jsonb language plpgsql stable security definer set search_path from current as $$
 declare
@@ -147,9 +132,14 @@ create or replace function _memoir.recall_of(v_caller _memoir.caller, v_config j
 returns setof _memoir.hit language plpgsql stable as $$
 declare
   v_user uuid := v_caller.user_id; v_rows jsonb; v_counters _memoir.user_counters; v_question _memoir.question;
-  v_scope _memoir.search_scope := _memoir.filter_scope(v_caller, v_session, p_kinds, p_after, p_before, p_as_of,
-    p_valid_at);
+  v_scope _memoir.search_scope;
 begin
+  if p_kinds is not null then v_scope.kinds := array(select left(k, 1)::"char" from unnest(p_kinds) k); end if;
+  v_scope.hidden_sessions := '{}'; v_scope.hidden_from := 0;
+  v_scope.local_sessions := array[coalesce(v_session, _memoir.no_session())];
+  v_scope.projects := v_caller.projects; v_scope.clearance := v_caller.clearance;
+  v_scope.as_of := p_as_of; v_scope.valid_at := p_valid_at;
+  v_scope.said_after := p_after; v_scope.said_before := p_before;
   select * into v_counters from _memoir.user_counters where user_id = v_user;
   v_question := _memoir.question(v_user, v_counters, v_config, p_read, v_scope, p_query_embedding);
   -- Rows of pg_memoir_kernel/records.py, best first.

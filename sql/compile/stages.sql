@@ -91,10 +91,8 @@ begin
     end if;
     return;
   end if;
-  if p_parts is not null and jsonb_typeof(p_parts) <> 'array' then
-    perform _memoir.fail('PM014', format('query_parts must be a list of content parts, not %s',
-      _memoir.shown(p_parts::text)));
-  end if;
+  perform _memoir.refuse_value(p_parts is not null and jsonb_typeof(p_parts) <> 'array', 'query_parts', p_parts,
+    'a list of content parts');
   v_newest := _memoir.parse_message('query', jsonb_build_object('role', 'user', 'content',
     case when p_parts is null then to_jsonb(p_query)
          when p_query is null then p_parts

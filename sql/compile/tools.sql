@@ -1,12 +1,5 @@
 -- The tools of a request that its session needs: what it used or named. The others are announced by one definition.
 
--- Returns {"name", "shape"} of a definition as OpenAI's chat, its Responses API or Anthropic wants it.
-create or replace function _memoir.tool_shape(p_tool jsonb, out name text, out shape text)
-language sql immutable as $$
-  select coalesce(p_tool #>> '{function,name}', p_tool ->> 'name'),
-    case when p_tool ? 'function' then 'chat' when p_tool ? 'input_schema' then 'anthropic' else 'responses' end
-$$;
-
 create or replace function memoir.select_tools(p_user text, p_session text, p_tools jsonb, p_query text default null)
 returns jsonb language plpgsql stable security definer set search_path from current as $$
 declare
@@ -15,10 +8,8 @@ declare
   v_schema constant jsonb := '{"type": "object", "required": ["names"], "properties": {"names": {"type": "array",
     "items": {"type": "string"}}}}';
 begin
-  if jsonb_typeof(p_tools) is distinct from 'array' then
-    perform _memoir.fail('PM014', format('tools must be a list of tool definitions, not %s',
-      _memoir.shown(p_tools::text)));
-  end if;
+  perform _memoir.refuse_value(jsonb_typeof(p_tools) is distinct from 'array', 'tools', p_tools,
+    'a list of tool definitions');
   if exists (select from _memoir.sessions where user_id = v_caller.user_id
       and session_id = _memoir.session_id(v_caller.user_id, p_session)) then
     v_said := concat_ws(' ', v_said, (select string_agg(concat_ws(' ', h ->> 'content', h ->> 'tool_calls'), ' ')
@@ -27,7 +18,10 @@ begin
   select coalesce(jsonb_agg(t order by o) filter (where name is null or position(name in v_said) > 0), '[]'),
     array_agg(name order by o) filter (where position(name in v_said) = 0), min(shape)
   into v_kept, v_left, v_shape
-  from jsonb_array_elements(p_tools) with ordinality x(t, o), _memoir.tool_shape(t);
+  -- Definitions as OpenAI's chat, its Responses API or Anthropic wants them.
+  from jsonb_array_elements(p_tools) with ordinality x(t, o),
+    lateral (select coalesce(t #>> '{function,name}', t ->> 'name') as name, case when t ? 'function' then 'chat'
+      when t ? 'input_schema' then 'anthropic' else 'responses' end as shape) s;
   if v_left is not null then
     v_about := jsonb_build_object('name', 'load_tools', 'description',
       format('Brings tools that are not shown. There are also: %s. Call it with the names you need.',

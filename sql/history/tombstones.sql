@@ -54,10 +54,6 @@ begin
     order by o);
 end $$;
 
-create or replace function _memoir.slot_text(p_slot text, p_value text)
-returns text language sql immutable parallel safe as $$ select _memoir.tombstone_text(p_slot) || chr(31)
-  || _memoir.tombstone_text(p_value) $$;
-
 -- Returns the tombstone that keeps a value away, a row of nulls where none does. All doors that bring memories in or
 -- back ask this: remember, import, promotion, restoring. A slot's value defaults to the content, as in remember. A
 -- forgotten value stays away from every project, one that was corrected in a project from that project.
@@ -70,7 +66,7 @@ declare
 begin
   if not exists (select from _memoir.tombstones t where t.user_id = p_user_id and t.lifted_at is null) then return null;
   end if;
-  v_slot := _memoir.slot_text(p_slot, coalesce(p_slot_value, p_content));
+  v_slot := _memoir.tombstone_text(p_slot) || chr(31) || _memoir.tombstone_text(coalesce(p_slot_value, p_content));
   v_texts := array(select t.text from _memoir.tombstone_texts(array[p_content], _memoir.known_names(p_user_id)) t);
   v_keys := _memoir.tombstone_keys(p_user_id, array[v_slot, v_project || v_slot] || v_texts
     || array(select v_project || t from unnest(v_texts) t));
@@ -120,7 +116,7 @@ begin
   with said as (select distinct m.memory_id = any (p_except) as is_right, k.kind,
       case when p_wide or m.project = 'global' then k.text else m.project || chr(30) || k.text end as text
     from _memoir.memory_store m, lateral (values (_memoir.tombstone_text(m.content), 'value'),
-          (_memoir.slot_text(m.slot, m.slot_value), 'slot_value')
+          (_memoir.tombstone_text(m.slot) || chr(31) || _memoir.tombstone_text(m.slot_value), 'slot_value')
         union all select c, 'claim' from unnest(_memoir.claims_of(array[m.content, case when p_slots
           then m.slot || ' ' || m.slot_value end], v_names)) c) k(text, kind)
     where m.user_id = p_user_id and m.memory_id = any (p_ids || p_except) and k.text is not null)

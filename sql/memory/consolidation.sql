@@ -178,9 +178,7 @@ begin
         end if;
         v_whole := _memoir.consolidate(v_user, v_cluster.members, v_config, 'consolidation');
         if v_whole is not null then
-          if v_config ->> 'llm_provider' <> 'none' then
-            perform _memoir.enqueue('consolidate', v_user, v_whole::text);
-          end if;
+          perform _memoir.enqueue('consolidate', v_user, v_whole::text) where v_config ->> 'llm_provider' <> 'none';
           v_made := v_made + 1; v_members := v_members + cardinality(v_cluster.members);
         end if;
       end loop;

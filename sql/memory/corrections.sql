@@ -43,10 +43,8 @@ begin
     perform from _memoir.user_counters where user_id = v_user for update;
     delete from _memoir.archived_memories a where a.user_id = v_user and a.memory_id = p_memory
     returning a.memory into v_archived;
-    if v_archived is null then
-      perform _memoir.fail('PM004', format('memory %s is archived and its text is no longer here', p_memory),
-        'erase_turn and erase_session reach what it came from');
-    end if;
+    perform _memoir.fail('PM004', format('memory %s is archived and its text is no longer here', p_memory),
+      'erase_turn and erase_session reach what it came from') where v_archived is null;
     insert into _memoir.memory_store select (jsonb_populate_record(null::_memoir.memory_store, v_archived)).*;
     insert into _memoir.memory_states select (jsonb_populate_recordset(null::_memoir.memory_states,
       v_archived -> 'states')).*;
@@ -78,10 +76,8 @@ returns _memoir.memory_store language plpgsql stable as $$
 declare
   v_memory _memoir.memory_store := _memoir.current(p_memory, 'consolidated');
 begin
-  if v_memory.state in ('forgotten', 'erased') then
-    perform _memoir.fail('PM004', format('memory %s is %s', v_memory.memory_id, v_memory.state),
-      'lift_tombstone brings a forgotten one back');
-  end if;
+  perform _memoir.fail('PM004', format('memory %s is %s', v_memory.memory_id, v_memory.state),
+    'lift_tombstone brings a forgotten one back') where v_memory.state in ('forgotten', 'erased');
   return v_memory;
 end $$;
 
@@ -147,10 +143,8 @@ begin
     v_correction.old := v_old;
     v_made := _memoir.say_instead(v_correction, null);
     v_id := (v_made ->> 'memory_id')::uuid;
-    if v_id <> v_old.memory_id then
-      perform _memoir.note_judgement(v_user, v_id, v_old.memory_id, 'person', 'contradiction', null, null,
-        'contradicts', null, 'a correction of lower authority', v_now);
-    end if;
+    perform _memoir.note_judgement(v_user, v_id, v_old.memory_id, 'person', 'contradiction', null, null,
+      'contradicts', null, 'a correction of lower authority', v_now) where v_id <> v_old.memory_id;
     v_result := jsonb_build_object('memory_id', v_id, 'outcome', case when v_made ->> 'outcome' = 'refused_tombstone'
         then 'refused_tombstone' else 'contradicts' end, 'corrected', '[]'::jsonb, 'remainder', null,
       'bounded', '[]'::jsonb, 'excluded_turns', 0, 'invalidated_summaries', 0);
@@ -217,10 +211,8 @@ begin
   end if;
   v_made := _memoir.say_instead(p_correction, v_old);
   v_new := (v_made ->> 'memory_id')::uuid;
-  if v_new is null then
-    perform _memoir.fail('PM040', format('a tombstone refuses %s', _memoir.shown(p_correction.content)),
-      'a person lifts it with lift_tombstone');
-  end if;
+  perform _memoir.fail('PM040', format('a tombstone refuses %s', _memoir.shown(p_correction.content)),
+    'a person lifts it with lift_tombstone') where v_new is null;
   if p_correction.remainder is not null then
     v_rest := _memoir.remain(v_caller, v_old, p_correction.remainder, not p_correction.has_slot, v_standing, v_reason,
       v_now);
@@ -238,11 +230,9 @@ begin
   select v_user, o.session_id, v_new, max(o.pinned_until_turn), max(o.pin_reason) from _memoir.session_objects o
   where o.user_id = v_user and o.memory_id = any (v_ids) and o.pinned_until_turn is not null group by o.session_id
   on conflict (user_id, session_id, memory_id) do nothing;
-  -- What was only bounded was true; what a person rejected may not come back.
-  if v_kept = '{}' and v_standing.by_person then
-    perform _memoir.set_tombstones(v_user, v_ids, p_correction.has_slot, false, v_old.memory_id, v_reason,
-      v_standing.actor, v_caller.login, v_now, v_right);
-  end if;
+  -- A value that was only bounded was true. One that a person rejected may not come back.
+  perform _memoir.set_tombstones(v_user, v_ids, p_correction.has_slot, false, v_old.memory_id, v_reason,
+    v_standing.actor, v_caller.login, v_now, v_right) where v_kept = '{}' and v_standing.by_person;
   v_done := _memoir.withdraw(v_user, v_ids, array(select s.source_id from _memoir.memory_sources s
     where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = v_new and s.source_kind = 'turn'),
     v_old.memory_id, v_caller.login, v_reason, v_now);
@@ -318,10 +308,8 @@ begin
       quote_ident(v_caller.login), v_standing.actor, v_old.memory_id),
         'give p_session and p_source_turns, the turns in which the person takes it back');
   end if;
-  if p_valid_to <= v_old.valid_from then
-    perform _memoir.fail('PM014', format('valid_to %s is not after %s, from when memory %s is true', p_valid_to,
-      v_old.valid_from, v_old.memory_id));
-  end if;
+  perform _memoir.fail('PM014', format('valid_to %s is not after %s, from when memory %s is true', p_valid_to,
+    v_old.valid_from, v_old.memory_id)) where p_valid_to <= v_old.valid_from;
   v_ids := _memoir.same_value(v_caller, v_old, false);
   v_old := _memoir.take_out(v_user, v_ids, v_old.memory_id, v_caller.login, v_now, v_standing.actor);
   if p_valid_to is not null and v_old.state = 'active' then
@@ -332,10 +320,8 @@ begin
     insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
     select v_user, v_kept[1], 'supersedes', o, 'retraction', v_now from unnest(v_ids) o on conflict do nothing;
   else
-    if v_standing.by_person then
-      perform _memoir.set_tombstones(v_user, v_ids, true, false, v_old.memory_id, v_reason, v_standing.actor,
-        v_caller.login, v_now);
-    end if;
+    perform _memoir.set_tombstones(v_user, v_ids, true, false, v_old.memory_id, v_reason, v_standing.actor,
+      v_caller.login, v_now) where v_standing.by_person;
     perform _memoir.set_state(v_user, v_ids, 'invalidated', v_caller.login, v_reason, null, v_now, v_standing.actor);
   end if;
   select * into v_done from _memoir.withdraw(v_user, v_ids, '{}', v_old.memory_id, v_caller.login, v_reason, v_now);
@@ -362,10 +348,8 @@ declare
   v_memory _memoir.memory_store; v_stone _memoir.tombstones; v_reason text := coalesce(p_reason, 'lifted');
   v_of uuid := p_memory; v_keys bytea[]; v_lifted integer; v_turns integer := 0; v_back uuid[] := '{}'; v_refs uuid[];
 begin
-  if v_actor <> 'person' then
-    perform _memoir.fail('PM001', format('login %s acts as %s and may not lift a tombstone',
-      quote_ident(v_caller.login), v_actor), 'only a person does');
-  end if;
+  perform _memoir.fail('PM001', format('login %s acts as %s and may not lift a tombstone',
+    quote_ident(v_caller.login), v_actor), 'only a person does') where v_actor <> 'person';
   if (p_memory is null) = (p_content is null) then
     perform _memoir.fail('PM014', 'give either memory or content', 'list_tombstones names the memories');
   end if;
@@ -437,10 +421,8 @@ begin
     v_state := case when v_before.state in ('active', 'forgotten', 'erased') then 'superseded' else v_before.state end;
     update _memoir.memory_store set state = v_state, state_at = p_at, state_reason = p_reason
     where user_id = v_user and memory_id = v_id and state = 'forgotten';
-    if found then
-      perform _memoir.note_state(v_user, array[v_id], v_state, p_caller.login, p_reason, v_before.superseded_by, p_at,
-        p_actor);
-    end if;
+    perform _memoir.note_state(v_user, array[v_id], v_state, p_caller.login, p_reason, v_before.superseded_by, p_at,
+      p_actor) where found;
   end loop;
   return v_back;
 end $$;

@@ -149,26 +149,3 @@ begin
       and (l.session_id = p_unit.session_id and l.turn_index = p_unit.turn_index + 1
         or exists (select from unnest(v_olds) o where o ~ '[[:upper:]]|\d\d') and i.created_at >= p_unit.created_at));
 end $$;
-
--- The spans that memories came from are marked as changed: what stands instead was said later, in p_turn.
-create or replace function _memoir.mark_sources(p_user_id uuid, p_memories uuid[], p_turn _memoir.conversation_history,
-  p_at timestamptz)
-returns void language plpgsql as $$
-declare
-  v_units _memoir.said_unit[]; v_unit _memoir.said_unit; v_change uuid := gen_random_uuid();
-begin
-  v_units := array(
-    select (s.source_id, s.session_id, s.turn_index, null, i.created_at, i.role, coalesce(s.span_start, 1),
-      coalesce(s.span_length, i.span_length), m.slot_value, null, false)::_memoir.said_unit
-    from _memoir.memory_sources s
-    join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.item_id
-    join _memoir.search_items i on i.user_id = p_user_id and i.ref_id = s.source_id and i.kind = 't'
-      and i.chunk = 0 and not i.dead
-    where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = any (p_memories) and s.source_kind = 'turn'
-      and s.source_id is distinct from p_turn.message_id);
-  if v_units = '{}' then return; end if;
-  foreach v_unit in array v_units loop
-    v_units := v_units || _memoir.echoes_of(v_unit, array[initcap(v_unit.said)], p_turn);
-  end loop;
-  perform _memoir.exclude_units(p_user_id, v_units, true, v_change, p_turn, 'changed in conversation', p_at);
-end $$;

@@ -108,9 +108,7 @@ begin
         select t from unnest(v_found.sources) n, _memoir.turn(v_user, p_session.session_id, n) t
         where t.message_id is not null), null, null, v_turn.created_at, p_config) ->> 'memory_id')::uuid];
     end if;
-    if v_found.succeeded is not null then
-      perform _memoir.note_outcome(v_user, array_remove(v_ids, null), v_turn.message_id, v_found.succeeded,
-        v_found.note, p_session.session_id, v_turn.turn_index, v_turn.actor, p_by);
-    end if;
+    perform _memoir.note_outcome(v_user, array_remove(v_ids, null), v_turn.message_id, v_found.succeeded,
+      v_found.note, p_session.session_id, v_turn.turn_index, v_turn.actor, p_by) where v_found.succeeded is not null;
   end loop;
 end $$;

@@ -191,6 +191,7 @@ declare
   v_found _memoir.extracted; v_turn _memoir.conversation_history; v_memory _memoir.memory_store;
   v_result jsonb; v_novelty float8; v_counts jsonb := '{}';
   v_outcome text; v_exempt boolean; v_before uuid[]; v_replaceable boolean; v_new uuid[] := '{}'; v_id uuid;
+  v_over uuid[]; v_units _memoir.said_unit[]; v_unit _memoir.said_unit;
 begin
   foreach v_found in array p_found loop
     v_turn := p_turns[v_found.text_no];
@@ -221,9 +222,23 @@ begin
       v_id := (v_result ->> 'memory_id')::uuid;
       if v_outcome = 'stored' then
         v_new := v_new || v_id;
-        if jsonb_array_length(v_result -> 'superseded') > 0 then
-          perform _memoir.mark_sources(v_turn.user_id, array(select x::uuid
-            from jsonb_array_elements_text(v_result -> 'superseded') x), v_turn, memoir.now());
+        v_over := array(select x::uuid from jsonb_array_elements_text(v_result -> 'superseded') x);
+        if v_over <> '{}' then
+          -- The spans that those came from are marked as changed: what stands instead was said later.
+          v_units := array(select (s.source_id, s.session_id, s.turn_index, null, i.created_at, i.role,
+              coalesce(s.span_start, 1), coalesce(s.span_length, i.span_length), m.slot_value, null,
+              false)::_memoir.said_unit
+            from _memoir.memory_sources s
+            join _memoir.memory_store m on m.user_id = v_turn.user_id and m.memory_id = s.item_id
+            join _memoir.search_items i on i.user_id = v_turn.user_id and i.ref_id = s.source_id and i.kind = 't'
+              and i.chunk = 0 and not i.dead
+            where s.user_id = v_turn.user_id and s.item_kind = 'memory' and s.item_id = any (v_over)
+              and s.source_kind = 'turn' and s.source_id is distinct from v_turn.message_id);
+          foreach v_unit in array v_units loop
+            v_units := v_units || _memoir.echoes_of(v_unit, array[initcap(v_unit.said)], v_turn);
+          end loop;
+          perform _memoir.exclude_units(v_turn.user_id, v_units, true, gen_random_uuid(), v_turn,
+            'changed in conversation', memoir.now()) where v_units <> '{}';
         end if;
         perform _memoir.merge_memory(v_turn.user_id, m.memory_id, v_id, p_by, m2.recorded_at)
           from _memoir.memory_store m

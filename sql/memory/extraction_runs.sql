@@ -95,11 +95,9 @@ begin
   end if;
   update _memoir.session_counters set extracted_through = p_through
   where user_id = v_user and session_id = p_session.session_id and extracted_through <> p_through;
-  if p_has_model and p_turns <> '{}' then
-    perform _memoir.enqueue_unlocked('extract', v_user, format('%s:%s', p_session.session_id,
-      p_counters.extracted_through), memoir.now(), jsonb_build_object('session_id', p_session.session_id,
-      'from', p_counters.extracted_through, 'to', p_through));
-  end if;
+  perform _memoir.enqueue_unlocked('extract', v_user, format('%s:%s', p_session.session_id,
+    p_counters.extracted_through), memoir.now(), jsonb_build_object('session_id', p_session.session_id,
+    'from', p_counters.extracted_through, 'to', p_through)) where p_has_model and p_turns <> '{}';
   if p_through >= v_locked.turn_count then
     -- Who is at a unit of it finds nothing left.
     delete from _memoir.work_items where work_id in (select work_id from _memoir.work_items

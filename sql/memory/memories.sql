@@ -60,10 +60,8 @@ begin
   end if;
   perform _memoir.check_choice('sensitivity', p_sensitivity, enum_range(null::_memoir.sensitivity)::text[]);
   perform _memoir.check_range('confidence', p_memory.confidence, 0, 1);
-  if p_memory.valid_to <= p_memory.valid_from then
-    perform _memoir.fail('PM014', format('valid_to %s is not after valid_from %s', p_memory.valid_to,
-      p_memory.valid_from));
-  end if;
+  perform _memoir.fail('PM014', format('valid_to %s is not after valid_from %s', p_memory.valid_to,
+    p_memory.valid_from)) where p_memory.valid_to <= p_memory.valid_from;
   if p_memory.slot_value is not null and p_memory.slot is null then
     perform _memoir.fail('PM014', format('slot_value %s needs a slot', _memoir.shown(p_memory.slot_value)));
   end if;

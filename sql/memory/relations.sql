@@ -20,9 +20,8 @@ begin
   if p_memory = p_other then perform _memoir.fail('PM014', format('memory %s can''t be related to itself', p_memory));
   end if;
   perform _memoir.check_range('weight', p_weight, 0, 1, true);
-  if jsonb_typeof(coalesce(p_metadata, 'null')) <> 'object' then
-    perform _memoir.fail('PM014', format('metadata must be a JSON object, not %s', _memoir.shown(p_metadata::text)));
-  end if;
+  perform _memoir.refuse_value(jsonb_typeof(coalesce(p_metadata, 'null')) <> 'object', 'metadata', p_metadata,
+    'a JSON object');
   perform _memoir.check_size('metadata', p_metadata::text, 65536);
   perform from _memoir.user_counters where user_id = v_caller.user_id for update;
   if p_relation = 'supersedes' then
@@ -75,10 +74,8 @@ declare
   v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person'); v_memory _memoir.memory_store;
   v_other _memoir.memory_store; v_id uuid; v_settled record; v_superseded uuid[] := '{}';
 begin
-  if v_actor <> 'person' then
-    perform _memoir.fail('PM001', format('login %s acts as %s and may not validate', quote_ident(v_caller.login),
-      v_actor), 'only a person does');
-  end if;
+  perform _memoir.fail('PM001', format('login %s acts as %s and may not validate', quote_ident(v_caller.login),
+    v_actor), 'only a person does') where v_actor <> 'person';
   perform _memoir.check_range('confidence', p_confidence, 0, 1), _memoir.check_size('reason', p_reason, 10000);
   perform from _memoir.user_counters where user_id = v_user for update;
   v_memory := _memoir.current(v_seen);

@@ -66,10 +66,8 @@ begin
   for v_fidelity in 1 .. 2 loop
     v_body := btrim(p_output ->> (array['detailed', 'compact'])[v_fidelity], E' \n\t');
     v_problem := _memoir.form_problem(v_body, v_text, _memoir.form_size(v_tokens, v_fidelity), v_memory.tokenizer);
-    if v_problem is not null then
-      perform _memoir.fail('PM014', format('the %s form can''t stand: %s', (array['detailed', 'compact'])[v_fidelity],
-        v_problem));
-    end if;
+    perform _memoir.fail('PM014', format('the %s form can''t stand: %s', (array['detailed', 'compact'])[v_fidelity],
+      v_problem)) where v_problem is not null;
     v_form := _memoir.finished_form(p_work.user_id, v_memory, v_fidelity, v_body, v_text, p_made_by);
     select greatest(v_now, max(r.recorded_at) + interval '1 microsecond') into v_form.recorded_at
     from _memoir.memory_renditions r where r.user_id = p_work.user_id and r.memory_id = v_memory.memory_id

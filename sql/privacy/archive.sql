@@ -195,10 +195,8 @@ begin
     where user_id = v_hit.user_id;
     v_count := v_count + cardinality(v_ids);
   end loop;
-  if v_count > 0 then
-    perform _memoir.audit('archive', jsonb_build_object('memories', v_count, 'destination',
-      p_config ->> 'archive_destination'));
-  end if;
+  perform _memoir.audit('archive', jsonb_build_object('memories', v_count, 'destination',
+    p_config ->> 'archive_destination')) where v_count > 0;
   return jsonb_build_object('memories', v_count, 'more', cardinality(v_users) = p_limit);
 end $$;
 
@@ -284,9 +282,8 @@ declare
   v_user uuid; v_session uuid; v_turn integer;
 begin
   perform _memoir.authorise_admin(), _memoir.check_count('limit', p_limit, 100000);
-  if p_after !~ '^[0-9a-f-]{36}/[0-9a-f-]{36}/[0-9]{1,9}$' then
-    perform _memoir.fail('PM014', format('after must be a key of this function, not %s', _memoir.shown(p_after)));
-  end if;
+  perform _memoir.refuse_value(p_after !~ '^[0-9a-f-]{36}/[0-9a-f-]{36}/[0-9]{1,9}$', 'after', p_after,
+    'a key of this function');
   if v_leaf is null then return; end if;
   v_user := coalesce(split_part(p_after, '/', 1), '00000000-0000-0000-0000-000000000000')::uuid;
   v_session := coalesce(split_part(p_after, '/', 2), '00000000-0000-0000-0000-000000000000')::uuid;
@@ -313,10 +310,8 @@ begin
   if not exists (select from _memoir.archives where leaf = v_leaf and state = 'ready') then return false; end if;
   select coalesce(sum(l.turns), 0) into v_turns
   from _memoir.leaf_sessions(('_memoir.' || quote_ident(v_leaf))::regclass) l;
-  if v_turns <> coalesce(p_turns, -1) then
-    perform _memoir.fail('PM014', format('part %s, month %s has %s turns, not %s', p_part, p_month, v_turns,
-      coalesce(p_turns::text, 'null')), 'export it again');
-  end if;
+  perform _memoir.fail('PM014', format('part %s, month %s has %s turns, not %s', p_part, p_month, v_turns,
+    coalesce(p_turns::text, 'null')), 'export it again') where v_turns <> coalesce(p_turns, -1);
   update _memoir.archives set state = 'exported', destination = coalesce(p_destination, destination)
   where leaf = v_leaf and state = 'ready';
   perform _memoir.audit('export_month', jsonb_build_object('leaf', v_leaf, 'turns', p_turns, 'destination',
@@ -336,10 +331,8 @@ declare
   v_now timestamptz := memoir.now(); v_kept regclass;
 begin
   perform _memoir.authorise_admin(), _memoir.check_count('days', p_days, 36500);
-  if coalesce(jsonb_typeof(p_turns), 'null') not in ('array', 'null') then
-    perform _memoir.fail('PM014', format('turns must be a list of what export_month gave, not %s',
-      _memoir.shown(p_turns::text)));
-  end if;
+  perform _memoir.refuse_value(coalesce(jsonb_typeof(p_turns), 'null') not in ('array', 'null'), 'turns', p_turns,
+    'a list of what export_month gave');
   perform _memoir.make_part(p_part, v_month)
   where exists (select from _memoir.archives a where a.part = p_part and a.month = v_month);
   for v_archive in select * from _memoir.archives a where a.part = p_part and a.month = v_month

@@ -18,10 +18,8 @@ begin
   if p_request is null then perform _memoir.fail('PM014', 'request must not be null'); end if;
   perform _memoir.check_range('latency_ms', p_latency_ms, 0, 2147483647),
     _memoir.check_range('status', p_status, 0, 999);
-  if array_ndims(p_events) > 1 or array_position(p_events, null) is not null then
-    perform _memoir.fail('PM014', format('events must be a plain list without nulls, not %s',
-      _memoir.shown(p_events::text)));
-  end if;
+  perform _memoir.refuse_value(array_ndims(p_events) > 1 or array_position(p_events, null) is not null, 'events',
+    p_events, 'a plain list without nulls');
   if p_event_times is not null and cardinality(p_event_times) <> coalesce(cardinality(p_events), 0) then
     perform _memoir.fail('PM014', format('%s events have %s times', coalesce(cardinality(p_events), 0),
       cardinality(p_event_times)));

@@ -33,10 +33,8 @@ language plpgsql as $$
 begin
   caller := _memoir.authorise(p_user, 'erase');
   perform _memoir.check_person(caller, 'erase');
-  if caller.projects is not null then
-    perform _memoir.fail('PM001', format('login %s is bound to projects and may not erase', quote_ident(caller.login)),
-      'what stems from it may lie in others');
-  end if;
+  perform _memoir.fail('PM001', format('login %s is bound to projects and may not erase', quote_ident(caller.login)),
+    'what stems from it may lie in others') where caller.projects is not null;
   audit_id := _memoir.audit('erase', jsonb_build_object('what', p_what));
   perform _memoir.begin_erase_of(caller.user_id);
 end $$;

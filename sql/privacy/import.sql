@@ -74,10 +74,8 @@ begin
       from (select line, n, line ->> 'kind' as kind from unnest(p_lines) with ordinality l(line, n)) y) x
     group by kind, run order by 1
   loop
-    if v_batch.kind is null or v_batch.kind <> all (v_tables) then
-      perform _memoir.fail('PM014', format('line %s of the batch has no kind that can be imported: %s', v_batch.n,
-        _memoir.shown(v_batch.kind)));
-    end if;
+    perform _memoir.fail('PM014', format('line %s of the batch has no kind that can be imported: %s', v_batch.n,
+      _memoir.shown(v_batch.kind))) where v_batch.kind is null or v_batch.kind <> all (v_tables);
     if v_batch.kind = 'header' and row(v_batch.rows #>> '{0,format}', v_batch.rows #>> '{0,version}')
       is distinct from row('pg_memoir.export', '1') then
       perform _memoir.fail('PM014', format('this is no export of a version that can be read: %s',
@@ -186,10 +184,8 @@ begin
     end if;
     select message_id into v_there from _memoir.conversation_history h
     where h.user_id = p_user_id and h.session_id = v_turn.session_id and h.turn_index = v_turn.turn_index;
-    if v_there <> v_turn.message_id then
-      perform _memoir.fail('PM014', format('session %s has another turn %s', _memoir.shown(v_session.external_id),
-        v_turn.turn_index), 'import under another name');
-    end if;
+    perform _memoir.fail('PM014', format('session %s has another turn %s', _memoir.shown(v_session.external_id),
+      v_turn.turn_index), 'import under another name') where v_there <> v_turn.message_id;
     continue when v_there is not null;
     insert into _memoir.conversation_history select v_turn.*;
     v_imported := v_imported + 1;

@@ -209,10 +209,8 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_user uuid := v_caller.user_id;
   v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_turn _memoir.conversation_history;
 begin
-  if p_annotations is null or jsonb_typeof(p_annotations) <> 'object' then
-    perform _memoir.fail('PM014', format('annotations must be an object, not %s', _memoir.shown(p_annotations::text)),
-      'a key with null is taken away');
-  end if;
+  perform _memoir.refuse_value(p_annotations is null or jsonb_typeof(p_annotations) <> 'object', 'annotations',
+    p_annotations, 'an object', 'a key with null is taken away');
   perform _memoir.check_size('annotations', p_annotations::text, 10000);
   v_turn := _memoir.turn_seen(v_session, p_turn);
   -- Who may not see a turn does not say anything about it either.

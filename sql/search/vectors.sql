@@ -5,10 +5,8 @@ declare
 begin
   select * into v_model from _memoir.embedding_models where case when p_name is null then status = 'active'
     else name = p_name end;
-  if not found then
-    perform _memoir.fail('PM031', format('unknown embedding model %s', _memoir.shown(coalesce(p_name, 'active'))),
-      'register_embedding_model first');
-  end if;
+  perform _memoir.fail('PM031', format('unknown embedding model %s', _memoir.shown(coalesce(p_name, 'active'))),
+    'register_embedding_model first') where not found;
   return v_model;
 end $$;
 

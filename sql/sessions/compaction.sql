@@ -321,10 +321,8 @@ begin
   perform from _memoir.user_counters where user_id = v_user for update;
   select * into v_row from _memoir.compactions where user_id = v_user and session_id = v_session.session_id
     and compaction_id = p_compaction;
-  if not found then
-    perform _memoir.fail('PM004', format('unknown compaction %s in session %s', _memoir.shown(p_compaction::text),
-      _memoir.shown(p_session)));
-  end if;
+  perform _memoir.fail('PM004', format('unknown compaction %s in session %s', _memoir.shown(p_compaction::text),
+    _memoir.shown(p_session))) where not found;
   -- What stands on it goes with it; what it stood on counts again.
   update _memoir.compactions c set undone_at = memoir.now(), metadata = c.metadata || jsonb_build_object('undone_by',
     v_caller.login)

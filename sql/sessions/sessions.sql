@@ -68,9 +68,7 @@ declare
 begin
   perform _memoir.check_session(p_session);
   if p_project is not null then perform _memoir.check_project(p_caller, p_project); end if;
-  if p_task is not null then
-    perform _memoir.check_choice('task', p_task, enum_range(null::_memoir.task_type)::text[]);
-  end if;
+  perform _memoir.check_choice('task', p_task, enum_range(null::_memoir.task_type)::text[]) where p_task is not null;
   if p_model is not null then perform _memoir.check_name('model', p_model, 200); end if;
   perform _memoir.check_range('temperature', p_temperature, 0, 2), _memoir.check_range('top_p', p_top_p, 0, 1);
   v_given.metadata := coalesce(_memoir.check_object('metadata', p_metadata), '{}');
@@ -284,11 +282,9 @@ begin
   if v_at > 0 then v_last := _memoir.turn_seen(v_parent, v_at - 1); end if;
   if v_at < v_counters.turn_count then
     v_next := _memoir.turn_seen(v_parent, v_at);
-    if v_next.role = 'tool' then
-      perform _memoir.fail('PM014',
-        format('turn %s of session %s is a tool result: its call would be shared without it', v_at,
-        _memoir.shown(p_session)));
-    end if;
+    perform _memoir.fail('PM014',
+      format('turn %s of session %s is a tool result: its call would be shared without it', v_at,
+      _memoir.shown(p_session))) where v_next.role = 'tool';
     -- Where that turn was erased, all before it counts.
     v_counters.tokens := coalesce(v_next.tokens_before, v_last.tokens_before + v_last.token_count, v_counters.tokens);
   end if;
@@ -298,9 +294,7 @@ begin
       v_at, 'expires_at', v_now + make_interval(hours => (_memoir.config(v_caller.user_id, v_parent.settings)
       ->> 'session_ttl_hours')::integer), 'summary_text', null, 'summary_through', null)) r
   on conflict do nothing;
-  if not found then
-    perform _memoir.fail('PM014', format('session %s exists already', _memoir.shown(p_new_session)));
-  end if;
+  perform _memoir.fail('PM014', format('session %s exists already', _memoir.shown(p_new_session))) where not found;
   -- It goes on where the shared turns end, inside an exchange too.
   insert into _memoir.session_counters (user_id, session_id, turn_count, extracted_through, tokens, exchange_start,
     last_role, has_objects, first_recorded_at, last_recorded_at)

@@ -27,10 +27,8 @@ declare
 begin
   v_state.actor := _memoir.actor(p_caller, p_actor, null);
   perform _memoir.check_session(p_session);
-  if jsonb_typeof(p_messages) is distinct from 'array' or jsonb_array_length(p_messages) = 0 then
-    perform _memoir.fail('PM010', format('messages must be a list of at least one message, not %s',
-      _memoir.shown(p_messages::text)));
-  end if;
+  perform _memoir.refuse_value(jsonb_typeof(p_messages) is distinct from 'array' or jsonb_array_length(p_messages) = 0,
+    'messages', p_messages, 'a list of at least one message', p_code => 'PM010');
   v_usage := _memoir.check_object('usage', p_usage);
   v_state.metadata := coalesce(_memoir.check_object('metadata', p_metadata), '{}');
   if p_key is not null then

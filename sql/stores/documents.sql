@@ -5,11 +5,9 @@
 create or replace function _memoir.check_namespace(p_field text, p_namespace text[])
 returns text[] language plpgsql as $$
 begin
-  if array_ndims(p_namespace) > 1 or array_position(p_namespace, null) is not null or '' = any (p_namespace)
-    or octet_length(array_to_string(p_namespace, '')) > 1000 then
-    perform _memoir.fail('PM014', format('%s must be labels that are not empty, of 1000 bytes in all, not %s', p_field,
-      _memoir.shown(p_namespace::text)));
-  end if;
+  perform _memoir.refuse_value(array_ndims(p_namespace) > 1 or array_position(p_namespace, null) is not null
+    or '' = any (p_namespace) or octet_length(array_to_string(p_namespace, '')) > 1000, p_field, p_namespace,
+    'labels that are not empty, of 1000 bytes in all');
   return coalesce(p_namespace, '{}');
 end $$;
 
@@ -54,11 +52,9 @@ returns _memoir.documents language plpgsql stable as $$
 declare
   v_document _memoir.documents; v_flag text;
 begin
-  if jsonb_typeof(p_entry) is distinct from 'object' or jsonb_typeof(p_entry -> 'namespace') is distinct from 'array'
-  then
-    perform _memoir.fail('PM014', format('%s must be an object with namespace (a list), key and value, not %s', p_where,
-      _memoir.shown(p_entry::text)));
-  end if;
+  perform _memoir.refuse_value(jsonb_typeof(p_entry) is distinct from 'object'
+    or jsonb_typeof(p_entry -> 'namespace') is distinct from 'array', p_where, p_entry,
+    'an object with namespace (a list), key and value');
   foreach v_flag in array '{append,exists}'::text[] loop
     if coalesce(jsonb_typeof(p_entry -> v_flag), 'null') not in ('null', 'boolean') then
       perform _memoir.fail('PM014', format('%s.%s must be true or false, not %s', p_where, v_flag,
@@ -78,10 +74,8 @@ begin
         and d.key ~ '^[0-9]{12}$' order by d.key desc limit 1), -1) + 1)::text, 12, '0');
   elsif not p_entry ? 'where' then
     v_document.key := p_entry ->> 'key';
-    if v_document.key is null or octet_length(v_document.key) not between 1 and 1000 then
-      perform _memoir.fail('PM014', format('%s.key must be a text of 1 to 1000 bytes, not %s', p_where,
-        _memoir.shown(v_document.key)));
-    end if;
+    perform _memoir.refuse_value(v_document.key is null or octet_length(v_document.key) not between 1 and 1000, p_where
+      || '.key', v_document.key, 'a text of 1 to 1000 bytes');
   end if;
   return v_document;
 end $$;
@@ -127,11 +121,9 @@ begin
   v_document.value := _memoir.document_value(p_caller, v_document, p_entry, p_where);
   if v_document.value is null then return v_document; end if;
   perform _memoir.check_size(p_where || '.value', v_document.value::text, v_limit);
-  if coalesce(jsonb_typeof(p_entry -> 'minutes'), 'null') not in ('null', 'number')
-    or (p_entry ->> 'minutes')::real not between 0 and 1e8 then
-    perform _memoir.fail('PM014', format('%s.minutes must be from 0 to 100000000, not %s', p_where,
-      _memoir.shown(p_entry ->> 'minutes')));
-  end if;
+  perform _memoir.refuse_value(coalesce(jsonb_typeof(p_entry -> 'minutes'), 'null') not in ('null', 'number')
+    or (p_entry ->> 'minutes')::real not between 0 and 1e8, p_where || '.minutes', p_entry ->> 'minutes',
+    'from 0 to 100000000');
   v_document.minutes := (p_entry ->> 'minutes')::real;
   v_document.updated_at := memoir.now();
   v_document.created_at := v_document.updated_at;
@@ -151,10 +143,8 @@ begin
     v_document.words := _memoir.item_words(v_text, v_document.language, v_regconfig);
     v_document.word_count := (select coalesce(sum(cardinality(w.positions)), 0) from unnest(v_document.words) w);
   end if;
-  if coalesce(jsonb_typeof(p_entry -> 'embeddings'), 'null') not in ('null', 'array') then
-    perform _memoir.fail('PM014', format('%s.embeddings must be a list of vectors, not %s', p_where,
-      _memoir.shown(p_entry ->> 'embeddings')));
-  end if;
+  perform _memoir.refuse_value(coalesce(jsonb_typeof(p_entry -> 'embeddings'), 'null') not in ('null', 'array'), p_where
+    || '.embeddings', p_entry ->> 'embeddings', 'a list of vectors');
   v_document.vectors := array(select _memoir.own_vector(array(select x::text::real from jsonb_array_elements(e) x))
     from jsonb_array_elements(nullif(p_entry -> 'embeddings', 'null')) e);
   return v_document;
@@ -178,9 +168,7 @@ declare
   v_appended jsonb := '[]';
 begin
   perform _memoir.touch_user(v_caller, p_user);
-  if jsonb_typeof(p_documents) is distinct from 'array' then
-    perform _memoir.fail('PM014', format('documents must be a list, not %s', _memoir.shown(p_documents::text)));
-  end if;
+  perform _memoir.refuse_value(jsonb_typeof(p_documents) is distinct from 'array', 'documents', p_documents, 'a list');
   -- One writer of a user at a time: appends and merges read what they change, and two writers could deadlock.
   perform from _memoir.user_counters where user_id = v_caller.user_id for update;
   for v_entry in select d as document, o - 1 as place from jsonb_array_elements(p_documents) with ordinality x(d, o)

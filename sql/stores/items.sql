@@ -24,10 +24,8 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_session _memoir.sessions; v_config jsonb;
   v_entry record; v_first integer; v_messages jsonb; v_turn integer; v_at timestamptz := memoir.now(); v_where text;
 begin
-  if jsonb_typeof(p_items) is distinct from 'array' or jsonb_array_length(p_items) = 0 then
-    perform _memoir.fail('PM014', format('items must be a list of at least one item, not %s',
-      _memoir.shown(p_items::text)));
-  end if;
+  perform _memoir.refuse_value(jsonb_typeof(p_items) is distinct from 'array' or jsonb_array_length(p_items) = 0,
+    'items', p_items, 'a list of at least one item');
   v_session := _memoir.items_of(v_caller, p_user, p_session);
   v_config := _memoir.config(v_caller.user_id, v_session.settings);
   if p_after_item < (select l.item_no from memoir.list_items(p_user, p_session, 1) l) then
@@ -49,10 +47,8 @@ begin
     from jsonb_array_elements(p_items) with ordinality x(e, o) order by o
   loop
     v_where := format('items[%s].item', v_entry.place);
-    if coalesce(jsonb_typeof(v_entry.item), 'null') <> 'object' then
-      perform _memoir.fail('PM014', format('%s must be a JSON object, not %s', v_where,
-        _memoir.shown(v_entry.item::text)));
-    end if;
+    perform _memoir.refuse_value(coalesce(jsonb_typeof(v_entry.item), 'null') <> 'object', v_where, v_entry.item,
+      'a JSON object');
     perform _memoir.check_size(v_where, v_entry.item::text, (v_config ->> 'text_bytes_max')::integer),
       _memoir.check_short('part_of', v_entry.part_of, 200);
     insert into _memoir.session_items (user_id, session_id, item_no, item, part_of, turn_index, turns, sensitivity,

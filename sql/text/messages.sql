@@ -1,58 +1,42 @@
-create or replace function _memoir.bad_message(p_where text, p_problem text, p_hint text default null)
-returns void language plpgsql as $$
-begin
-  perform _memoir.fail('PM010', p_where || ' ' || p_problem, p_hint);
-end $$;
-
 -- One content part. Returns its text ('' for media), raises PM010.
 create or replace function _memoir.check_part(p_where text, p_part jsonb, p_role _memoir.turn_role)
 returns text language plpgsql as $$
 declare
   v_type text := p_part ->> 'type'; v_path text; v_url jsonb;
 begin
-  if jsonb_typeof(p_part) is distinct from 'object' then
-    perform _memoir.bad_message(p_where, format('must be an object, not %s', _memoir.shown(p_part::text)));
-  end if;
+  perform _memoir.refuse_value(jsonb_typeof(p_part) is distinct from 'object', p_where, p_part, 'an object',
+    p_code => 'PM010');
   if v_type = 'text' or v_type = 'refusal' and p_role = 'assistant' then
-    if jsonb_typeof(p_part -> v_type) is distinct from 'string' then
-      perform _memoir.bad_message(p_where || '.' || v_type,
-        format('must be a string, not %s', _memoir.shown((p_part -> v_type)::text)));
-    end if;
+    perform _memoir.refuse_value(jsonb_typeof(p_part -> v_type) is distinct from 'string', p_where || '.' || v_type,
+      p_part -> v_type, 'a string', p_code => 'PM010');
     return p_part ->> v_type;
   elsif v_type in ('image_url', 'video_url') and p_role = 'user' then
     v_path := split_part(v_type, '_', 1);
     v_url := p_part #> array[v_type, 'url'];
-    if jsonb_typeof(v_url) is distinct from 'string'
-      or not (starts_with(v_url #>> '{}', 'data:' || v_path || '/') or v_url #>> '{}' ~ '^https?://') then
-      perform _memoir.bad_message(format('%s.%s.url', p_where, v_type),
-        format('must be an http(s) or data:%s URL, not %s', v_path, _memoir.shown(v_url #>> '{}')));
-    end if;
-    if coalesce(p_part #>> '{image_url,detail}', 'auto') not in ('auto', 'low', 'high') then
-      perform _memoir.bad_message(p_where || '.image_url.detail', format('must be auto, low or high, not %s',
-        _memoir.shown(p_part #>> '{image_url,detail}')));
-    end if;
+    perform _memoir.refuse_value(jsonb_typeof(v_url) is distinct from 'string' or not (starts_with(v_url #>> '{}',
+      'data:' || v_path || '/') or v_url #>> '{}' ~ '^https?://'), format('%s.%s.url', p_where, v_type), v_url #>> '{}',
+      format('an http(s) or data:%s URL', v_path), p_code => 'PM010');
+    perform _memoir.refuse_value(coalesce(p_part #>> '{image_url,detail}', 'auto') not in ('auto', 'low', 'high'),
+      p_where || '.image_url.detail', p_part #>> '{image_url,detail}', 'auto, low or high', p_code => 'PM010');
     return '';
   elsif v_type in ('input_audio', 'file', 'document') and p_role = 'user'
     or v_type in ('thinking', 'redacted_thinking') and p_role = 'assistant' then
     -- Audio, files and thoughts have what makes them that. What a model thought is not said, and a file is not the
     -- user's words: neither is searched, or learnt from.
-    if v_type = 'document' and p_part #>> '{source,type}' not in ('base64', 'text', 'url', 'file') then
-      perform _memoir.bad_message(p_where || '.source.type', format('must be base64, text, url or file, not %s',
-        _memoir.shown(p_part #>> '{source,type}')));
-    end if;
+    perform _memoir.refuse_value(v_type = 'document' and p_part #>> '{source,type}' not in ('base64', 'text', 'url',
+      'file'), p_where || '.source.type', p_part #>> '{source,type}', 'base64, text, url or file', p_code => 'PM010');
     foreach v_path in array case v_type when 'input_audio' then '{"input_audio,data","input_audio,format"}'::text[]
       when 'file' then array['file,' || case when p_part -> 'file' ? 'file_id' then 'file_id' else 'file_data' end]
       when 'thinking' then '{thinking}' when 'redacted_thinking' then '{data}'
       else '{"source,type"}'::text[] || case when p_part #>> '{source,type}' in ('base64', 'text')
         then '{"source,data","source,media_type"}'::text[] else '{}' end end loop
-      if jsonb_typeof(p_part #> string_to_array(v_path, ',')) is distinct from 'string' then
-        perform _memoir.bad_message(p_where || '.' || replace(v_path, ',', '.'), format('must be a string, not %s',
-          _memoir.shown((p_part #> string_to_array(v_path, ','))::text)));
-      end if;
+      perform _memoir.refuse_value(jsonb_typeof(p_part #> string_to_array(v_path, ',')) is distinct from 'string',
+        p_where || '.' || replace(v_path, ',', '.'), p_part #> string_to_array(v_path, ','), 'a string',
+        p_code => 'PM010');
     end loop;
     return '';
   end if;
-  perform _memoir.bad_message(p_where || '.type', format('%s can''t be stored in a message of role %s',
+  perform _memoir.fail('PM010', format('%s.type %s can''t be stored in a message of role %s', p_where,
     _memoir.shown(v_type), p_role),
     'text and, from users, image_url, video_url, input_audio, file, document; refusal, thinking, redacted_thinking '
       'from assistants');
@@ -63,35 +47,25 @@ returns void language plpgsql as $$
 declare
   v_call jsonb; v_at text; v_index integer := 0; v_seen text[] := '{}';
 begin
-  if jsonb_typeof(p_calls) <> 'array' or jsonb_array_length(p_calls) = 0 then
-    perform _memoir.bad_message(p_where, format('must be a list with at least one call, not %s',
-      _memoir.shown(p_calls::text)));
-  end if;
+  perform _memoir.refuse_value(jsonb_typeof(p_calls) <> 'array' or jsonb_array_length(p_calls) = 0, p_where, p_calls,
+    'a list with at least one call', p_code => 'PM010');
   for v_call in select * from jsonb_array_elements(p_calls) loop
     v_at := format('%s[%s]', p_where, v_index);
-    if jsonb_typeof(v_call) <> 'object' then
-      perform _memoir.bad_message(v_at, format('must be an object, not %s', _memoir.shown(v_call::text)));
-    end if;
-    if jsonb_typeof(v_call -> 'id') is distinct from 'string' or v_call ->> 'id' = ''
-      or length(v_call ->> 'id') > 200 then
-      perform _memoir.bad_message(v_at || '.id', format('must be a string of 1 to 200 characters, not %s',
-        _memoir.shown((v_call -> 'id')::text)));
-    end if;
-    if coalesce(v_call ->> 'type', 'function') <> 'function' then
-      perform _memoir.bad_message(v_at || '.type',
-        format('must be function, not %s', _memoir.shown(v_call ->> 'type')));
-    end if;
+    perform _memoir.refuse_value(jsonb_typeof(v_call) <> 'object', v_at, v_call, 'an object', p_code => 'PM010');
+    perform _memoir.refuse_value(jsonb_typeof(v_call -> 'id') is distinct from 'string' or v_call ->> 'id' = ''
+      or length(v_call ->> 'id') > 200, v_at || '.id', v_call -> 'id', 'a string of 1 to 200 characters',
+      p_code => 'PM010');
+    perform _memoir.refuse_value(coalesce(v_call ->> 'type', 'function') <> 'function', v_at || '.type',
+      v_call ->> 'type', 'function', p_code => 'PM010');
     if jsonb_typeof(v_call #> '{function,name}') is distinct from 'string'
       or v_call #>> '{function,name}' !~ '^[a-zA-Z0-9_-]{1,64}$' then
-      perform _memoir.bad_message(v_at || '.function.name', format('must match [a-zA-Z0-9_-]{1,64}, not %s',
+      perform _memoir.fail('PM010', format('%s.function.name must match [a-zA-Z0-9_-]{1,64}, not %s', v_at,
         _memoir.shown(v_call #>> '{function,name}')));
     end if;
-    if jsonb_typeof(v_call #> '{function,arguments}') is distinct from 'string' then
-      perform _memoir.bad_message(v_at || '.function.arguments', format('must be a string of JSON, not %s',
-        _memoir.shown((v_call #> '{function,arguments}')::text)));
-    end if;
+    perform _memoir.refuse_value(jsonb_typeof(v_call #> '{function,arguments}') is distinct from 'string', v_at
+      || '.function.arguments', v_call #> '{function,arguments}', 'a string of JSON', p_code => 'PM010');
     if v_call ->> 'id' = any (v_seen) then
-      perform _memoir.bad_message(v_at || '.id', format('%s occurs twice', _memoir.shown(v_call ->> 'id')));
+      perform _memoir.fail('PM010', format('%s.id %s occurs twice', v_at, _memoir.shown(v_call ->> 'id')));
     end if;
     v_seen := v_seen || (v_call ->> 'id');
     v_index := v_index + 1;
@@ -105,14 +79,11 @@ declare
   v_message _memoir.message; v_role text := p_json ->> 'role';
   v_limit integer := (p_config ->> 'text_bytes_max')::integer; v_rebuilt jsonb; v_zone text; v_entropy numeric;
 begin
-  if jsonb_typeof(p_json) is distinct from 'object' then
-    perform _memoir.bad_message(p_where, format('must be an object, not %s', _memoir.shown(p_json::text)));
-  end if;
-  if v_role is null or v_role not in ('system', 'developer', 'user', 'assistant', 'tool') then
-    perform _memoir.bad_message(p_where || '.role', format('must be system, developer, user, assistant or tool, not %s',
-      _memoir.shown(v_role)),
-      case when v_role = 'function' then 'function messages are now tool messages' end);
-  end if;
+  perform _memoir.refuse_value(jsonb_typeof(p_json) is distinct from 'object', p_where, p_json, 'an object',
+    p_code => 'PM010');
+  perform _memoir.refuse_value(v_role is null or v_role not in ('system', 'developer', 'user', 'assistant', 'tool'),
+    p_where || '.role', v_role, 'system, developer, user, assistant or tool',
+    case when v_role = 'function' then 'function messages are now tool messages' end, 'PM010');
   if jsonb_typeof(p_json -> 'content') = 'string' then
     perform _memoir.check_size(p_where || '.content', p_json ->> 'content', v_limit);
   end if;
@@ -131,10 +102,8 @@ begin
       enum_range(null::_memoir.sensitivity)::text[], 'PM010');
     v_message.sensitivity := p_json ->> 'sensitivity';
   end if;
-  if coalesce(jsonb_typeof(p_json -> 'embeddable'), 'null') not in ('null', 'boolean') then
-    perform _memoir.bad_message(p_where || '.embeddable',
-      format('must be true or false, not %s', _memoir.shown((p_json -> 'embeddable')::text)));
-  end if;
+  perform _memoir.refuse_value(coalesce(jsonb_typeof(p_json -> 'embeddable'), 'null') not in ('null', 'boolean'),
+    p_where || '.embeddable', p_json -> 'embeddable', 'true or false', p_code => 'PM010');
   v_message.embeddable := coalesce((p_json ->> 'embeddable')::boolean, true);
   perform _memoir.check_labels(p_where, p_json, v_message.text);
   -- What the columns do not say: unknown keys, the role developer, an explicit null. Not names that history() adds.
@@ -171,17 +140,14 @@ returns void language plpgsql immutable as $$
 declare
   v_tags jsonb := nullif(p_json -> 'tags', 'null'); v_ref jsonb := nullif(p_json -> 'snapshot_ref', 'null');
 begin
-  if jsonb_typeof(v_tags) <> 'array' or jsonb_array_length(v_tags) > 32 or exists (select from
-    jsonb_array_elements(v_tags) t where jsonb_typeof(t) <> 'string' or length(t #>> '{}') not between 1 and 100) then
-    perform _memoir.bad_message(p_where || '.tags',
-      format('must be at most 32 texts of 1 to 100 characters, not %s', _memoir.shown(v_tags::text)));
-  end if;
-  if jsonb_typeof(v_ref) <> 'string' or length(v_ref #>> '{}') not between 1 and 4000 then
-    perform _memoir.bad_message(p_where || '.snapshot_ref',
-      format('must be a text of 1 to 4000 characters, not %s', _memoir.shown(v_ref::text)));
-  end if;
+  perform _memoir.refuse_value(jsonb_typeof(v_tags) <> 'array' or jsonb_array_length(v_tags) > 32
+    or exists (select from jsonb_array_elements(v_tags) t where jsonb_typeof(t) <> 'string'
+    or length(t #>> '{}') not between 1 and 100), p_where || '.tags', v_tags, 'at most 32 texts of 1 to 100 characters',
+    p_code => 'PM010');
+  perform _memoir.refuse_value(jsonb_typeof(v_ref) <> 'string' or length(v_ref #>> '{}') not between 1 and 4000, p_where
+    || '.snapshot_ref', v_ref, 'a text of 1 to 4000 characters', p_code => 'PM010');
   if v_ref is not null and coalesce(p_text, '') !~ '[[:alnum:]]' then
-    perform _memoir.bad_message(p_where || '.snapshot_ref', 'stands beside no text',
+    perform _memoir.fail('PM010', p_where || '.snapshot_ref stands beside no text',
       'content says in words what the snapshot shows');
   end if;
 end $$;
@@ -195,7 +161,7 @@ declare
 begin
   v_message.role := p_role;
   if v_kind = 'array' then
-    if v_parts = '[]' then perform _memoir.bad_message(p_where, 'must not be an empty list'); end if;
+    if v_parts = '[]' then perform _memoir.fail('PM010', p_where || ' must not be an empty list'); end if;
     v_message.parts := v_parts;
     v_message.media_tokens := 0;
     for v_part in select * from jsonb_array_elements(v_parts) loop
@@ -213,13 +179,13 @@ begin
     v_message.text := p_json ->> 'content';
     if p_role = 'user' then v_message.text := _memoir.strip_recall(v_message.text); end if;
   elsif v_kind <> 'null' then
-    perform _memoir.bad_message(p_where, format('must be a string or a list of parts, not %s',
+    perform _memoir.fail('PM010', format('%s must be a string or a list of parts, not %s', p_where,
       _memoir.shown((p_json -> 'content')::text)));
   elsif p_role = 'assistant' and jsonb_typeof(p_json -> 'refusal') = 'string' then
     v_message.text := p_json ->> 'refusal';
     v_message.parts := jsonb_build_array(jsonb_build_object('type', 'refusal', 'refusal', v_message.text));
   elsif p_role <> 'assistant' or coalesce(jsonb_typeof(p_json -> 'tool_calls'), 'null') = 'null' then
-    perform _memoir.bad_message(p_where, 'is missing', 'only an assistant message with tool_calls may have none');
+    perform _memoir.fail('PM010', p_where || ' is missing', 'only an assistant message with tool_calls may have none');
   end if;
   return v_message;
 end $$;
@@ -229,28 +195,24 @@ returns void language plpgsql stable as $$
 declare
   v_role text := p_json ->> 'role';
 begin
-  if p_json ->> 'name' is not null
-     and (jsonb_typeof(p_json -> 'name') <> 'string' or p_json ->> 'name' !~ '^[^\s<|\\/>]{1,64}$') then
-    perform _memoir.bad_message(p_where || '.name',
-      format('must be 1 to 64 characters without white space and <|\/>, not %s', _memoir.shown(p_json ->> 'name')));
-  end if;
+  perform _memoir.refuse_value(p_json ->> 'name' is not null and (jsonb_typeof(p_json -> 'name') <> 'string'
+    or p_json ->> 'name' !~ '^[^\s<|\\/>]{1,64}$'), p_where || '.name', p_json ->> 'name',
+    '1 to 64 characters without white space and <|\/>', p_code => 'PM010');
   if p_json ->> 'tool_calls' is not null then
     if v_role <> 'assistant' then
-      perform _memoir.bad_message(p_where || '.tool_calls', format('can''t stand in a message of role %s', v_role));
+      perform _memoir.fail('PM010', format('%s.tool_calls can''t stand in a message of role %s', p_where, v_role));
     end if;
     perform _memoir.check_tool_calls(p_where || '.tool_calls', p_json -> 'tool_calls');
   end if;
   if p_json ->> 'function_call' is not null then
-    perform _memoir.bad_message(p_where || '.function_call',
-      'is the deprecated form of tool_calls and can''t be stored');
+    perform _memoir.fail('PM010',
+      p_where || '.function_call is the deprecated form of tool_calls and can''t be stored');
   end if;
   if v_role = 'tool' then
-    if jsonb_typeof(p_json -> 'tool_call_id') is distinct from 'string' then
-      perform _memoir.bad_message(p_where || '.tool_call_id', format('must be a string, not %s',
-        _memoir.shown((p_json -> 'tool_call_id')::text)));
-    end if;
+    perform _memoir.refuse_value(jsonb_typeof(p_json -> 'tool_call_id') is distinct from 'string', p_where
+      || '.tool_call_id', p_json -> 'tool_call_id', 'a string', p_code => 'PM010');
   elsif p_json ->> 'tool_call_id' is not null then
-    perform _memoir.bad_message(p_where || '.tool_call_id', format('can''t stand in a message of role %s', v_role));
+    perform _memoir.fail('PM010', format('%s.tool_call_id can''t stand in a message of role %s', p_where, v_role));
   end if;
 end $$;
 
@@ -284,11 +246,8 @@ begin
     end if;
   exception when data_exception then null;
   end;
-  if v_at is null or v_at < '1900-01-01 00:00+00' or v_at > memoir.now() + interval '1 day' then
-    perform _memoir.fail(p_code,
-      format('%s must be a time from 1900 to tomorrow, ISO 8601 or seconds since 1970, not %s', p_where,
-      _memoir.shown(v_text)));
-  end if;
+  perform _memoir.refuse_value(v_at is null or v_at < '1900-01-01 00:00+00' or v_at > memoir.now() + interval '1 day',
+    p_where, v_text, 'a time from 1900 to tomorrow, ISO 8601 or seconds since 1970', p_code => p_code);
   return v_at;
 end $$;
 

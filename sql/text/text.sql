@@ -187,10 +187,8 @@ returns text language sql stable as $$ select to_char(p_at at time zone 'UTC', '
 create or replace function _memoir.check_short(p_field text, p_value text, p_limit integer)
 returns void language plpgsql immutable as $$
 begin
-  if p_value is not null and (length(p_value) > p_limit or _memoir.normalise(p_value) = '') then
-    perform _memoir.fail('PM014', format('%s must be a text of 1 to %s characters, not %s', p_field, p_limit,
-      _memoir.shown(p_value)));
-  end if;
+  perform _memoir.refuse_value(p_value is not null and (length(p_value) > p_limit or _memoir.normalise(p_value) = ''),
+    p_field, p_value, format('a text of 1 to %s characters', p_limit));
 end $$;
 
 -- A text with spans (1-based, end excluded) blanked out: positions stay, and no sentence goes over what is gone.

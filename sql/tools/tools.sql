@@ -348,10 +348,8 @@ declare
 begin
   if p_session is not null then v_session := _memoir.session(v_caller, p_session); end if;
   begin
-    if jsonb_typeof(coalesce(p_arguments, 'null')) <> 'object' then
-      perform _memoir.fail('PM014', format('arguments must be a JSON object, not %s',
-        _memoir.shown(p_arguments::text)));
-    end if;
+    perform _memoir.refuse_value(jsonb_typeof(coalesce(p_arguments, 'null')) <> 'object', 'arguments', p_arguments,
+      'a JSON object');
     perform _memoir.check_tool_call(p_name, p_arguments);
     if p_session is null and p_name = any (_memoir.session_tools()) then
       perform _memoir.fail('PM014', format('%s needs a session', p_name),

@@ -139,9 +139,7 @@ begin
       'cursor', (select c.through_item from _memoir.embedding_cursors c where c.user_id = p_user_id
         and c.model_id = p_model.model_id)), p_user_id);
   end if;
-  if not v_done then
-    perform _memoir.enqueue_unlocked('embed', p_user_id, v_key, memoir.now(), coalesce(v_asked, '{}'));
-  end if;
+  perform _memoir.enqueue_unlocked('embed', p_user_id, v_key, memoir.now(), coalesce(v_asked, '{}')) where not v_done;
   if p_model.status = 'active' then
     for v_memory in select s.ref_id from _memoir.search_items s
       where s.user_id = p_user_id and s.item_no = any (p_items) and s.kind = 'm' and s.chunk = 0 and not s.dead
@@ -272,10 +270,8 @@ begin
     and status <> 'retired';
   if coalesce(v_socket, '') = '' or v_models is null then return 'not configured'; end if;
   if pg_is_in_recovery() then return 'standby'; end if;
-  if to_regprocedure('_memoir.py_ensure_embedder(jsonb)') is null then
-    perform _memoir.fail('PM050', 'the embedder can''t be started from here: PL/Python is not installed',
-      'run pg-memoir-embedder as a service');
-  end if;
+  perform _memoir.fail('PM050', 'the embedder can''t be started from here: PL/Python is not installed',
+    'run pg-memoir-embedder as a service') where to_regprocedure('_memoir.py_ensure_embedder(jsonb)') is null;
   select _memoir.py_ensure_embedder(jsonb_build_object('socket', v_socket, 'models', v_models)) into v_answer;
   return v_answer;
 end $$;

@@ -24,10 +24,8 @@ begin
   update _memoir.schedules s set schedule = v_schedule, changed_at = clock_timestamp(), changed_by = _memoir.login()
   where s.job = p_job
   returning coalesce(s.schedule, s.default_schedule) into v_schedule;
-  if not found then
-    perform _memoir.fail('PM014', format('there is no job %s', _memoir.shown(p_job)),
-      (select 'jobs: ' || string_agg(job, ', ' order by job) from _memoir.schedules));
-  end if;
+  perform _memoir.fail('PM014', format('there is no job %s', _memoir.shown(p_job)),
+    (select 'jobs: ' || string_agg(job, ', ' order by job) from _memoir.schedules)) where not found;
   perform _memoir.audit('set_schedule', jsonb_build_object('job', p_job, 'schedule', v_schedule));
   select extversion into v_version from pg_extension where extname = 'pg_cron';
   v_given := _memoir.cron_schedule(v_schedule, v_version);

@@ -73,10 +73,8 @@ begin
   v_tokenizer := _memoir.tokenizer_used(v_session.tokenizer);
   v_text := split_part(v_row.summary_text, E'\n', 1) || E'\n' || v_text;
   v_tokens := _memoir.tokens_of(v_text, v_tokenizer);
-  if v_tokens > _memoir.summary_size(v_row, v_config) * 1.5 + 32 then
-    perform _memoir.fail('PM014', format('the summary has %s tokens, %s were asked for', v_tokens,
-      _memoir.summary_size(v_row, v_config)));
-  end if;
+  perform _memoir.fail('PM014', format('the summary has %s tokens, %s were asked for', v_tokens,
+    _memoir.summary_size(v_row, v_config))) where v_tokens > _memoir.summary_size(v_row, v_config) * 1.5 + 32;
   if not _memoir.lock_for_summary(v_session, v_row.from_turn, v_row.to_turn, (p_work.payload ->> 'excluded')::bigint,
       p_made_by) then return 0; end if;
   v_row := _memoir.summarised_row(p_work);

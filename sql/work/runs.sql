@@ -66,10 +66,8 @@ declare
 begin
   perform _memoir.authorise_jobs(), _memoir.check_range('wait', p_wait, 0, 3600, true);
   select l.in_python into in_python from _memoir.job_list() l where l.job = p_job;
-  if not found then
-    perform _memoir.fail('PM014', format('there is no job %s', _memoir.shown(p_job)),
-      (select 'jobs: ' || string_agg(job, ', ' order by job) from _memoir.job_list()));
-  end if;
+  perform _memoir.fail('PM014', format('there is no job %s', _memoir.shown(p_job)),
+    (select 'jobs: ' || string_agg(job, ', ' order by job) from _memoir.job_list())) where not found;
   if v_seconds is null then select (config ->> 'job_seconds_max')::integer into v_seconds from _memoir.settings_merged;
   end if;
   perform _memoir.check_range('seconds', v_seconds, 1, 3600);
