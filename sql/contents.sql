@@ -94,7 +94,7 @@
 \ir compile/candidates.sql             -- what is there whatever is asked, and how many candidates are weighed
 \ir compile/render.sql                 -- messages as the API wants them: OpenAI and Anthropic
 \ir compile/experience.sql             -- the ways that worked for such a task, as rows and as a block
-\ir compile/tools.sql                  -- which tools of a request a session needs
+\ir compile/tools.sql                  -- the tools of a request that its session used or named; one for the others
 \ir compile/stages.sql                 -- the stages of a compile, from who asks to the list; where the budget is kept
 \ir compile/traces.sql                 -- what a compile leaves behind: its exchange's recall, a row for the ledger
 \ir compile/compile.sql                -- compile_context, context: the stages in their order; explain_context
@@ -103,7 +103,7 @@
 \ir compile/pressure.sql               -- session_pressure, window_forms, list_objects: how full it is
 \ir compile/answers.sql                -- questions that a language model answers: asked, stored, query_answer
 \ir compile/faults.sql                 -- memory_query, memory_restore, memory_release, list_events
-\ir compile/outline.sql                -- a session in episodes and themes
+\ir compile/outline.sql                -- a session in episodes (stretches about one thing) and themes (of several)
 \ir compile/browse.sql                 -- lists; hits on one line, what stands around one, whole rows
 \ir compile/inspect.sql                 -- who there is; a user in numbers; compiles that were made: a window over time
 \ir compile/learning.sql               -- what was used of a recall; the ranking's weights learnt from it

@@ -1,5 +1,3 @@
--- The two levels over a session's turns: episodes, stretches about one thing, and themes, episodes about the same.
-
 -- Where episodes begin, by the vectors of a person's turns in order: TextTiling (Hearst 1997) over embeddings. A gap's
 -- cohesion is the cosine of the means of three turns on either side; its depth how far it lies below the peaks beside
 -- it. An episode begins at the deepest gap around that is deeper than the mean.

@@ -1,5 +1,3 @@
--- The tools of a request that its session needs: what it used or named. The others are announced by one definition.
-
 create or replace function memoir.select_tools(p_user text, p_session text, p_tools jsonb, p_query text default null)
 returns jsonb language plpgsql stable security definer set search_path from current as $$
 declare
@@ -37,5 +35,4 @@ end $$;
 comment on function memoir.select_tools(text, text, jsonb, text) is
   'Leaves out of p_tools (definitions for OpenAI or Anthropic) what the session neither called nor named, and p_query
 does not name. Returns {"tools", "left_out"}: the tools to send, at their end load_tools, which names those left out,
-and their names. A model that calls load_tools has named them, so they are there from the next call on, once the call
-is persisted. Tools only come back within a session, which the prompt cache likes. Raises PM001, PM014.';
+and their names. Once a call of load_tools is persisted, the tools that it names are there. Raises PM001, PM014.';
