@@ -35,11 +35,11 @@ begin
     from unnest(p_turns) t);
 end $$;
 
--- Returns a message that says in its text who speaks, for a list that can't say it beside: "[Tunde]: …".
+-- Returns a person's message that says in its text who speaks, where a list can't say it beside: "[Tunde]: …".
 create or replace function _memoir.labelled(p_message jsonb)
 returns jsonb language sql immutable as $$
-  select case when p_message ->> 'name' is null or jsonb_typeof(p_message -> 'content') <> 'string'
-      or starts_with(p_message ->> 'content', '[') then p_message
+  select case when p_message ->> 'name' is null or p_message ->> 'role' <> 'user'
+      or jsonb_typeof(p_message -> 'content') <> 'string' or starts_with(p_message ->> 'content', '[') then p_message
     else p_message || jsonb_build_object('content', format('[%s]: %s', p_message ->> 'name', p_message ->> 'content'))
     end - 'name'
 $$;

@@ -19,8 +19,7 @@ begin
   end if;
 end $$;
 
--- The seconds that an MP4 says it has (movie header, ISO/IEC 14496-12, 8.2.2). A second of other video has at least
--- 16,000 bytes (128 kbit/s).
+-- The seconds of an MP4 (ISO/IEC 14496-12, 8.2.2). A second of other video has 16,000 bytes (128 kbit/s) or more.
 create or replace function _memoir.video_seconds(p_data bytea)
 returns float8 language sql immutable parallel safe as $$
   select coalesce(nullif(_memoir.number_at(p_data, a + 16 + 12 * v, 4, false), 0)::float8

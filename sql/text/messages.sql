@@ -280,7 +280,8 @@ begin
     v_texts := array(select coalesce(_memoir.part_text(p), '')
       from jsonb_array_elements(p_parts) with ordinality t(p, o) order by o);
   end if;
-  v_texts := v_texts || coalesce(p_name, '') || _memoir.id_texts(p_tool_call_id);
+  v_texts := v_texts || coalesce(case when p_tool_call_id is null then '[' || p_name || ']: ' else p_name end, '')
+    || _memoir.id_texts(p_tool_call_id);  -- a name counts as the label that Anthropic's format makes of it
   if p_tool_calls is not null then
     -- Arguments as the costlier format sends them: Anthropic takes an object, so anything else is wrapped into one.
     v_texts := v_texts || array(select x from jsonb_array_elements(p_tool_calls) with ordinality t(c, o),

@@ -27,6 +27,7 @@ class Door:
         self.form, self.runner = form, runner
         self.stub_type = {"chat": ChatCompletionsStub, "responses": ResponsesStub, "messages": MessagesStub}[form]
         self.memoir = AsyncMemoir(dsn) if runner else Memoir(dsn)
+        self.opened: list[Any] = []  # an async client that is left open fails a later test, whose loop has to close it
         self.tool = WEATHER
         if form != "messages":
             function = {n: WEATHER[n] for n in ("name", "description")} | {"parameters": WEATHER["input_schema"]}
@@ -35,7 +36,9 @@ class Door:
     def client(self, stub: Any, **options: Any) -> Any:
         package = anthropic if self.form == "messages" else openai
         kind = getattr(package, ("Async" if self.runner else "") + {openai: "OpenAI", anthropic: "Anthropic"}[package])
-        return self.memoir.wrap(kind(api_key="k", base_url=stub.url, max_retries=0), **options)
+        client = kind(api_key="k", base_url=stub.url, max_retries=0)
+        self.opened.append(client)
+        return self.memoir.wrap(client, **options)
 
     def run(self, value: Any) -> Any:
         return self.runner.run(value) if self.runner and inspect.iscoroutine(value) else value
@@ -107,7 +110,8 @@ def door(request: pytest.FixtureRequest, memoir_dsn: str) -> Iterator[Door]:
     with asyncio.Runner() as runner:
         made = Door(form, runner if mode == "async" else None, memoir_dsn)
         yield made
-        made.run(made.memoir.close())
+        for one in (*made.opened, made.memoir):
+            made.run(one.close())
 
 
 def said(text: str) -> dict[str, str]:

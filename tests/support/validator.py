@@ -21,6 +21,7 @@ Message = dict[str, Any]
 REPLY_PRIMING = 3
 _OPEN_OR_CLOSE = re.compile(r"<(/?)(memoir-[a-z]+)>")
 _BREAKER = re.compile(r"</?memoir-")
+_LABEL = re.compile(r"\s*\[[^\]\n]+\]: ")
 _RECALL = re.compile(r"<memoir-recall>.*?</memoir-recall>", re.DOTALL)
 _EXCERPT = re.compile(r"\n?\[excerpt: \d+ of \d+ characters left out, turn \d+\]\n?")
 ANY = "any arguments"
@@ -472,6 +473,8 @@ def _match(runs: list[Piece], turns: list[tuple[list[Piece], bool]]) -> tuple[in
                 skipped = kind
                 continue
             left = _after(rest[0], kind, value) if rest else None
+            if left is None and rest and kind == "user text":  # a text may say who speaks
+                left = _after((rest[0][0], _LABEL.sub("", rest[0][1], count=1)), kind, value)
             if left is None:
                 return matched, f"{kind} {value[:60]!r} is missing, found {str(rest[:1])[:90]}"
             matched += 1
