@@ -39,7 +39,7 @@ end $$;
 create or replace function _memoir.labelled(p_message jsonb)
 returns jsonb language sql immutable as $$
   select case when p_message ->> 'name' is null or p_message ->> 'role' <> 'user'
-      or jsonb_typeof(p_message -> 'content') <> 'string' or starts_with(p_message ->> 'content', '[') then p_message
+      or _memoir.is_blank(p_message ->> 'content') or starts_with(p_message ->> 'content', '[') then p_message
     else p_message || jsonb_build_object('content', format('[%s]: %s', p_message ->> 'name', p_message ->> 'content'))
     end - 'name'
 $$;

@@ -93,7 +93,7 @@ EARLIER_RELEASE = """
     drop function _memoir.shown(text) cascade;
     create or replace function _memoir.tokens_of(p_text text, p_tokenizer text) returns integer language sql volatile as 'select -1';
     alter function memoir.recall(text, text, text, integer, text[], text[], text, text[], timestamptz, timestamptz, real[], timestamptz,
-      timestamptz, text, jsonb) reset search_path;
+      timestamptz, text, jsonb, text) reset search_path;
     alter function memoir.persist_turn(text, text, jsonb, jsonb, text, text, jsonb) security invoker;
     comment on function memoir.version() is 'an older comment';
     insert into _memoir.setting_definitions values ('gone_setting', 'number', '1', 0, 1, null, true, 'no longer known');

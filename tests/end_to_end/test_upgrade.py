@@ -40,7 +40,7 @@ ASKED = (
     "select memoir.compile_context(%(user)s, 'chat', 'And now?', p_query_embedding => array_fill(0.1::real, '{384}'))",
     "select memoir.history(%(user)s, 'chat')",
     "select m::text from memoir.list_memories(%(user)s) m",
-    "select r::text from memoir.recall(%(user)s, 'Where do I live?') r",
+    "select (to_jsonb(r) - 'space')::text from memoir.recall(%(user)s, 'Where do I live?') r",  # a newer column apart
     "select t::text from memoir.list_tombstones(%(user)s) t",
     "select p.weights::text from memoir.list_ranking_profiles(%(user)s) p where profile = 'user'",
     "select memoir.session_info(%(user)s, 'chat')",
