@@ -55,8 +55,8 @@ begin
     v_themes[v_of[e]] := (select avg(v_means[o.n]) from unnest(v_of) with ordinality o(t, n) where o.t = v_of[e]);
   end loop;
   if p_query is not null then
-    v_hits := (select jsonb_object_agg(r.turn_index, r.score) from memoir.recall(p_user, p_query, p_limit => 20) r
-      where r.session = p_session and r.turn_index is not null);
+    v_hits := (select jsonb_object_agg(r.turn_index, r.score) from memoir.recall(p_user, p_query, p_session, 20) r
+      where r.turn_index is not null);
   end if;
   return query
   select v_of[e.n::integer], e.n::integer, s.first, s.last, _memoir.on_one_line(t.content), s.tokens, s.score

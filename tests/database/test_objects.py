@@ -196,6 +196,9 @@ def test_outline_of_a_long_session(db: Db, user: str) -> None:
     rows = table(db, "session_outline", user, "s", columns="theme, episode, from_turn, to_turn, tokens > 0")
     assert rows == [(1, 1, 0, 17, True), (2, 2, 18, 33, True), (1, 3, 34, 47, True), (3, 4, 48, 59, True)]
     assert "boat" in table(db, "session_outline", user, "s", columns="title")[2][0]
+    call(db, "create_space", user, f"{user}-team")
+    persist(db, f"{user}@space:{user}-team", "s", "The lighthouse is closed.", "I see.")  # another session "s"
+    assert table(db, "session_outline", user, "s", "the lighthouse") == []
     found = table(db, "session_outline", user, "s", "the taxes", columns="episode, score > 0")
     assert found[0] == (2, True)
     with raises("PM003"):
