@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from .items import HAS_SPEAKER, IS_QUESTION, ROLES
-from .ranking import F32, Ranked
+from .matches import F32
+from .ranking import Ranked
 
 BELOW = "below the relevance floor"
 ASSISTANT, USER = ROLES.index("assistant"), ROLES.index("user")

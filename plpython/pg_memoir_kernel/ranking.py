@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .items import AFTER_QUESTION, HAS_SPEAKER, IS_QUESTION, LAST_CHUNK, NO_SESSION, ROLES, Items
+from .matches import F32, Match, cosines, look_up, places
 from .sounds import sounds_like
 from .times import find_ranges, is_within
 from .words import Scores
@@ -27,9 +28,7 @@ SIGNALS = (
 LEDGER_SIGNALS = ("words_before", "vector_after", "cover", "speaker", "date", "match_back", "last")
 USER = ROLES.index("user")
 ENGLISH = 1  # languages are numbered; 0: a configuration of no language
-F32 = np.float32
 DAY = 86400 * 1000000
-ALL_WORDS = 0.999  # of a question, by a share in float32
 
 
 @dataclass
@@ -128,40 +127,37 @@ def weights_of(given: Mapping[str, float], words: int, classes: Sequence[str]) -
 
 
 def score(
-    items: Items, words: Scores | None, vectors: Scores | None, config: Mapping[str, Any], question: Mapping[str, Any],
-    project: str | None, now: datetime, limit: int, zone: tzinfo = UTC, is_remark: bool = False,
+    match: Match, config: Mapping[str, Any], question: Mapping[str, Any], project: str | None, now: datetime,
+    limit: int, zone: tzinfo = UTC, is_remark: bool = False,
 ) -> Ranked:  # fmt: skip
     """Return the best `limit` items by the weighed sum of their signals; ties fall to the item number. Items without
     words or vectors in common with the question are there for their neighbours."""
+    items = match.items
     n = len(items)
     item, created = items.item, items.created
     oldest, newest = int(created.min()), int(created.max())
     kinds, sessions = items.kind, items.session
     is_turn = np.array([kind == b"t" for kind in kinds])
     is_named = (items.flags & HAS_SPEAKER) > 0
-    bm25, cover, telling, word_rank = _look_up(words, item)
-    cosine, cosine_rank = _cosines(vectors, item)
-    # A question that was asked before is no measure for what may answer it: it scores as if it had not been.
-    asked_before = is_turn & (items.flags & IS_QUESTION > 0) & (cover >= F32(ALL_WORDS))
-    asked_before &= items.length <= 1.2 * len(question["query"])
-    w_bm25, word_rank = _without(asked_before, words, bm25, word_rank)
-    w_cosine, cosine_rank = _without(asked_before, vectors, cosine, cosine_rank)
+    cover, word_rank, cosine, cosine_rank = match.cover, match.word_rank, match.cosine, match.cosine_rank
+    w_bm25, w_cosine = match.best_bm25, match.best_cosine
     has_words = word_rank > 0
     has_cosine = cosine_rank > 0
-    words_share = np.minimum(bm25 / w_bm25, F32(1))
+    words_share = np.minimum(match.bm25 / w_bm25, F32(1))
     vector = np.minimum(np.maximum(cosine, F32(0)) / w_cosine, F32(1))
     words_rank = np.where(has_words, 5.0 / (4 + word_rank), 0.0)
     # Without a vector, of the question or of the item, the rank by words stands in.
     any_rank = np.where(has_cosine, cosine_rank, word_rank)
     vector_rank = np.where(any_rank > 0, 5.0 / (4 + any_rank), 0.0)
-    before = np.minimum(np.where(items.chunk == 0, _look_up(words, items.previous)[0], F32(0)) / w_bm25, F32(1))
+    before = np.minimum(np.where(items.chunk == 0, look_up(match.words, items.previous)[0], F32(0)) / w_bm25, F32(1))
     # A number apart from the last is another conversation.
     after_of = item + 1
     following = np.lexsort((-item, items.previous))  # the first follower of each comes last
-    place, known = _places(item, items.previous[following])
+    place, known = places(item, items.previous[following])
     after_of[place[known]] = item[following][known]
     after = (
-        np.where(items.flags & LAST_CHUNK > 0, np.maximum(_cosines(vectors, after_of)[0], F32(0)), F32(0)) / w_cosine
+        np.where(items.flags & LAST_CHUNK > 0, np.maximum(cosines(match.vectors, after_of)[0], F32(0)), F32(0))
+        / w_cosine
     ).clip(max=F32(1))
 
     # The turns of a session belong together, and so do memories of a day, in the order in which they came.
@@ -232,48 +228,8 @@ def score(
     return Ranked(
         items.take(best), (points[best] / 100000).astype(F32), words_share[best],
         np.where(has_cosine, cosine, F32(np.nan))[best], around[best].astype(F32), session_best[best].astype(F32),
-        facts[best], telling[best],
+        facts[best], match.telling[best],
     )  # fmt: skip
-
-
-def _look_up(scores: Scores | None, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return score, cover, telling and rank (from 1; 0: none) of each wanted item."""
-    n = len(wanted)
-    if scores is None or not len(scores.items):
-        return np.zeros(n, F32), np.zeros(n, F32), np.zeros(n, F32), np.zeros(n, np.int64)
-    place, known = _places(scores.items, wanted)
-    return (
-        np.where(known, scores.scores[place], F32(0)), np.where(known, scores.covers[place], F32(0)),
-        np.where(known, scores.tellings[place], F32(0)), np.where(known, place + 1, 0),
-    )  # fmt: skip
-
-
-def _cosines(scores: Scores | None, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return cosine and rank (from 1; 0: none) of each wanted item."""
-    if scores is None or not len(scores.items):
-        return np.zeros(len(wanted), F32), np.zeros(len(wanted), np.int64)
-    place, known = _places(scores.items, wanted)
-    return np.where(known, scores.scores[place], F32(0)), np.where(known, place + 1, 0)
-
-
-def _without(
-    left_out: np.ndarray, scores: Scores | None, values: np.ndarray, rank: np.ndarray
-) -> tuple[np.float32, np.ndarray]:
-    """Return the best value and the ranks as they are without some items, which keep their own ranks."""
-    if scores is None:
-        return F32(1), rank
-    others = ~left_out & (rank > 0)
-    if not left_out.any() or not others.any():
-        return max(scores.best, F32(1e-6)), rank
-    ahead = np.searchsorted(np.sort(rank[left_out & (rank > 0)]), rank)
-    return max(values[others].max(), F32(1e-6)), np.where(others, rank - ahead, rank)
-
-
-def _places(items: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    order = np.argsort(items)
-    at = np.minimum(np.searchsorted(items, wanted, sorter=order), len(items) - 1)
-    place = order[at]
-    return place, items[place] == wanted
 
 
 def _beside(

@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -25,9 +24,7 @@ from .block import make_block, read_all, read_texts
 from .breadth import breadth, is_even, spread
 from .candidates import Candidate, MemoryFacts, Told
 from .gathering import (
-    NO_ITEMS,
     Scope,
-    find_items,
     read_said_within,
     read_waiting,
     with_changing,
@@ -35,19 +32,17 @@ from .gathering import (
     with_linked,
     with_waiting,
 )
-from .items import read_items, to_bytes, to_text
+from .items import to_bytes, to_text
 from .records import make_rows, make_trace
-from .sources import Source, by_source, merge
+from .searching import rank
+from .sources import Source, by_source, merge, sources_of
 from .store import Store
-from .times import read_time, read_zone
-from .vectors import vector_scores
-from .words import Words, word_scores
+from .times import read_time
 
 Json = dict[str, Any]
 NONE = np.zeros(0, np.int64)
 IMPORTANCE = {"critical": 1.3, "important": 1.15, "minor": 0.85}
 BESIDE = 60  # tokens beside a passage: the fence, two headers, a short line
-REMARK_BELOW = 0.3  # strength below which what asks nothing is weighed as a remark
 FADE, REMARK_FADE = 3.0, 0.5  # powers that make a weak recall smaller; a remark shares few words with its subject
 SAYS_MORE = 3  # words beside what the profile says, from which on a turn is shown too
 ELSEWHEN = 0.2  # share of the worth of a memory of another time
@@ -84,16 +79,16 @@ def _settings(text: str) -> Json:
     return settings
 
 
-def search(store: Store, asked: Json, settings: str, vector: str | None) -> Found:
-    """Return candidates of all arms for a question, with the reason why one can't be shown.
+def search(source: Source, config: Json, ranked: ranking.Ranked, is_remark: bool) -> Found:
+    """Return candidates of all arms for a question among the items of one source, ranked by rank(), with the reason
+    why one can't be shown.
 
     `asked`: question, counters, scope, limit, frequent, project, now, pins (None: no compile, so that nothing joins
-    whatever the question) and is_waiting: whether turns without a vector join. `vector`: as PostgreSQL writes it.
+    whatever the question) and is_waiting: whether turns without a vector join.
     """
-    config, question, counters = _settings(settings), asked["question"], asked["counters"]
-    scope, pins, now = Scope(**asked["scope"]), asked.get("pins"), read_time(asked["now"])
-    numbers = np.fromstring(vector[1:-1], np.float32, sep=",") if vector else None
-    ranked, is_remark = _rank(store, config, asked, scope, numbers, vector, now)
+    store, asked, scope = source.store, source.asked, source.scope
+    question, counters = asked["question"], asked["counters"]
+    pins, now = asked.get("pins"), read_time(asked["now"])
     floor, share, fit = config["relevance_floor"], config["relevance_share"], None
     if pins is None:
         share = 0.0
@@ -110,7 +105,7 @@ def search(store: Store, asked: Json, settings: str, vector: str | None) -> Foun
         row = store.rows("usage", [to_text(ref) for ref in memories], asked["frequent"])[0]
         most, frequent = row["most"] or 0, [to_bytes(one) for one in row["memories"] or ()]
     ranked = with_joining(store, ranked, frequent, pinned, scope)
-    waiting = read_waiting(store, counters, question, scope) if asked.get("is_waiting") and vector else None
+    waiting = read_waiting(store, counters, question, scope) if asked.get("is_waiting") and source.vector else None
     if waiting is not None and len(waiting):
         ranked = with_waiting(ranked, waiting)
     in_time: frozenset[int] = frozenset()
@@ -169,23 +164,31 @@ def answer(store: Store, asked: Json, settings: str, vector: str | None) -> Json
 
 
 def search_rows(store: Store, asked: Json, settings: str, vector: str | None) -> list[Json]:
-    """Return the candidates that search() finds as people look at them; those that can't be shown have a reason."""
-    candidates = search(store, asked, settings, vector).candidates
-    rows = make_rows(candidates, 0, frozenset())
-    return [row | {"reason": c.reason} for c, row in zip(candidates, rows, strict=True)]
+    """Return the candidates that search() finds as people look at them, the user's own and then those of each space;
+    those that can't be shown have a reason."""
+    sources, config, rows = sources_of(store, asked, vector), _settings(settings), []
+    ranked, is_remark = rank(sources, config)
+    for source, its in zip(sources, ranked, strict=True):
+        found = search(source, config, its, is_remark).candidates
+        made = make_rows(found, 0, frozenset())
+        rows += [row | {"reason": c.reason, "space": source.space} for c, row in zip(found, made, strict=True)]
+    return rows
 
 
 def recall(store: Store, asked: Json, settings: str, vector: str | None) -> Recall:
     """Return the recall of a compile. `asked`: as search() has it, with budget (tokens), profile, standing, said,
-    hidden (messages that the list shows), working, is_explained.
+    hidden (messages that the list shows), working, is_explained, spaces (what is asked of each beside the user's own).
     """
-    config, question, scope = _settings(settings), asked["question"], Scope(**asked["scope"])
-    found = search(store, asked, settings, vector)
+    config, question = _settings(settings), asked["question"]
+    sources = sources_of(store, asked, vector)
+    ranked, is_remark = rank(sources, config)
+    searched = [search(source, config, its, is_remark) for source, its in zip(sources, ranked, strict=True)]
+    found = searched[0]
+    brought = [_bring(source, config, its) for source, its in zip(sources, searched, strict=True)]
+    strengths = [strength for _, strength in brought]
+    strength = max((s for s in strengths if s is not None), default=None)
+    candidates = merge([its for its, _ in brought], strengths, config, bool(vector))
     budget = asked["budget"]
-    sources = [Source(store, asked)]
-    candidates, strength = _of_source(sources[0], config, found)
-    if asked.get("spaces"):
-        candidates, strength = _with_spaces(sources, config, candidates, strength, settings, vector)
     shape = breadth(question["facts"].get("shape"), bool(question["facts"].get("of_speaker")))
     if shape is not None:
         candidates = spread(candidates, shape)
@@ -204,7 +207,9 @@ def recall(store: Store, asked: Json, settings: str, vector: str | None) -> Reca
         least = max(least, min(sum({c.item: c.tokens for c in leading}.values()) + BESIDE, 2 * least))
         fade = REMARK_FADE if found.is_remark else FADE
         budget = min(budget, max(least, round(budget * (strength / below) ** fade)))
-    block = make_block(sources, candidates, asked, config, scope.as_of, shape, budget, hidden, is_weak, leading)
+    block = make_block(
+        sources, candidates, asked, config, sources[0].scope.as_of, shape, budget, hidden, is_weak, leading
+    )
     shown = sorted((c for c in candidates if c.position is not None), key=lambda c: c.position or 0)
     if asked["is_explained"]:
         for item, text in read_all(sources, [c for c in candidates if c.source and c.shown is None]).items():
@@ -222,7 +227,7 @@ def recall(store: Store, asked: Json, settings: str, vector: str | None) -> Reca
     )  # fmt: skip
 
 
-def _of_source(source: Source, config: Json, found: Found) -> tuple[list[Candidate], float | None]:
+def _bring(source: Source, config: Json, found: Found) -> tuple[list[Candidate], float | None]:
     """Return what a source brings to a recall, and how likely it is that anything of it answers."""
     candidates = found.candidates
     strength = valuing.strength(config, candidates)
@@ -230,85 +235,6 @@ def _of_source(source: Source, config: Json, found: Found) -> tuple[list[Candida
     bring_answers(candidates)
     _without_known(source.store, candidates, source.asked)
     return candidates, strength
-
-
-def _with_spaces(
-    sources: list[Source], config: Json, own: list[Candidate], strength: float | None, settings: str, vector: str | None
-) -> tuple[list[Candidate], float | None]:
-    """Ask the spaces beside the user's own, and return the candidates of all. Sources are told of them."""
-    store, asked = sources[0].store, sources[0].asked
-    found, strengths = [own], [strength]
-    for one in asked["spaces"]:
-        # The list says nothing of a space but what stands in its messages.
-        its = Source(store.of(one), one | {"profile": [], "standing": [], "said": asked["said"]}, one["space"])
-        candidates, its_strength = _of_source(
-            its, config, search(its.store, its.asked, settings, one.get("vector") or vector)
-        )
-        sources.append(its)
-        found.append(candidates)
-        strengths.append(its_strength)
-    merged = merge(found, strengths, config, bool(vector))
-    return merged, max((s for s in strengths if s is not None), default=None)
-
-
-def _rank(
-    store: Store, config: Json, asked: Json, scope: Scope, vector: np.ndarray | None, written: str | None, now: datetime
-) -> tuple[ranking.Ranked, bool]:
-    """Return one user's best items, best first: signals of each → weights → one integer, ties by item number; and
-    whether they were weighed as of a remark.
-    """
-    question, counters, limit = asked["question"], asked["counters"], asked["limit"]
-    items, total_words = counters["items"] or 0, counters["total_words"] or 0
-    hidden = NONE
-    # An item above the caller's clearance is not there: it is not found and moves no score.
-    if scope.clearance != "secret" and "sensitive" in counters["features"]:
-        row = store.rows("hidden")[0]
-        hidden = np.array(row["items"] or (), np.int64)
-        items, total_words = items - len(hidden), total_words - sum(row["words"] or ())
-    # A memory that repeats a turn finds nothing that the turn does not: it would only push others out.
-    if "echoes" in counters["features"] and (scope.kinds is None or "t" in scope.kinds):
-        row = store.rows("echoes")[0]
-        known = set(hidden.tolist())
-        echoes = [(n, w) for n, w in zip(row["items"] or (), row["words"] or (), strict=True) if n not in known]
-        hidden = np.concatenate([hidden, np.array([n for n, _ in echoes], np.int64)])
-        items, total_words = items - len(echoes), total_words - sum(w for _, w in echoes)
-    if items <= 0:
-        return ranking.as_ranked(read_items(NO_ITEMS), [], 0), False
-    words = word_scores(store, _words(question), counters, items, total_words, hidden)
-    if words is not None and not len(words.items):
-        words = None
-    vectors = None
-    if vector is not None and written is not None:
-        matched = words.items[:limit] if words else NONE
-        last = counters["next_item"] - 1
-        vectors = vector_scores(store, vector, written, question["model"], config, last, matched, hidden, limit)
-    found = find_items(store, words, vectors, scope, hidden, limit)
-    if not len(found):
-        return ranking.as_ranked(found, [], 0), False
-    at = read_time(scope.as_of) if scope.as_of else now
-    zone = read_zone(config.get("time_zone") or asked.get("zone"))
-    given = (found, words, vectors, config, question, asked["project"], at, limit, zone)
-    ranked = ranking.score(*given)
-    if question["facts"].get("remark") and vectors is not None:
-        # Where words and meaning already agree, a remark is found like a question.
-        if valuing.chance(config, float(ranked.score.max()), float(vectors.best)) < REMARK_BELOW:
-            return ranking.score(*given, is_remark=True), True
-    return ranked, False
-
-
-def _words(question: Json) -> Words:
-    terms, forms, form_of = question["terms_widened"], question["forms"], question["form_of"]
-    english = ranking.english_of(question)
-    if english:
-        gone = set(english["words"])
-        first = [stems[0] for stems in english["terms"]]
-        terms = list(dict.fromkeys([*(term for term in terms if term not in gone), *first]))
-        also = [(stem, stems[0]) for stems in english["terms"] for stem in stems[1:] if stem not in terms]
-        forms, form_of = [*forms, *(form for form, _ in also)], [*form_of, *(own for _, own in also)]
-    return Words(
-        terms, question["common"], forms, form_of, question["kindred"], question["kindred_of"], question["config"],
-        question["query"],
-    )  # fmt: skip
 
 
 def _is_small_talk(config: Json, question: Json, ranked: ranking.Ranked) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .candidates import BELOW, Candidate
+from .gathering import Scope
 from .store import Store
 
 Json = dict[str, Any]
@@ -14,11 +15,31 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Source:
-    """A user's or a space's arrays, with what is asked of them. `space`: its name; None: the user's own."""
+    """A user's or a space's arrays, with what is asked of them. `vector`: as PostgreSQL writes it; `space`: its name;
+    None: the user's own."""
 
     store: Store
     asked: Json
+    vector: str | None
     space: str | None = None
+
+    @property
+    def scope(self) -> Scope:
+        """Where the question looks."""
+        return Scope(**self.asked["scope"])
+
+
+def sources_of(store: Store, asked: Json, vector: str | None) -> list[Source]:
+    """Return the user's own source, and those of the spaces that are asked beside it."""
+    # The list says nothing of a space but what stands in its messages.
+    beside: Json = {"profile": [], "standing": [], "said": asked.get("said")}
+    return [
+        Source(store, asked, vector),
+        *(
+            Source(store.of(one), one | beside, one.get("vector") or vector, one["space"])
+            for one in asked.get("spaces") or ()
+        ),
+    ]
 
 
 def by_source(sources: Sequence[Source], candidates: Sequence[Candidate]) -> Iterator[tuple[Source, list[Candidate]]]:
@@ -37,6 +58,8 @@ def merge(
     a weaker one is shown but what is pinned. `share`: of all, what scores less than the setting's share of the best is
     left out, as among the items of one user.
     """
+    if len(found) == 1:
+        return found[0]
     most = max((s for s in strengths if s is not None), default=None)
     best = max((c.score for its in found for c in its if c.reason is None and not c.is_pinned), default=0.0)
     number = 0

@@ -124,34 +124,22 @@ begin
   return v_text;
 end $$;
 
--- The best matches among the items of one user or space, the caller's; p_space: which, as spaces_of has it.
-create or replace function _memoir.recall_of(v_caller _memoir.caller, v_config jsonb, p_space jsonb,
-  p_read _memoir.question, p_session text, v_session uuid, p_limit integer, p_types text[], p_tags text[],
-  p_project text, p_kinds text[], p_after timestamptz, p_before timestamptz, p_query_embedding real[],
-  p_as_of timestamptz, p_valid_at timestamptz, p_category text, p_where jsonb)
+-- The best matches among the items of one user or space, the caller's. p_rows: of all that were searched.
+create or replace function _memoir.recall_of(v_caller _memoir.caller, v_scope _memoir.search_scope, p_space text,
+  p_rows jsonb, v_session uuid, p_limit integer, p_types text[], p_tags text[], p_project text, p_category text,
+  p_where jsonb)
 returns setof _memoir.hit language plpgsql stable as $$
 declare
-  v_user uuid := v_caller.user_id; v_rows jsonb; v_counters _memoir.user_counters; v_question _memoir.question;
-  v_scope _memoir.search_scope;
+  v_user uuid := v_caller.user_id;
 begin
-  if p_kinds is not null then v_scope.kinds := array(select left(k, 1)::"char" from unnest(p_kinds) k); end if;
-  v_scope.hidden_sessions := '{}'; v_scope.hidden_from := 0;
-  v_scope.local_sessions := array[coalesce(v_session, _memoir.no_session())];
-  v_scope.projects := v_caller.projects; v_scope.clearance := v_caller.clearance;
-  v_scope.as_of := p_as_of; v_scope.valid_at := p_valid_at;
-  v_scope.said_after := p_after; v_scope.said_before := p_before;
-  select * into v_counters from _memoir.user_counters where user_id = v_user;
-  v_question := _memoir.question(v_user, v_counters, v_config, p_read, v_scope, p_query_embedding);
-  -- Rows of pg_memoir_kernel/records.py, best first.
-  v_rows := (_memoir.recalled(_memoir.asked(v_user, v_counters, v_config, v_question, v_scope, nullif(p_project,
-    'global')) || jsonb_build_object('limit', greatest(p_limit * 4, 100), 'frequent', 0, 'as', p_space -> 'user'),
-    v_config, v_question.vector)).rows;
   return query
   with found as (
-    select c.*, r.ordinality as o from jsonb_array_elements(v_rows) with ordinality r, jsonb_to_record(r.value) c(
+    select c.*, r.ordinality as o from jsonb_array_elements(p_rows) with ordinality r, jsonb_to_record(r.value) c(
       item_no integer, kind text, ref_id uuid, session_id uuid, turn_index integer, span_start integer, role text,
-      said_at timestamptz, project text, arms text[], score real, words real, vector real, type text, reason text)
-    where c.reason is null and (p_session is null or c.session_id = v_session)
+      said_at timestamptz, project text, arms text[], score real, words real, vector real, type text, reason text,
+      space text)
+    where c.reason is null and c.space is not distinct from _memoir.one_line(p_space)
+      and (v_session is null or c.session_id = v_session)
       and (p_project is null or c.project = p_project or c.project = 'global')
       and (p_types is null or c.type = any (p_types))
   ), memories as (select m.memory_id, m.tags, m.category, m.metadata from _memoir.memory_store m
@@ -165,12 +153,12 @@ begin
         (_memoir.turn(v_user, f.session_id, f.turn_index)).metadata -> 'call' end, '{}'), p_where))
     order by f.o limit p_limit
   ), tagged as (select i.* from _memoir.filtered_turns(v_caller, v_scope, p_tags, p_project, p_limit) i
-    where p_types is null and p_category is null and (p_session is null or i.session_id = v_session)
+    where p_types is null and p_category is null and (v_session is null or i.session_id = v_session)
       and i.ref_id not in (select k.ref_id from kept k) and (p_where is null or _memoir.meets(coalesce(
         (_memoir.turn(v_user, i.session_id, i.turn_index)).metadata -> 'call', '{}'), p_where))
   ), shown as (
     select k.o, k.kind, k.ref_id, case k.kind when 'turn' then _memoir.as_known(v_user, k.session_id, k.turn_index,
-        t.body, k.span_start, p_as_of) else t.body end as body, k.score, k.words, k.vector,
+        t.body, k.span_start, v_scope.as_of) else t.body end as body, k.score, k.words, k.vector,
       array_replace(k.arms, 'change', 'neighbour') as matched, k.session_id, k.turn_index, k.role, t.name, k.said_at,
       k.type, k.own_tags, k.project
     from kept k
@@ -184,14 +172,14 @@ begin
     where m.memory_id not in (select k.ref_id from kept k)
     union all
     select 4294967294 + row_number() over (order by i.created_at desc, i.item_no desc), 'turn', i.ref_id,
-      _memoir.as_known(v_user, i.session_id, i.turn_index, t.body, i.span_start, p_as_of),
+      _memoir.as_known(v_user, i.session_id, i.turn_index, t.body, i.span_start, v_scope.as_of),
       0::real, 0::real, null::real, array['filter'], i.session_id, i.turn_index, i.role::text, t.name, i.created_at,
       null, i.tags, i.project
     from tagged i join _memoir.item_texts(v_user, array(select g.item_no from tagged g), v_caller.clearance) t
       on t.item_no = i.item_no
   )
   select (row_number() over (order by x.o))::integer, x.kind, x.ref_id, x.body, x.score, x.words, x.vector, x.matched,
-    s.external_id, x.turn_index, x.role, x.name, x.said_at, x.type, x.own_tags, x.project, p_space ->> 'space'
+    s.external_id, x.turn_index, x.role, x.name, x.said_at, x.type, x.own_tags, x.project, p_space
   from shown x left join _memoir.sessions s on s.user_id = v_user and s.session_id = x.session_id
   order by x.o limit p_limit;
 end $$;
@@ -204,23 +192,33 @@ create or replace function memoir.recall(p_user text, p_query text, p_session te
 returns setof _memoir.hit language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read'); v_session uuid; v_space jsonb; v_hits _memoir.hit[];
-  v_config jsonb := _memoir.config(v_caller.user_id, null); v_read _memoir.question;
+  v_config jsonb := _memoir.config(v_caller.user_id, null); v_read _memoir.question; v_question _memoir.question;
+  v_scope _memoir.search_scope; v_counters _memoir.user_counters; v_rows jsonb; v_spaces jsonb := '[]'; v_how jsonb;
 begin
   perform _memoir.check_text('query', p_query), _memoir.check_count('limit', p_limit, 1000);
   perform _memoir.check_choices('types', p_types, _memoir.known_types());
   p_where := _memoir.check_where(p_where);
-  if p_session is not null then v_session := (_memoir.session(v_caller, p_session)).session_id; end if;
+  if p_session is not null then v_session := (_memoir.session(v_caller, p_session)).session_id;
+  else v_spaces := _memoir.spaces_of(v_caller, coalesce(p_spaces, v_config ->> 'spaces')); end if;
   perform _memoir.check_choices('kinds', p_kinds, '{memory,turn,summary}');
+  if p_kinds is not null then v_scope.kinds := array(select left(k, 1)::"char" from unnest(p_kinds) k); end if;
+  v_scope.hidden_sessions := '{}'; v_scope.hidden_from := 0;
+  v_scope.local_sessions := array[coalesce(v_session, _memoir.no_session())];
+  v_scope.projects := v_caller.projects; v_scope.clearance := v_caller.clearance;
+  v_scope.as_of := p_as_of; v_scope.valid_at := p_valid_at;
+  v_scope.said_after := p_after; v_scope.said_before := p_before;
+  v_how := jsonb_build_object('limit', greatest(p_limit * 4, 100), 'frequent', 0);
   v_read := _memoir.read_question(p_query, v_config, p_query_embedding, false);
-  v_hits := array(select h from _memoir.recall_of(v_caller, v_config, null, v_read, p_session, v_session, p_limit,
-    p_types, p_tags, p_project, p_kinds, p_after, p_before, p_query_embedding, p_as_of, p_valid_at, p_category,
-    p_where) h);
-  for v_space in select value from jsonb_array_elements(case when p_session is null then
-      _memoir.spaces_of(v_caller, coalesce(p_spaces, v_config ->> 'spaces')) end) loop
-    v_caller.user_id := v_space ->> 'user_id';
-    v_hits := v_hits || array(select h from _memoir.recall_of(v_caller, v_config, v_space, v_read, null, null, p_limit,
-      p_types, p_tags, p_project, p_kinds, p_after, p_before, p_query_embedding, p_as_of, p_valid_at, p_category,
-      p_where) h);
+  select * into v_counters from _memoir.user_counters where user_id = v_caller.user_id;
+  v_question := _memoir.question(v_caller.user_id, v_counters, v_config, v_read, v_scope, p_query_embedding);
+  -- Rows of pg_memoir_kernel/records.py, best first of each.
+  v_rows := (_memoir.recalled(_memoir.asked(v_caller.user_id, v_counters, v_config, v_question, v_scope,
+    nullif(p_project, 'global')) || v_how || jsonb_build_object('spaces', _memoir.asked_of_spaces(v_spaces, v_config,
+    v_read, v_scope, p_query_embedding, p_project, v_how)), v_config, v_question.vector)).rows;
+  for v_space in select null union all select value from jsonb_array_elements(v_spaces) loop
+    v_caller.user_id := coalesce(v_space ->> 'user_id', v_caller.user_id::text);
+    v_hits := v_hits || array(select h from _memoir.recall_of(v_caller, v_scope, v_space ->> 'space', v_rows,
+      v_session, p_limit, p_types, p_tags, p_project, p_category, p_where) h);
   end loop;
   return query
   select (row_number() over w)::integer, h.kind, h.id, h.content, h.score, h.words_score, h.vector_score, h.matched_by,

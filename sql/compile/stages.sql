@@ -408,8 +408,10 @@ begin
       v.recall_budget - coalesce(_memoir.tokens_of(v.experience ->> 'text' || E'\n\n', v.tokenizer), 0),
       'profile', coalesce(v.profile, '{}'),
       'standing', v_standing, 'said', v.said, 'hidden', _memoir.message_ids(v.shown || v.unanswered, v.reduced),
-      'tokenizer', v.tokenizer, 'is_explained', coalesce(v.explained, false), 'spaces', _memoir.asked_of_spaces(v,
-        case when v_question.names = '{}' then v_question else v_read end, v_scope, p_query_embedding, v_most)),
+      'tokenizer', v.tokenizer, 'is_explained', coalesce(v.explained, false), 'spaces', _memoir.asked_of_spaces(
+        v.spaces, v.config, case when v_question.names = '{}' then v_question else v_read end, v_scope,
+        p_query_embedding, (v.session).project, jsonb_build_object('limit', v_most, 'is_waiting', true, 'pins',
+          '{"pinned": [], "ceilings": {}}'::jsonb))),
     v.config, v_question.vector);
   v.recalled := v_found.recalled;
   v.considered := v_found.items;
@@ -436,24 +438,24 @@ begin
 end $$;
 
 -- The same question as each space of the recall is asked it, as the kernel takes it; as: the user a client reads it by.
-create or replace function _memoir.asked_of_spaces(v _memoir.compile_state, p_question _memoir.question,
-  p_scope _memoir.search_scope, p_query_embedding real[], p_limit integer)
+create or replace function _memoir.asked_of_spaces(p_spaces jsonb, p_config jsonb, p_question _memoir.question,
+  p_scope _memoir.search_scope, p_query_embedding real[], p_project text, p_how jsonb)
 returns jsonb language plpgsql stable as $$
 declare
   v_space jsonb; v_user uuid; v_counters _memoir.user_counters; v_question _memoir.question; v_asked jsonb := '[]';
 begin
   p_scope.hidden_sessions := '{}'; p_scope.hidden_from := 0; p_scope.reduced := '{}';
   p_scope.local_sessions := array[_memoir.no_session()];
-  for v_space in select value from jsonb_array_elements(v.spaces) loop
+  for v_space in select value from jsonb_array_elements(p_spaces) loop
     v_user := v_space ->> 'user_id';
     select * into v_counters from _memoir.user_counters where user_id = v_user;
     continue when coalesce(v_counters.items, 0) = 0;
-    v_question := _memoir.question(v_user, v_counters, v.config, p_question, p_scope, p_query_embedding);
+    v_question := _memoir.question(v_user, v_counters, p_config, p_question, p_scope, p_query_embedding);
     v_question.goes_on := false;
-    v_asked := v_asked || (_memoir.asked(v_user, v_counters, v.config, v_question, p_scope,
-        nullif((v.session).project, 'global'))
-      || jsonb_build_object('space', _memoir.one_line(v_space ->> 'space'), 'as', v_space ->> 'user', 'limit', p_limit,
-        'vector', v_question.vector::text, 'is_waiting', true, 'pins', '{"pinned": [], "ceilings": {}}'::jsonb));
+    v_asked := v_asked || (_memoir.asked(v_user, v_counters, p_config, v_question, p_scope,
+        nullif(p_project, 'global')) || p_how
+      || jsonb_build_object('space', _memoir.one_line(v_space ->> 'space'), 'as', v_space ->> 'user',
+        'vector', v_question.vector::text));
   end loop;
   return v_asked;
 end $$;

@@ -73,6 +73,18 @@ def test_space_roles(db: Db, user: str, space: str, door: str) -> None:
                 enter(db, address, office)
 
 
+def test_a_space_that_answers_comes_before_own_texts(db: Db, user: str, space: str) -> None:
+    """Of a place that holds a word or two of a question, the best text is not as good as one that holds all."""
+    reader, rooms = f"{user}-reader", "hall attic office garage shed porch".split()
+    for number, room in enumerate(rooms):
+        remember(db, reader, f"The handle of the oven in the {room} has the number 50{number}.")
+        remember(db, in_space(user, space), f"The handle of the kettle in the {room} has the number 60{number}.")
+    kept = remembered(db, in_space(user, space), "The handle of the kettle in the pantry has the number 711.")
+    asked = "What number has the handle of the kettle in the pantry?"
+    hits = table(db, "recall", reader, asked, columns="id::text, space")
+    assert hits[0] == (kept, space) and [of for _, of in hits].index(None) > 5, hits
+
+
 def test_space_lines_say_whose(db: Db, user: str, space: str) -> None:
     reader, stranger = f"{user}-reader", f"{user}-stranger"
     kept = remembered(db, in_space(user, space), "The router is in the cellar.")

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pg_memoir_kernel.candidates import BELOW
 from pg_memoir_kernel.items import ROLES, read_items, to_bytes, to_text
-from pg_memoir_kernel.recall import _words, recall
+from pg_memoir_kernel.recall import recall
+from pg_memoir_kernel.searching import words_of
 from pg_memoir_kernel.rendering import FENCE as MARKS
 from pg_memoir_kernel.times import day_name, find_ranges, is_within, read_time, read_zone, to_microseconds
 from pg_memoir_kernel.vectors import vector_scores
@@ -127,9 +128,9 @@ def test_common_words_tell_nothing() -> None:
 def test_english_takes_the_place_of_another_language() -> None:
     english = {"words": ["buch", "welches"], "terms": [["book", "novel", "june"], ["june"]]}
     asked = {"terms_widened": ["buch", "melani", "welches"], "facts": {"english": english}, "language": 1}
-    words = _words({**QUESTION, **asked})
+    words = words_of({**QUESTION, **asked})
     assert words.terms == ["melani", "book", "june"] and (words.forms, words.form_of) == (["novel"], ["book"])
-    words = _words({**QUESTION, **asked, "language": 2})  # texts in that language are there
+    words = words_of({**QUESTION, **asked, "language": 2})  # texts in that language are there
     assert words.terms == ["buch", "melani", "welches"] and words.forms == []
 
 

@@ -18,7 +18,7 @@ from ..errors import KernelMissingError
 ISOLATION = "set transaction isolation level repeatable read"
 GIVE = "select set_config('memoir.recalled', %(recalls)s, true)"
 READ = "select a as result from memoir.recall_arrays(%(user)s, %(name)s, %(given)s::jsonb) a"
-MOST = 64  # recalls of one call: one for each space
+MOST = 64  # recalls of one call
 HINT = "install the client with its kernel: pip install 'pg_memoir[kernel]'"
 _BYTES = re.compile(r"\\x(?:[0-9a-f]{2})*")
 
