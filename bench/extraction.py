@@ -42,7 +42,7 @@ FOUND = """
 
 @dataclass
 class Found:
-    """What was found in the words of several users."""
+    """Counts of several users, with the memories and changes that were found."""
 
     users: int = 0
     said: int = 0

@@ -1,4 +1,4 @@
-"""What is sent for each call of a session: the list as the client has it, and ours. Bodies have the Anthropic shape, with
+"""The body of each call of a session: the list as the client has it, and ours. Bodies have the Anthropic shape, with
 cache marks where clients set them.
 """
 
