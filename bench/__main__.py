@@ -2,7 +2,7 @@
 
     python -m bench [--data locomo.json] [--evidence path ...] [--only recall,evidence,latency,writes,...] [--write docs/benchmarks.md bench/RESULTS.md]
 
-`python -m bench.PART` runs these and further parts (changes, extraction, life, pages, scale, gateway, replay, tokens) alone. Other memory
+`python -m bench.PART` runs these and further parts (consolidation, experience, extraction, pages, replay, scale, spaces, tokens) alone. Other memory
 stores: python -m research.peers. With --write each table also replaces the one of its name in the page that has it, between its two
 marks.
 """

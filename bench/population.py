@@ -75,22 +75,25 @@ def populate(connection: psycopg.Connection, size: Size, words: Words, rng: rand
     """Fills a database through the API, gives everything a vector, merges and analyzes as the maintenance jobs would."""
     for number in range(size.users):
         progress(f"user {number + 1} of {size.users}")
-        full = number < size.full
-        user = full_user(number) if full else f"small-{number}"
-        turns, memories = (size.full_turns, size.full_memories) if full else (size.small_turns, size.small_memories)
-        for session in range(0, turns, TURNS_PER_SESSION):
-            messages = list(made_messages(words, min(TURNS_PER_SESSION, turns - session)))
-            connection.execute(
-                "select memoir.persist_turn(%s, %s, %s)",
-                (user, f"session-{session // TURNS_PER_SESSION}", Jsonb(messages)),
-            )
-        for _ in range(memories):
-            connection.execute("select memoir.remember(%s, %s)", (user, words.sentence(6, 25)))
-    _embed(connection, rng)
+        if number < size.full:
+            fill(connection, full_user(number), size.full_turns, size.full_memories, words)
+        else:
+            fill(connection, f"small-{number}", size.small_turns, size.small_memories, words)
+    embed(connection, rng)
     progress("merging search structures")
     connection.execute("call memoir.run_job('merge')")
     connection.execute("vacuum analyze")
     progress("")
+
+
+def fill(connection: psycopg.Connection, user: str, turns: int, memories: int, words: Words) -> None:
+    """Stores a user's sessions of 50 turns each, and memories."""
+    for session in range(0, turns, TURNS_PER_SESSION):
+        messages = list(made_messages(words, min(TURNS_PER_SESSION, turns - session)))
+        name = f"session-{session // TURNS_PER_SESSION}"
+        connection.execute("select memoir.persist_turn(%s, %s, %s)", (user, name, Jsonb(messages)))
+    for _ in range(memories):
+        connection.execute("select memoir.remember(%s, %s)", (user, words.sentence(6, 25)))
 
 
 def made_messages(words: Words, count: int) -> Iterator[dict[str, str]]:
@@ -98,7 +101,7 @@ def made_messages(words: Words, count: int) -> Iterator[dict[str, str]]:
         yield {"role": "assistant" if place % 2 else "user", "content": words.sentence(8, 60)}
 
 
-def _embed(connection: psycopg.Connection, rng: random.Random) -> None:
+def embed(connection: psycopg.Connection, rng: random.Random) -> None:
     """Random vectors for all that waits, through the worker's calls."""
     done = 0
     while claimed := connection.execute("select user_id, item_no, model from memoir.claim_embeddings(1000)").fetchall():

@@ -10,14 +10,11 @@ per turn with date and speaker, best first: a line that doesn't fit is left out 
 from __future__ import annotations
 
 import argparse
-import json
 import random
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psycopg
@@ -25,9 +22,9 @@ from pg_memoir import Memoir
 from pg_memoir_cli import import_conversations
 
 from .common import CachedEmbedder, CannotRun, fresh_database, percentile, progress, report, run_alone, table
+from .datasets import LOCOMO, Said, locomo
 
 BUDGETS = (500, 1000, 2000, 4000)
-CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 RRF_K = 60
 
 
@@ -36,7 +33,7 @@ class Question:
     """A question and the places of the turns that answer it."""
 
     text: str
-    category: int
+    category: str
     gold: list[int]
 
 
@@ -68,57 +65,23 @@ class Score:
         return f"{self.turns():.1f} / {100 * complete / len(self.gold):.1f}"
 
 
-def read_questions(path: Path) -> dict[str, list[tuple[str, int, list[str]]]]:
-    """Per conversation id: (question, category, ids of its gold turns); questions without evidence are left out."""
-    found = {}
-    for record in json.loads(path.read_text()):
-        questions = []
-        for item in record["qa"]:
-            gold = [
-                f"D{int(s)}:{int(t)}"
-                for entry in item.get("evidence") or []
-                for s, t in re.findall(r"D:?(\d+):(\d+)", str(entry))
-            ]
-            if gold:
-                questions.append((str(item["question"]), int(item.get("category") or 0), gold))
-        found[str(record.get("sample_id"))] = questions
-    return found
-
-
-def load(connection: psycopg.Connection, path: Path, users: Sequence[str]) -> list[Conversation]:
-    """The conversations as the import stored them, so that the baselines see what compile sees."""
-    questions, said = read_questions(path), _said(path)
+def load(path: Path, users: Sequence[str]) -> list[Conversation]:
+    """The conversations as they are imported, so that the baselines see what compile sees."""
     loaded = []
-    for user in users:
-        sample = user.removeprefix("locomo:")
-        rows: list[tuple[str, dict[str, Any]]] = []
-        for session in sorted({key.split(":")[0] for key in said[sample]}, key=lambda key: int(key[1:])):
-            got = connection.execute("select memoir.history(%s, %s)", (user, f"session_{session[1:]}")).fetchall()
-            rows += [(session, row[0]) for row in got]
-        places = {message["metadata"]["dia_id"]: place for place, (_, message) in enumerate(rows)}
-        named = [f"{message['name']}: {message['content']}" for _, message in rows]
-        lines = [f"{message['created_at'][:10]} {line}" for (_, message), line in zip(rows, named, strict=True)]
-        texts = [said[sample][message["metadata"]["dia_id"]] for _, message in rows]
-        asked = []
-        for text, category, gold in questions[sample]:
-            known = sorted({places[turn] for turn in gold if turn in places})
-            if known:
-                asked.append(Question(text, category, known))
-        loaded.append(Conversation(user, lines, named, texts, asked))
+    for corpus in locomo(path):
+        if f"locomo:{corpus.name}" not in users:
+            continue
+        said = [event for event in corpus.events if isinstance(event, Said)]
+        named = [f"{event.message['name']}: {event.message['content']}" for event in said]
+        lines = [f"{event.message['created_at'][:10]} {line}" for event, line in zip(said, named, strict=True)]
+        places = {event.key: place for place, event in enumerate(said)}
+        asked = [
+            Question(question.text, question.category, sorted(places[key] for key in question.evidence))
+            for question in corpus.questions()
+        ]
+        texts = [event.message["content"].partition("\n[image")[0] for event in said]  # without a picture's caption
+        loaded.append(Conversation(f"locomo:{corpus.name}", lines, named, texts, asked))
     return loaded
-
-
-def _said(path: Path) -> dict[str, dict[str, str]]:
-    """Per conversation, what each turn said, by its id."""
-    return {
-        str(record.get("sample_id")): {
-            turn["dia_id"]: turn["text"]
-            for name, turns in record["conversation"].items()
-            if re.fullmatch(r"session_\d+", name)
-            for turn in turns
-        }
-        for record in json.loads(path.read_text())
-    }
 
 
 def plain(text: str) -> str:
@@ -208,10 +171,11 @@ def measure(
             raise CannotRun(f"no conversation of {path.name} is named {', '.join(only)}")
         memoir.embed_backlog(embed)
     scores: dict[tuple[str, int], Score] = {}
-    by_category: dict[tuple[str, int, int], Score] = {}
+    by_category: dict[tuple[str, str, int], Score] = {}
     with psycopg.connect(dsn, autocommit=True) as connection:
-        _settle(connection)
-        conversations = load(connection, path, users)
+        connection.execute("call memoir.run_job('merge')")  # as the job does in the background
+        connection.execute("analyze")
+        conversations = load(path, users)
         tokenizer = connection.execute(
             "select _memoir.tokenizer_used(tokenizer) from _memoir.models where model = 'default'"
         ).fetchone()[0]
@@ -246,15 +210,9 @@ def measure(
     return _tables(scores, by_category, budgets, conversations, path, tokenizer)
 
 
-def _settle(connection: psycopg.Connection) -> None:
-    """What the maintenance jobs do in the background."""
-    connection.execute("call memoir.run_job('merge')")
-    connection.execute("analyze")
-
-
 def _tables(
     scores: dict[tuple[str, int], Score],
-    by_category: dict[tuple[str, int, int], Score],
+    by_category: dict[tuple[str, str, int], Score],
     budgets: Sequence[int],
     conversations: Sequence[Conversation],
     path: Path,
@@ -277,11 +235,12 @@ def _tables(
         for budget in budgets
     ]
     detail = []
-    for category in sorted({category for _, category, _ in by_category}):
+    known = {category for _, category, _ in by_category}
+    for category in [category for category in (*LOCOMO.values(), "other") if category in known]:
         for name in ("pg_memoir", *dict.fromkeys(best)):
             cells = [by_category[name, category, budget].cell() for budget in budgets]
             count = len(by_category[name, category, budgets[0]].gold)
-            detail.append([f"{CATEGORIES.get(category, category)} ({count}): {name}", *cells])
+            detail.append([f"{category} ({count}): {name}", *cells])
     return [report("recall", main), report("recall-by-category", table(["by category", *head[1:]], detail))]
 
 

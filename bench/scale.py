@@ -19,9 +19,8 @@ from pathlib import Path
 import psycopg
 
 from .common import CannotRun, fresh_database, report, run_alone, table
-from .crowd import Topics, make_user
 from .latency import processor_time
-from .population import TURNS_PER_SESSION, Words
+from .population import TURNS_PER_SESSION, Words, embed, fill, vector
 
 DAY = 86_400
 COMPILES = 40
@@ -100,23 +99,24 @@ def _ran(connection: psycopg.Connection) -> float:
 
 
 def measure(dsn: str, items: int) -> Cost:
-    """One user through the API, the sessions of the newest month."""
+    """One user through the API, a third of whose items are memories, the sessions of the newest month."""
     rng = random.Random(17)
     words = Words(rng)
     with psycopg.connect(dsn, autocommit=True) as connection:
-        topics = Topics(rng)
-        topics.put(connection)
-        make_user(connection, "first", TURNS_PER_SESSION, words)  # its partitions, its plans
+        fill(connection, "first", TURNS_PER_SESSION, 5, words)  # its partitions, its plans
+        embed(connection, rng)
         connection.execute("checkpoint")
         stored, ran = _stored(connection), _ran(connection)
         at = connection.execute("select pg_current_wal_insert_lsn()").fetchone()[0]
-        make_user(connection, "second", items, words)
+        fill(connection, "second", items - items // 3, items // 3, words)
+        connection.execute("call memoir.run_job('merge')")
         write = (_ran(connection) - ran) / items
+        embed(connection, rng)
         log = float(connection.execute("select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), %s)", [at]).fetchone()[0])
         connection.execute("vacuum analyze")
         disk = (_stored(connection) - stored) / items
         ask = "select memoir.compile_context('second', 'session-1', %s, p_query_embedding => %s::real[])"
-        questions = [(words.sentence(5, 12), topics.query()) for _ in range(COMPILES)]
+        questions = [(words.sentence(5, 12), vector(rng)) for _ in range(COMPILES)]
         connection.execute(ask, questions[0])
         ran = _ran(connection)
         for question in questions:

@@ -1,6 +1,6 @@
 """The token estimate beside exact counts, per kind of text: python -m bench.tokens [FILE...]
 
-Without files it takes the texts of token_samples.py; a file is cut into pieces of 200 and of 2,000 characters. Columns: mean
+Without files it takes the texts of tests/cases/token_samples.jsonl; a file is cut into pieces of 200 and of 2,000 characters. Columns: mean
 and smallest of estimate / exact, where exact is the larger of o200k_base and cl100k_base; mean of estimate / o200k_base; the
 share of texts that are under-estimated; mean estimate per character. Needs PG_MEMOIR_DSN and the package bpe-openai.
 """
@@ -8,6 +8,7 @@ share of texts that are under-estimated; mean estimate per character. Needs PG_M
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
@@ -16,7 +17,13 @@ from pathlib import Path
 import psycopg
 from pg_memoir_server import tokens
 
-from .token_samples import SAMPLES
+from .common import ROOT
+
+
+def samples() -> list[tuple[str, str]]:
+    """Texts of many kinds, written for this."""
+    lines = (ROOT / "tests" / "cases" / "token_samples.jsonl").read_text("utf-8").splitlines()
+    return [(case["kind"], case["text"]) for case in map(json.loads, lines)]
 
 
 def pieces(path: Path) -> list[tuple[str, str]]:
@@ -71,12 +78,12 @@ def main() -> int:
     if not dsn:
         print("PG_MEMOIR_DSN is not set: take it from `make -s dsn`", file=sys.stderr)
         return 2
-    rows = table(dsn, [piece for path in files for piece in pieces(path)] if files else SAMPLES)
+    rows = table(dsn, [piece for path in files for piece in pieces(path)] if files else samples())
     print(f"{'text':24}{'n':>6}{'mean':>8}{'min':>8}{'/o200k':>8}{'under':>8}{'/char':>8}")
     for kind, n, mean, least, new, under, character in rows:
         print(f"{kind[:23]:24}{n:>6}{mean:>8.2f}{least:>8.2f}{new:>8.2f}{under:>8.1%}{character:>8.2f}")
     if not files:
-        prose = SAMPLES[0][1]
+        prose = samples()[0][1]
         print(
             f"\none estimate of {len(prose)} characters: {seconds(dsn, prose, 500) * 1e6:.0f} µs; of {len(prose) * 300:,} characters: {seconds(dsn, prose * 300, 3) * 1e3:.0f} ms"
         )

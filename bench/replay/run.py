@@ -124,7 +124,6 @@ def replay(session: Session, strategy: Strategy, window: int, clock: Callable[[f
     needs, before, now, seen = Needs(), None, 0.0, 0
     asks = random.Random(session.name)
     open_plants = list(session.plants)
-    helper = Counter[str]()
     step_of = {at: step for step, at in enumerate(at for at, m in enumerate(session.messages) if m.get("tool_calls"))}
     for at in session.calls():
         now += session.pauses.get(at, SECONDS)
@@ -152,8 +151,6 @@ def replay(session: Session, strategy: Strategy, window: int, clock: Callable[[f
         out.sizes.append(made.total)
         out.spent.append(caches[PRICES[0].model, 300.0].cost(PRICES[0], out.output))
         out.seconds.append(sent.seconds)
-        helper["in"] += sent.helper[0]
-        helper["out"] += sent.helper[1]
         for plant in [plant for plant in open_plants if plant.step < step_of.get(at, 0) and plant.answer not in shown]:
             open_plants.remove(plant)
             if asks.random() < 0.5:
@@ -164,8 +161,7 @@ def replay(session: Session, strategy: Strategy, window: int, clock: Callable[[f
     for prices in PRICES:
         for (model, life), cache in caches.items():
             if model == prices.model:
-                extra = (helper["in"] * prices.input + helper["out"] * prices.output) / 1_000_000
                 name = model if life <= 600 else f"{model}, 1 h"
-                out.costs[name] = cache.cost(prices, out.output) + extra
+                out.costs[name] = cache.cost(prices, out.output)
     out.moves = strategy.moves()
     return out

@@ -1,14 +1,13 @@
-"""What is sent for each call of a session, by strategy: as the client has it, its oldest results dropped, summarised at the
-limit, and ours. Each gives bodies in the Anthropic shape with cache marks where that strategy's users set them.
+"""The body of each call of a session: the list as the client has it, and ours. Bodies have the Anthropic shape, with
+cache marks where clients set them.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pg_memoir import Memoir
@@ -33,17 +32,15 @@ TOOLS = [
     }
     for name in TOOL_NAMES
 ]
-CLEARED = "[Old tool result content cleared]"
 MARK = {"type": "ephemeral"}
 
 
 @dataclass
 class Sent:
-    """One call's body, how long its making took, and what else was asked of the model for it."""
+    """One call's body, and how long its making took."""
 
     body: dict[str, Any]
     seconds: float = 0.0
-    helper: tuple[int, int] = (0, 0)  # tokens in and out of a call of the strategy's own, with the list as it was
 
 
 class Strategy(Protocol):
@@ -90,106 +87,19 @@ def body(messages: Sequence[Message]) -> dict[str, Any]:
     return {"system": [{"type": "text", "text": SYSTEM, "cache_control": MARK}], "messages": out}
 
 
-def size(messages: Sequence[Message]) -> int:
-    return sum(tokens(json.dumps(blocks(message), ensure_ascii=False)) for message in messages)
-
-
-@dataclass
 class AsIs:
     """Every message, whatever the window."""
 
-    window: int
-    name: str = "as the client sends it"
-    moved: int = 0
+    name = "as the client sends it"
 
     def send(self, session: Session, at: int) -> Sent:
         return Sent(body(session.messages[:at]))
 
     def moves(self) -> int:
-        return self.moved
+        return 0
 
     def ask(self, plant: Plant) -> str | None:
         return None
-
-
-@dataclass
-class Dropped(AsIs):
-    """As providers do: at half the window all results but the newest three are cleared, in one go."""
-
-    name: str = "oldest results dropped"
-    cleared: set[str] = field(default_factory=set)
-
-    def send(self, session: Session, at: int) -> Sent:
-        messages = self.shown(session, at)
-        if size(messages) > self.window / 2:
-            results = [message["tool_call_id"] for message in messages if message["role"] == "tool"]
-            fresh = [result for result in results[:-3] if result not in self.cleared]
-            self.cleared.update(fresh)
-            self.moved += len(fresh)
-            messages = self.shown(session, at)
-        left, start = size(messages), 1
-        while left > self.window * 0.95:
-            # What still does not fit goes by whole steps, behind the first message.
-            end = next((n for n in range(start + 1, len(messages)) if messages[n]["role"] != "tool"), len(messages))
-            left, start = left - size(messages[start:end]), end
-        return Sent(body(messages[:1] + messages[start:]))
-
-    def shown(self, session: Session, at: int) -> list[Message]:
-        return [
-            message | {"content": CLEARED} if message.get("tool_call_id") in self.cleared else message
-            for message in session.messages[:at]
-        ]
-
-
-@dataclass
-class Summarised(AsIs):
-    """As clients do: at nine tenths of the window the model sums up what was done, and goes on with that and the newest steps."""
-
-    name: str = "summarised at the limit"
-    summary: str = ""
-    start: int = 0
-
-    def send(self, session: Session, at: int) -> Sent:
-        messages, helper = self.shown(session, at), (0, 0)
-        if size(messages) > self.window * 0.9:
-            before = size(messages)
-            start = at - 1
-            while session.messages[start]["role"] == "tool":
-                start -= 1
-            gone = session.messages[self.start : start]
-            self.summary, self.start = self.summed_up(gone), start
-            self.moved += sum(message["role"] == "tool" for message in gone)
-            messages = self.shown(session, at)
-            helper = (before, tokens(self.summary))
-        return Sent(body(messages), helper=helper)
-
-    def shown(self, session: Session, at: int) -> list[Message]:
-        if not self.summary:
-            return session.messages[:at]
-        return [{"role": "user", "content": self.summary}, *session.messages[self.start : at]]
-
-    def summed_up(self, gone: Sequence[Message]) -> str:
-        """What such a summary holds: the requests, files touched and commands, errors, what was said last."""
-        lines = [self.summary] if self.summary else ["This session goes on from an earlier one. Summary:"]
-        seen: set[str] = set()
-        for message in gone:
-            if message["role"] == "user" and message["content"] != self.summary:
-                lines.append(f"The user asked: {message['content']}")
-            for call in message.get("tool_calls", []):
-                arguments = json.loads(call["function"]["arguments"] or "{}")
-                what = str(arguments.get("file_path") or arguments.get("command") or "")[:120]
-                if what and what not in seen:
-                    seen.add(what)
-                    lines.append(f"- {call['function']['name']} {what}")
-            if message["role"] == "tool":
-                lines += [
-                    f"- error: {line[:160]}"
-                    for line in re.findall(r"^\w*Error\b.*$", message["content"] or "", re.M)[:2]
-                ]
-            elif message["role"] == "assistant" and message.get("content"):
-                lines.append(f"- {message['content'][:200]}")
-        text = "\n".join(lines)
-        return text if tokens(text) <= 6000 else text[: 6000 * 2] + "\n…\n" + text[-6000 * 2 :]
 
 
 class Ours:

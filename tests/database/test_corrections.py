@@ -1,9 +1,11 @@
 """correct, retract, validate, relate, pin, lift: all shapes, what they take with them, and what stays away whatever comes after."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
+import talk
 from calls import Db, call, edges, persist, raises, remember, remembered, say, table
 from internals import memory_row
 from routines import world_of
@@ -11,6 +13,7 @@ from routines import world_of
 pytestmark = pytest.mark.usefixtures("little_vectors")
 
 VECTOR = [1.0, 0.1, 0.0, 0.0]
+compile_text = partial(talk.compile_text, query_embedding=VECTOR)
 NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
@@ -18,11 +21,6 @@ def recall_texts(db: Db, user: str, query: str, **named: Any) -> list[str]:
     """Without the answers, which come as neighbours of what is found."""
     found = table(db, "recall", user, query, columns="content", **named)
     return sorted(content for (content,) in found if content not in ("Noted.", "Nice."))
-
-
-def compile_text(db: Db, user: str, query: str, **named: Any) -> str:
-    made = call(db, "compile_context", user, "elsewhere", query, query_embedding=VECTOR, **named)
-    return str(made).replace(query, "")
 
 
 def is_refused(db: Db, user: str, content: str, **named: Any) -> bool:

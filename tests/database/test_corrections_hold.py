@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import talk
 from calls import Db, active, call, embed_waiting, export_rows, persist, remember, remembered, run_job, say, table
 from internals import clear_work, read_again, use_memories
 from psycopg.types.json import Jsonb
@@ -101,9 +102,7 @@ def texts(db: Db, user: str, question: str, **named: Any) -> str:
 
 
 def compile_text(db: Db, user: str, question: str, **named: Any) -> str:
-    """What a compile shows beside the question itself."""
-    made = call(db, "compile_context", user, "elsewhere", question, query_embedding=vector(question), **named)
-    return str(made).replace(question, "")
+    return talk.compile_text(db, user, question, query_embedding=vector(question), **named)
 
 
 def hold(db: Db, user: str, known: dict[str, str]) -> None:

@@ -3,17 +3,16 @@
 import base64
 import json
 import random
-import runpy
 import string
 import struct
 from functools import partial
 
 import pytest
+from cases import read_cases
 from internals import has_python, run_internal
 from pg_memoir_server import tokens
-from servers import ROOT
 
-SAMPLES: list[tuple[str, str]] = runpy.run_path(str(ROOT / "bench" / "token_samples.py"))["SAMPLES"]
+SAMPLES = [(case["kind"], case["text"]) for case in read_cases("token_samples")]
 
 
 def estimates(db, texts: list[str]) -> list[int]:

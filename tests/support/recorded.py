@@ -62,10 +62,7 @@ def record(server_dsn: str) -> dict[str, str]:
 def show(answer: Any) -> Iterator[str]:
     """The lines of an answer."""
     if isinstance(answer, list):
-        rows = [_row(row) if isinstance(row, dict) else str(row) for row in answer]
-        is_memories = answer and isinstance(answer[0], dict) and "superseded_by" in answer[0]
-        # Memories of one call come in the order of random ids.
-        yield from (sorted(rows) if is_memories else rows)[:ROWS]
+        yield from [_row(row) if isinstance(row, dict) else str(row) for row in answer][:ROWS]
         if len(answer) > ROWS:
             yield f"… {len(answer) - ROWS} more"
     elif isinstance(answer, str):
@@ -82,17 +79,12 @@ def show(answer: Any) -> Iterator[str]:
 
 
 def _row(row: dict[str, Any]) -> str:
-    """A row of explain_context, recall, history or a list of what is stored, on one line."""
+    """A row of explain_context, recall or a list, on one line."""
     if "included" in row:
         head = f"{row['position']}. {row['fidelity']}" if row["included"] else f"-  {row['reason']}"
         return f"{head}, {row['score']}, {'+'.join(row['arms'])}, {row['tokens']} tokens: {row['content']}"
     if "words_score" in row:
         return f"{row['rank']}. {row['score']} {row['kind']}, {row['said_at'][:10]}: {row['content']}"
-    if "superseded_by" in row:
-        replaced = f", replaced by {row['superseded_by']}" if row["superseded_by"] else ""
-        return f"{row['memory_id']}, {row['state']} {row['type']}{replaced}: {row['content']}"
-    if "role" in row:
-        return "\n".join(_message(row))
     return json.dumps({key: value for key, value in row.items() if value not in (None, [], {})}, ensure_ascii=False)
 
 

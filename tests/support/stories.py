@@ -6,13 +6,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from servers import ROOT
-from story import DIMENSION, Story, result, said, tool_calls, vector
+from story import DIMENSION, Story, said
 
-OF = {"type": "object", "properties": {"of": {"type": "string", "description": "which one"}}}
-READERS = [{"name": name, "description": f"Reads the {name}.", "parameters": OF} for name in ("kiln_log", "order_book")]
-TOOLS = [{"type": "function", "function": reader} for reader in READERS]
 PICTURE = {"type": "image_url", "image_url": {"url": "https://example.org/tile.png", "detail": "low"}}
-NOBODY = "00000000-0000-0000-0000-000000000000"
 NAMES = ("Adelmo", "Brigida", "Casimir", "Dorothea", "Eberhard", "Filippa", "Gerlinde", "Hartmut", "Isolde", "Joachim")
 THINGS = "violin canoe telescope bakery vineyard typewriter greenhouse sailboat accordion workshop".split()
 FILLER = (
@@ -71,49 +67,6 @@ def studio(story: Story) -> None:
 
 # --- Memories ---------------------------------------------------------------------------------------------------------
 
-PERSON: dict[str, Any] = {"query": "Lives, works, has, drinks, plays?", "kinds": ["memory"], "limit": 20}
-
-
-def corrections(story: Story) -> None:
-    """Memories that turn out wrong, end, are taken back and let back in."""
-    talk = (
-        "I live in Ulm and I have a cat called Momo.",
-        "Noted.",
-        "My sister Elizabeth, also known as Lizzy, plays the cello.",
-        "How nice.",
-        "I drink tea, never coffee.",
-        "Tea it is.",
-    )
-    story.persist("talk", *said(*talk))
-    source: dict[str, Any] = {"session": "talk", "source_turns": [0]}
-    home = story.remember("Lives in Ulm.", slot="home", slot_value="Ulm", valid_from="2025-01-01T00:00:00Z", **source)
-    pets = story.remember("Has a cat called Momo and lives in a house with a garden.", **source)
-    drink = story.remember("Drinks tea, never coffee.", type="preference", session="talk", source_turns=[4])
-    cello = story.remember("Elizabeth plays the cello.", aliases=["Lizzy"], importance="important")
-    job = story.remember("Works at the observatory.", valid_from="2024-01-01T00:00:00Z")
-    story.embed()
-    story.ask("stated", "list_memories", states=[])
-    stated = story.now
-    bergen = {"content": "Lives in Bergen.", "slot_value": "Bergen", "valid_from": "2026-03-01T00:00:00Z"}
-    story.write("correct", memory=home, embedding=vector("Lives in Bergen."), **bergen)
-    story.write("correct", memory=pets, content="Has a dog called Rufus.", remainder="Lives in a house with a garden.")
-    story.embed()
-    story.ask("corrected", "list_memories", states=[])
-    story.write("retract", memory=job, valid_to="2025-06-01T00:00:00Z")
-    story.write("retract", memory=cello, reason="was a joke")
-    story.write("forget", memory=drink)
-    story.write("remember", content="Drinks tea, never coffee.", type="preference")
-    story.ask("retracted and forgotten", "list_memories", states=[])
-    story.write("lift_tombstone", memory=drink)
-    story.write("lift_tombstone", content="Elizabeth plays the cello.")
-    story.ask("let back", "list_memories", states=[])
-    for text, value in (("on Thursdays", "Thursday"), ("on Fridays", "Friday")):
-        story.remember(f"The choir sings {text}.", slot="choir", slot_value=value)
-    story.ask("a slot's newest value", session="later", query="When does the choir sing?")
-    story.ask("as of stated", "recall", as_of=stated, **PERSON)
-    story.ask("valid in 2024", "recall", valid_at="2024-06-01T00:00:00Z", **PERSON)
-    story.ask("aliases", "list_aliases")
-
 
 def likeness(story: Story) -> None:
     """Near duplicates, contradictions, consolidation and the profile, then moved to another user."""
@@ -143,104 +96,7 @@ def likeness(story: Story) -> None:
     story.ask("moved", "recall", **wanted)
 
 
-def pins(story: Story) -> None:
-    """Pinned memories, working notes, memories of a session and of a project, and the effect of time."""
-    query = "Who keeps what in Basel and Ulm?"
-    memories = [
-        story.remember(
-            f"{name} keeps a {thing} in {('Basel', 'Ulm', 'Graz', 'Trier', 'Kiel')[number % 5]}.",
-            project=("global", "kiln")[number % 2],
-            type=("fact", "preference", "decision", "plan", "event")[number % 5],
-            importance=("normal", "critical", "minor", "important")[number % 4],
-        )
-        for number, (name, thing) in enumerate(zip(NAMES, THINGS, strict=True))
-    ]
-    story.write("open_session", session="kiln", project="kiln")
-    story.remember("The harbour master wants the form in blue ink.", session="kiln", actor="agent")
-    story.write("set_working_memory", session="kiln", key="plan", content="First the greenhouse, then the ferry.")
-    story.write("set_working_memory", session="kiln", key="todo", content="Call Isolde.", minutes=30)
-    story.embed()
-    story.ask("in its session and project", session="kiln", query=query, memory_budget=220)
-    story.ask("in another session", session="elsewhere", query=query, memory_budget=220)
-    story.write("pin", session="kiln", memory=memories[7], turns=4)
-    story.write("pin", session="kiln", memory=memories[2], reason="always")
-    story.ask("pinned", session="kiln", query="zyzzyva?", memory_budget=220)
-    story.persist("kiln", *said("Let us go on.", "Gladly."))
-    story.persist("kiln", *said("And on.", "Yes."))
-    story.later(minutes=40)
-    story.ask("four turns and a note's end later", session="kiln", query="zyzzyva?", memory_budget=220)
-    story.later(days=440)
-    story.job("promotion", "demotion", "expiry", "profiles")
-    story.ask("a year on", "recall", query="Who keeps what?", kinds=["memory"], limit=20)
-
-
-def weakness(story: Story) -> None:
-    """A store that does not answer the question."""
-    knee = "Which pots did the doctor want for my knee?"
-    for number in range(40):
-        text = f"Row {number} of an inventory of pots, pans and plates in the house of aunt {NAMES[number % 10]}."
-        story.remember(text, created_at=f"2030-03-{1 + number % 28:02}T00:00:00Z")
-    story.ask("a weak match", session="later", query=knee)
-    story.ask("a strong match", session="later", query="What is in row 17 of the inventory?", memory_budget=60)
-    story.ask("small talk", session="later", query="good morning")
-    story.write("set_user_settings", settings={"weak_below": 0})
-    story.ask("never weak", session="later", query=knee, by_words=True, memory_budget=60)
-
-
-def secrets(story: Story) -> None:
-    """Private and secret texts, seen with each clearance and from a login bound to a project."""
-    texts = (
-        "My card is 4111 1111 1111 1111 and the bank is in Basel.",
-        "I shall not repeat it.",
-        "The salary of Quirin is 4200 francs.",
-        "Noted.",
-        "The door code of the studio is told to nobody but Teo.",
-        "Right.",
-    )
-    story.persist("bank", *said(*texts))
-    story.remember("The therapist is called Doctor Notburga.", sensitivity="private")
-    story.remember("The password is Tr0ub4dor&3.")
-    story.remember("The studio in Basel has a blue door.", project="kiln")
-    story.write("extract_session", session="bank")
-    story.embed()
-    query = "Card number, salary of Quirin, door of the studio, therapist, password?"
-    story.ask("as stored", session="later", query=query)
-    story.write("mark_turn", session="bank", turn=2, sensitivity="secret")
-    story.write("mark_turn", session="bank", turn=4, sensitivity="private", reason="not for all")
-    login = story.db.info.user
-    for clearance, projects in {"normal": None, "secret": None, "private": ["kiln"]}.items():
-        bind = "select memoir.bind_login(%s, p_clearance => %s, p_projects => %s)"
-        story.db.execute(bind, [login, clearance, projects])
-        try:
-            story.ask(f"marked, clearance {clearance}{', a project' if projects else ''}", session="later", query=query)
-        finally:
-            story.db.execute("select memoir.unbind_login(%s)", [login])
-    story.ask("marked, in the session", session="bank", query=query)
-
-
 # --- Sessions ---------------------------------------------------------------------------------------------------------
-
-
-def tools(story: Story) -> None:
-    """An exchange that calls tools: the recall it began with goes on with it."""
-    question = "What did the last bisque firing cost in gas?"
-    story.write("open_session", session="kiln", system_prompt="You may look things up.", task="tool_heavy")
-    story.persist("before", *said("The bisque firing peaks at 950 degrees. The gas meter is in the shed.", "Noted."))
-    story.remember("The gas supplier is called Brenner.")
-    story.embed()
-    story.ask("asked", session="kiln", query=question, tools=TOOLS)
-    story.append("kiln", *said(question))
-    story.append("kiln", tool_calls(a="meter", b="price_list"))
-    story.ask("called", session="kiln")
-    story.append("kiln", result("b", "0.12 euros a kilowatt hour"))
-    story.append("kiln", result("a", "\n".join(f"{hour:02}:00 reading {1000 + hour * 7} m3" for hour in range(200))))
-    story.ask("answered, Anthropic, little room", session="kiln", budget=150, format="anthropic")
-    story.append("kiln", tool_calls(c="calendar"), result("c", ""))
-    story.ask("a step on", session="kiln", budget=400)
-    story.append("kiln", {"role": "assistant", "content": "About 18 euros."})
-    story.ask("the next question", session="kiln", query="And in winter?", format="anthropic", budget=300)
-    story.persist("odd", *said("Look."), tool_calls("[1, 2]", d="look"), result("d", "seen"))
-    story.ask("arguments that are a list", session="odd", format="anthropic")
 
 
 def _talk(story: Story, session: str, first: int, last: int) -> None:
@@ -301,6 +157,4 @@ def messages(story: Story) -> None:
     story.ask("a query of parts", session="other", query_parts=parts, format="anthropic")
 
 
-STORIES: tuple[Callable[[Story], None], ...] = (
-    studio, corrections, likeness, pins, weakness, secrets, tools, compaction, messages,
-)  # fmt: skip
+STORIES: tuple[Callable[[Story], None], ...] = (studio, likeness, compaction, messages)

@@ -4,7 +4,6 @@ Told again it has the same answers. Its clock is set by hand and ticks with ever
 text, and ids get names.
 """
 
-import json
 import re
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -45,18 +44,6 @@ def said(*texts: str) -> list[Message]:
     return [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(texts)]
 
 
-def tool_calls(arguments: str | None = None, **named: str) -> Message:
-    """An assistant's calls of tools: id=name."""
-    functions = {key: {"name": name, "arguments": arguments or json.dumps({"of": key})} for key, name in named.items()}
-    made = [{"id": key, "type": "function", "function": function} for key, function in functions.items()]
-    return {"role": "assistant", "content": None, "tool_calls": made}
-
-
-def result(call: str, text: str) -> Message:
-    """What a tool answered to a call."""
-    return {"role": "tool", "tool_call_id": call, "content": text}
-
-
 class Story:
     """One user's story. Arguments of functions are named without p_."""
 
@@ -67,7 +54,8 @@ class Story:
         self._sessions: set[str] = set()  # written to
         found = db.execute(SIGNATURES).fetchall()
         self._functions = {name: (is_set, dict(zip(names or [], types))) for name, is_set, names, types in found}
-        self.later(minutes=0)
+        self.db.execute("select memoir.set_clock(%s)", [self.now])
+        self.db.execute("call memoir.ensure_partitions(0)")
 
     # Time and jobs
 
@@ -75,11 +63,6 @@ class Story:
         """Moves the clock on, by a minute if no period is given."""
         self.now += timedelta(**period or {"minutes": 1})
         self.db.execute("select memoir.set_clock(%s)", [self.now])
-
-    def later(self, **period: float) -> None:
-        """Moves the clock on, maybe into a month that has no partitions yet."""
-        self.tick(**period)
-        self.db.execute("call memoir.ensure_partitions(0)")
 
     def job(self, *names: str) -> None:
         """Runs jobs. They work for all users, so a story must not care when another's are run."""
@@ -107,9 +90,6 @@ class Story:
 
     def persist(self, session: str, *messages: Message) -> None:
         self.write("persist_turn", session=session, messages=list(messages))
-
-    def append(self, session: str, *messages: Message) -> None:
-        self.write("append_messages", session=session, messages=list(messages))
 
     def remember(self, content: str, **given: Any) -> str:
         """Remembers a text with its vector. Returns the memory's id."""

@@ -24,9 +24,9 @@ def memories(db: Db, user: str) -> list[str]:
 
 
 def compile_text(db: Db, user: str, question: str, **named: Any) -> str:
-    """All of a new session's list."""
+    """What a new session's list shows beside the question."""
     compiled = call(db, "compile_context", user, "asks", question, **named)
-    return "\n".join(str(m["content"]) for m in compiled)
+    return "\n".join(str(m["content"]) for m in compiled).replace(question, "")
 
 
 def spans(db: Db, user: str, kind: str) -> int:

@@ -1,11 +1,11 @@
 """Secrets in texts, by the package alone: each kind and its near misses, cases, redaction, and how time grows."""
 
 import json
-import time
 from pathlib import Path
 
 import pytest
 from cases import read_cases
+from growth import check_growth
 from pg_memoir_language import data, secret_tables
 from pg_memoir_language.patterns import compile_pattern
 from pg_memoir_language.secrets import find_secrets, redact, secret_kinds
@@ -92,14 +92,4 @@ REPEATED = [
 
 @pytest.mark.parametrize("unit", REPEATED)
 def test_time_grows_with_length_alone(unit: str) -> None:
-    """A text five times as long takes at most ten times as long, or less than half a second."""
-
-    def seconds(size: int) -> float:
-        text = (unit * (size // len(unit) + 1))[:size]
-        start = time.process_time()
-        find_secrets(text)
-        return time.process_time() - start
-
-    seconds(1000)
-    short, long = seconds(20_000), seconds(100_000)
-    assert long < max(0.5, 10 * short), (short, long)
+    check_growth(find_secrets, unit)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pg_memoir_kernel.candidates import BELOW
 from pg_memoir_kernel.items import ROLES, read_items, to_bytes, to_text
 from pg_memoir_kernel.recall import recall
-from pg_memoir_kernel.searching import words_of
 from pg_memoir_kernel.rendering import FENCE as MARKS
+from pg_memoir_kernel.searching import words_of
 from pg_memoir_kernel.times import day_name, find_ranges, is_within, read_time, read_zone, to_microseconds
 from pg_memoir_kernel.vectors import vector_scores
 from pg_memoir_kernel.words import K1, B, Scores, Words, word_scores

@@ -8,13 +8,13 @@ memory or turn that its id names, and `authority` says whose word the call has: 
 
 import json
 import re
-import time
 from dataclasses import asdict
 from datetime import date
 from typing import Any
 
 import pytest
 from cases import extract, read_cases, turn
+from growth import check_growth
 from pg_memoir_language.aliases import given_aliases, read_aliases
 from pg_memoir_language.extraction import read_turns
 from pg_memoir_language.foreign import own_words
@@ -82,18 +82,7 @@ UNITS = [
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_time_grows_with_length_alone(unit: str) -> None:
-    """A text five times as long takes at most ten times as long, or less than half a second."""
-
-    def seconds(size: int) -> float:
-        text = "I love Ulm.\n" + unit * (size // len(unit))
-        start = time.process_time()
-        read_clauses(text, "english")
-        read_turns([turn(text)])
-        return time.process_time() - start
-
-    seconds(1000)
-    short, long = seconds(20_000), seconds(100_000)
-    assert long < max(0.5, 10 * short), (short, long)
+    check_growth(lambda text: (read_clauses(text, "english"), read_turns([turn(text)])), unit, "I love Ulm.\n")
 
 
 def wrong_field(case: dict[str, Any], got: Extracted) -> str | None:

@@ -5,13 +5,13 @@ assistant's message before it, `asks` what the person asks in it, `typed` what i
 """
 
 import json
-import time
 from collections.abc import Callable
 from itertools import product
 from typing import Any
 
 import pytest
 from cases import read_cases
+from growth import check_growth
 from pg_memoir_gateway import material
 from pg_memoir_gateway.config import Config
 from pg_memoir_gateway.exchange import Exchange
@@ -229,17 +229,9 @@ RUNS = ["<a ", " ", "\n", "\n \t ", "x", "<", "[", "`", "a: ", "ab: c\n", "<syst
 
 @pytest.mark.parametrize("name", READERS)
 def test_readers_grow_linearly(name: str) -> None:
-    """A text eight times as long takes far less than 64 times as long."""
-
-    def seconds(size: int, run: str) -> float:
-        told = [f"{start}{run * (size // len(run))}{end}" for start in ("", "<a ", "[[") for end in ("", "</a>", ":")]
-        begun = time.process_time()
-        for one in told:
-            READERS[name](one)
-        return time.process_time() - begun
-
-    for run in RUNS:  # a busy machine may disturb one measurement, not three
-        assert any(seconds(64_000, run) < 24 * max(seconds(8_000, run), 0.01) for _ in range(3)), run
+    around = list(product(("", "<a ", "[["), ("", "</a>", ":")))
+    for run in RUNS:
+        check_growth(lambda text: [READERS[name](f"{start}{text}{end}") for start, end in around], run, size=8_000)
 
 
 @pytest.mark.parametrize(("times", "long"), [(501, 1), (1, 13_000), (2, 7_000)])
