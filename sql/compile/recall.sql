@@ -192,14 +192,14 @@ create or replace function memoir.recall(p_user text, p_query text, p_session te
 returns setof _memoir.hit language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read'); v_session uuid; v_space jsonb; v_hits _memoir.hit[];
-  v_config jsonb := _memoir.config(v_caller.user_id, null); v_read _memoir.question; v_question _memoir.question;
-  v_scope _memoir.search_scope; v_counters _memoir.user_counters; v_rows jsonb; v_spaces jsonb := '[]'; v_how jsonb;
+  v_config jsonb := _memoir.config(v_caller.user_id, null); v_scope _memoir.search_scope; v_rows jsonb; v_asked jsonb;
+  v_places jsonb := jsonb_build_array(jsonb_build_object('user_id', v_caller.user_id));
 begin
   perform _memoir.check_text('query', p_query), _memoir.check_count('limit', p_limit, 1000);
   perform _memoir.check_choices('types', p_types, _memoir.known_types());
   p_where := _memoir.check_where(p_where);
   if p_session is not null then v_session := (_memoir.session(v_caller, p_session)).session_id;
-  else v_spaces := _memoir.spaces_of(v_caller, coalesce(p_spaces, v_config ->> 'spaces')); end if;
+  else v_places := v_places || _memoir.spaces_of(v_caller, coalesce(p_spaces, v_config ->> 'spaces')); end if;
   perform _memoir.check_choices('kinds', p_kinds, '{memory,turn,summary}');
   if p_kinds is not null then v_scope.kinds := array(select left(k, 1)::"char" from unnest(p_kinds) k); end if;
   v_scope.hidden_sessions := '{}'; v_scope.hidden_from := 0;
@@ -207,16 +207,14 @@ begin
   v_scope.projects := v_caller.projects; v_scope.clearance := v_caller.clearance;
   v_scope.as_of := p_as_of; v_scope.valid_at := p_valid_at;
   v_scope.said_after := p_after; v_scope.said_before := p_before;
-  v_how := jsonb_build_object('limit', greatest(p_limit * 4, 100), 'frequent', 0);
-  v_read := _memoir.read_question(p_query, v_config, p_query_embedding, false);
-  select * into v_counters from _memoir.user_counters where user_id = v_caller.user_id;
-  v_question := _memoir.question(v_caller.user_id, v_counters, v_config, v_read, v_scope, p_query_embedding);
+  v_asked := _memoir.asked_of_each(v_places, v_config, _memoir.read_question(p_query, v_config, p_query_embedding,
+    false), v_scope, p_query_embedding, p_project, jsonb_build_object('limit', greatest(p_limit * 4, 100),
+    'frequent', 0));
   -- Rows of pg_memoir_kernel/records.py, best first of each.
-  v_rows := (_memoir.recalled(_memoir.asked(v_caller.user_id, v_counters, v_config, v_question, v_scope,
-    nullif(p_project, 'global')) || v_how || jsonb_build_object('spaces', _memoir.asked_of_spaces(v_spaces, v_config,
-    v_read, v_scope, p_query_embedding, p_project, v_how)), v_config, v_question.vector)).rows;
-  for v_space in select null union all select value from jsonb_array_elements(v_spaces) loop
-    v_caller.user_id := coalesce(v_space ->> 'user_id', v_caller.user_id::text);
+  v_rows := (_memoir.recalled(v_asked -> 0 || jsonb_build_object('spaces', v_asked - 0), v_config,
+    (v_asked -> 0 ->> 'vector')::halfvec)).rows;
+  for v_space in select value from jsonb_array_elements(v_places) loop
+    v_caller.user_id := v_space ->> 'user_id';
     v_hits := v_hits || array(select h from _memoir.recall_of(v_caller, v_scope, v_space ->> 'space', v_rows,
       v_session, p_limit, p_types, p_tags, p_project, p_category, p_where) h);
   end loop;

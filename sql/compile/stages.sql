@@ -366,8 +366,8 @@ language plpgsql stable as $$
 declare
   v_scope _memoir.search_scope := _memoir.recall_scope(v); v_pins _memoir.pins := _memoir.pins(v, v_scope);
   v_read _memoir.question := _memoir.read_question(v.query, v.config, p_query_embedding, false);
-  v_question _memoir.question := v_read;
-  v_standing uuid[] := coalesce(v.left_out, '{}'); v_found record; v_most integer := v.config ->> 'candidates';
+  v_question _memoir.question := v_read; v_beside _memoir.search_scope := v_scope;
+  v_standing uuid[] := coalesce(v.left_out, '{}'); v_most integer := v.config ->> 'candidates';
   v_items float8 := greatest(1, (v.user_counters).items);
 begin
   -- Standing statements are in every prompt, wishes for a project in those of its sessions.
@@ -399,7 +399,10 @@ begin
   -- All candidates from 2,000 tokens on, sixty at least. More of long turns, because their sentences are shown too: up
   -- to twice as many where texts have more than eighteen words in the mean. The share of memories lowers that.
   v_most := least(v_most, 60 + greatest(0, v_most - 60) * least(2000, v.recall_budget) / 2000);
-  v_found := _memoir.recalled(_memoir.asked(v.user_id, v.user_counters, v.config, v_question, v_scope,
+  v_beside.hidden_sessions := '{}'; v_beside.hidden_from := 0; v_beside.reduced := '{}';
+  v_beside.local_sessions := array[_memoir.no_session()];
+  select * into v.recalled, v.considered, v.trace, v.rows
+  from _memoir.recalled(_memoir.asked(v.user_id, v.user_counters, v.config, v_question, v_scope,
     nullif((v.session).project, 'global'))
     || jsonb_build_object('pins', to_jsonb(v_pins), 'working', v_pins.working, 'limit', coalesce(v_most * (1 + (least(2,
         greatest(1, (v.user_counters).total_words / v_items / 18)) - 1) * greatest(0,
@@ -408,15 +411,11 @@ begin
       v.recall_budget - coalesce(_memoir.tokens_of(v.experience ->> 'text' || E'\n\n', v.tokenizer), 0),
       'profile', coalesce(v.profile, '{}'),
       'standing', v_standing, 'said', v.said, 'hidden', _memoir.message_ids(v.shown || v.unanswered, v.reduced),
-      'tokenizer', v.tokenizer, 'is_explained', coalesce(v.explained, false), 'spaces', _memoir.asked_of_spaces(
-        v.spaces, v.config, case when v_question.names = '{}' then v_question else v_read end, v_scope,
+      'tokenizer', v.tokenizer, 'is_explained', coalesce(v.explained, false), 'spaces', _memoir.asked_of_each(
+        v.spaces, v.config, case when v_question.names = '{}' then v_question else v_read end, v_beside,
         p_query_embedding, (v.session).project, jsonb_build_object('limit', v_most, 'is_waiting', true, 'pins',
           '{"pinned": [], "ceilings": {}}'::jsonb))),
     v.config, v_question.vector);
-  v.recalled := v_found.recalled;
-  v.considered := v_found.items;
-  v.trace := v_found.trace;
-  v.rows := v_found.rows;
   v.recall := v.recalled ->> 'text';
   v.recall_tokens := v.recalled ->> 'tokens';
   v.recall := nullif(concat_ws(E'\n\n', nullif(v.recall, ''), v.experience ->> 'text'), '');
@@ -437,19 +436,16 @@ begin
       else jsonb_build_object('breadth', v.recalled -> 'breadth') end;
 end $$;
 
--- The same question as each space of the recall is asked it, as the kernel takes it; as: the user a client reads it by.
-create or replace function _memoir.asked_of_spaces(p_spaces jsonb, p_config jsonb, p_question _memoir.question,
+-- A question as each user and space is asked it, as the kernel takes it; as: the user a client reads it by.
+create or replace function _memoir.asked_of_each(p_spaces jsonb, p_config jsonb, p_question _memoir.question,
   p_scope _memoir.search_scope, p_query_embedding real[], p_project text, p_how jsonb)
 returns jsonb language plpgsql stable as $$
 declare
   v_space jsonb; v_user uuid; v_counters _memoir.user_counters; v_question _memoir.question; v_asked jsonb := '[]';
 begin
-  p_scope.hidden_sessions := '{}'; p_scope.hidden_from := 0; p_scope.reduced := '{}';
-  p_scope.local_sessions := array[_memoir.no_session()];
   for v_space in select value from jsonb_array_elements(p_spaces) loop
     v_user := v_space ->> 'user_id';
     select * into v_counters from _memoir.user_counters where user_id = v_user;
-    continue when coalesce(v_counters.items, 0) = 0;
     v_question := _memoir.question(v_user, v_counters, p_config, p_question, p_scope, p_query_embedding);
     v_question.goes_on := false;
     v_asked := v_asked || (_memoir.asked(v_user, v_counters, p_config, v_question, p_scope,

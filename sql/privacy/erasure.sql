@@ -204,15 +204,14 @@ end $$;
 create or replace function _memoir.erase_from_spaces(p_caller _memoir.caller)
 returns jsonb language plpgsql as $$
 declare
-  v_one _memoir.space_members; v_in _memoir.caller := p_caller; v_said record; v_rows jsonb := '{}'; v_names text[];
+  v_one _memoir.space_members; v_in _memoir.caller := p_caller; v_said record; v_rows jsonb := '{}';
 begin
   for v_one in select * from _memoir.space_members where member_id = p_caller.user_id order by user_id loop
     v_in.user_id := v_one.user_id;
-    v_names := array(select lower(n) from unnest(v_one.names) n);
     perform _memoir.begin_erase_of(v_in.user_id);
     for v_said in select h.session_id, array_agg(h.turn_index order by h.turn_index) as turns
       from _memoir.conversation_history h where h.user_id = v_in.user_id and h.role = 'user' and lower(h.name)
-        = any (v_names) group by 1 order by 1 loop
+        in (select lower(n) from unnest(v_one.names) n) group by 1 order by 1 loop
       v_rows := _memoir.add_counts(v_rows, _memoir.erase_turns(v_in, v_said.session_id, v_said.turns));
     end loop;
     select array_agg(m.memory_id) as ids, min(m.recorded_at) as since into v_said from _memoir.memory_store m
@@ -223,6 +222,13 @@ begin
       v_rows := _memoir.add_counts(v_rows, _memoir.erase_derived(v_in, _memoir.no_session(), '{}', '{}', v_said.ids,
         v_said.since));
     end if;
+    -- Who did something is "login for member".
+    for v_said in select format('_memoir.%I', c.relname) as of, quote_ident(a.attname) as who from pg_attribute a
+      join pg_class c on c.oid = a.attrelid and c.relnamespace = '_memoir'::regnamespace and c.relkind in ('r', 'p')
+      where a.attname in ('set_by', 'lifted_by', 'written_by', 'granted_by') and not c.relispartition loop
+      execute replace(format('update %s set # = left(#, -length($2)) where user_id = $1 and right(#, length($2)) = $2',
+        v_said.of), '#', v_said.who) using v_in.user_id, ' for ' || v_one.member;
+    end loop;
     v_rows := _memoir.add_counts(v_rows, jsonb_build_object('space_members', _memoir.erase_from('space_members',
       v_in.user_id, 'member_id = any ($2)', array[p_caller.user_id])));
   end loop;

@@ -201,14 +201,17 @@ def test_erased_person_leaves_every_space(db: Db, user: str, space: str) -> None
     remember(db, in_space(tunde, space), "The drill belongs to my uncle.")
     remember(db, address, "The ladder is in the shed.")
     call(db, "extract_session", address, "group")
+    call(db, "forget", in_space(tunde, space), remembered(db, address, "The attic is locked."))
+    call(db, "pin_turns", in_space(tunde, space), "group", 1, 1)
     assert "allergic" in block(db, user, BEES)
+    assert f" for {tunde}" in str(table(db, "export_user", address))
     call(db, "revoke_space", user, space, tunde)
     call(db, "erase_user", tunde)
     left = str([history(db, address, "own"), history(db, address, "group"), table(db, "list_memories", address)])
     for gone in ("chess", "allergic", "drill"):
         assert gone not in left + block(db, user, "What does Tunde say?") + str(recalled(db, user, gone))
     assert "Bees are fine" in left and "ladder" in left and "Mia lives in Bonn" in left.replace("Mia, I", "Mia")
-    assert tunde not in str(table(db, "list_space_members", user, space))
+    assert tunde not in str([table(db, "list_space_members", user, space), table(db, "export_user", address)])
 
 
 @pytest.mark.parametrize(
