@@ -1,30 +1,3 @@
--- Where episodes begin, by the vectors of a person's turns in order: TextTiling (Hearst 1997) over embeddings. A gap's
--- cohesion is the cosine of the means of three turns on either side; its depth how far it lies below the peaks beside
--- it. An episode begins at the deepest gap around that is deeper than the mean.
-create or replace function _memoir.episode_starts(p_vectors vector[])
-returns integer[] language plpgsql immutable as $$
-declare
-  v_count integer := cardinality(p_vectors); v_cohesion float8[]; v_depths float8[] := '{}'; v_left integer;
-  v_right integer; v_mean float8;
-begin
-  v_cohesion := array(select coalesce(1 - (b <=> a), 1) from (select n,
-      avg(v) over (order by n rows between 3 preceding and 1 preceding) as b,
-      avg(v) over (order by n rows between current row and 2 following) as a
-    from unnest(p_vectors) with ordinality t(v, n)) w where n > 1 order by n);
-  for g in 1 .. v_count - 1 loop
-    v_left := g;
-    v_right := g;
-    while v_left > 1 and v_cohesion[v_left - 1] >= v_cohesion[v_left] loop v_left := v_left - 1; end loop;
-    while v_right < v_count - 1 and v_cohesion[v_right + 1] >= v_cohesion[v_right] loop
-      v_right := v_right + 1;
-    end loop;
-    v_depths := v_depths || (v_cohesion[v_left] + v_cohesion[v_right] - 2 * v_cohesion[g]);
-  end loop;
-  v_mean := (select avg(d) from unnest(v_depths) d);
-  return array(select 1 union select g + 1 from generate_series(1, v_count - 1) g where v_depths[g] > v_mean
-    and v_depths[g] = (select max(d) from unnest(v_depths[greatest(1, g - 2) : g + 2]) d) order by 1);
-end $$;
-
 create or replace function memoir.session_outline(p_user text, p_session text, p_query text default null)
 returns table (theme integer, episode integer, from_turn integer, to_turn integer, title text, tokens bigint,
   score real)

@@ -51,6 +51,33 @@ begin
   return v_id;
 end $$;
 
+-- Where episodes begin, by the vectors of a person's turns in order: TextTiling (Hearst 1997) over embeddings. A gap's
+-- cohesion is the cosine of the means of three turns on either side; its depth how far it lies below the peaks beside
+-- it. An episode begins at the deepest gap around that is deeper than the mean.
+create or replace function _memoir.episode_starts(p_vectors vector[])
+returns integer[] language plpgsql immutable as $$
+declare
+  v_count integer := cardinality(p_vectors); v_cohesion float8[]; v_depths float8[] := '{}'; v_left integer;
+  v_right integer; v_mean float8;
+begin
+  v_cohesion := array(select coalesce(1 - (b <=> a), 1) from (select n,
+      avg(v) over (order by n rows between 3 preceding and 1 preceding) as b,
+      avg(v) over (order by n rows between current row and 2 following) as a
+    from unnest(p_vectors) with ordinality t(v, n)) w where n > 1 order by n);
+  for g in 1 .. v_count - 1 loop
+    v_left := g;
+    v_right := g;
+    while v_left > 1 and v_cohesion[v_left - 1] >= v_cohesion[v_left] loop v_left := v_left - 1; end loop;
+    while v_right < v_count - 1 and v_cohesion[v_right + 1] >= v_cohesion[v_right] loop
+      v_right := v_right + 1;
+    end loop;
+    v_depths := v_depths || (v_cohesion[v_left] + v_cohesion[v_right] - 2 * v_cohesion[g]);
+  end loop;
+  v_mean := (select avg(d) from unnest(v_depths) d);
+  return array(select 1 union select g + 1 from generate_series(1, v_count - 1) g where v_depths[g] > v_mean
+    and v_depths[g] = (select max(d) from unnest(v_depths[greatest(1, g - 2) : g + 2]) d) order by 1);
+end $$;
+
 -- The phases of a session that are over and have no object yet. Those below the minimum go with the next.
 create or replace function _memoir.add_phases(p_session _memoir.sessions)
 returns integer language plpgsql as $$
@@ -59,28 +86,23 @@ declare
   v_least integer := (_memoir.config(v_user, p_session.settings) ->> 'object_tokens_min')::integer;
   v_from integer; v_to integer; v_id uuid; v_turns _memoir.conversation_history[]; v_inside uuid[]; v_debugging boolean;
   v_made integer := 0; v_now timestamptz := memoir.now();
-  v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer); v_row record; v_last vector[] := '{}'; v_mean vector;
-  v_starts integer[] := '{}';
+  v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer); v_asked integer[]; v_vectors vector[];
+  v_starts integer[];
   v_model smallint := (select m.model_id from _memoir.embedding_models m where m.status = 'active');
 begin
   select * into v_counters from _memoir.session_counters where user_id = v_user and session_id = v_session;
   select coalesce(max((m.metadata ->> 'to')::integer) + 1, 0) into v_from from _memoir.memory_store m
   where m.user_id = v_user and m.session_id = v_session and m.is_object
     and m.type in ('conversation_phase', 'debugging_session');
-  -- A user's words open a phase where they are far from the last (cosine below 0.7), from turn 50 on from the mean of
-  -- the last three of the phase.
-  for v_row in select i.turn_index, e.embedding::vector as embedding from _memoir.search_items i
-    join _memoir.embeddings e on e.user_id = v_user and e.model_id = v_model and e.item_no = i.item_no
-    where i.user_id = v_user and i.session_id = v_session and i.kind = 't' and i.chunk = 0 and i.role = 'user'
-      and not i.dead and i.turn_index >= v_from
-    order by i.turn_index loop
-    if v_last <> '{}' then
-      v_mean := case when v_row.turn_index >= 50 then (select avg(v) from unnest(v_last) v)
-        else v_last[cardinality(v_last)] end;
-      if v_mean <=> v_row.embedding > 0.3 then v_starts := v_starts || v_row.turn_index; v_last := '{}'; end if;
-    end if;
-    v_last := (v_last || v_row.embedding)[greatest(1, cardinality(v_last) - 1) :];
-  end loop;
+  select coalesce(array_agg(i.turn_index order by i.turn_index), '{}'),
+    coalesce(array_agg(e.embedding::vector order by i.turn_index), '{}')
+  into v_asked, v_vectors from _memoir.search_items i
+  join _memoir.embeddings e on e.user_id = v_user and e.model_id = v_model and e.item_no = i.item_no
+  where i.user_id = v_user and i.session_id = v_session and i.kind = 't' and i.chunk = 0 and i.role = 'user'
+    and not i.dead and i.turn_index >= v_from;
+  -- A phase is over when three messages are of the next.
+  v_starts := array(select v_asked[n] from unnest(_memoir.episode_starts(v_vectors)) n
+    where n > 1 and (n < cardinality(v_asked) - 1 or p_session.status in ('closed', 'expired')) order by 1);
   foreach v_to in array v_starts
     || case when p_session.status in ('closed', 'expired') then array[v_counters.turn_count] else '{}' end loop
     select array_agg(h order by h.turn_index) into v_turns from _memoir.conversation_history h
