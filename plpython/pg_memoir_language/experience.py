@@ -8,6 +8,7 @@ the code was wrong says nothing of the command that ran it.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,13 +16,17 @@ from functools import cached_property
 from typing import Any
 
 from .work_words import (
+    COMMAND,
     CORRECTIONS,
     FAILED,
     FINE,
     GOALS,
     GOES,
+    JUDGES,
     LOOKS,
     PREPARES,
+    REFUSES,
+    SAYS_NOTHING,
     STOP_WORDS,
     TRIMMED,
     WAY_FAILED,
@@ -34,6 +39,8 @@ LONGEST_WAY = 600
 """Characters of a command. A longer one is a script written for once."""
 LONGEST_TRIGGER = 200
 """Characters of what was asked for."""
+LONGEST_CORRECTION = 360
+"""Characters of a person's message that corrects as a whole."""
 LOOKED_BACK = 14
 """Steps between a failure and what then worked."""
 MOST_HELPERS = 3
@@ -181,6 +188,11 @@ def have_same_goal(one: Step, other: Step) -> bool:
     )
 
 
+def is_alike(one: Step, other: Step) -> bool:
+    """Are two steps of one kind, or runs of one program?"""
+    return bool(one.goal) and one.goal == other.goal or one.core.split(" ")[0] == other.core.split(" ")[0]
+
+
 def takes_place(failed: Step, worked: Step, asked: frozenset[str]) -> bool:
     """Is what an agent did next, after a way was wrong, the other way? Where it has to do with what was asked for."""
     is_other = bool(failed.goal and worked.goal) and failed.goal != worked.goal
@@ -190,8 +202,8 @@ def takes_place(failed: Step, worked: Step, asked: frozenset[str]) -> bool:
 
 def find_experience(turns: Sequence[Mapping[str, Any]], since: int) -> list[Json]:
     """Return what the turns of a session from `since` on teach, for _memoir.enter_experience: rows with type, trigger,
-    way, succeeded, note, turn, sources and the memory to make. A row without a trigger says how a way
-    went that may be known."""
+    way, succeeded, note, turn, sources and the memory to make. One that is_known says how a way went that may be known,
+    with the request as its trigger if that took nothing else."""
     session = read_session(turns)
     found = [*_find_pairs(session, since), *_find_corrections(session, since)]
     wrong = {row["way"] for row in found if row["succeeded"] is False}
@@ -201,16 +213,32 @@ def find_experience(turns: Sequence[Mapping[str, Any]], since: int) -> list[Json
         # What a person corrected did not work, whatever it printed.
         is_corrected = not step.has_failed and step.text in wrong
         if step.result_turn >= since and is_sure and is_way and not is_corrected:
-            found.append(_row("", "", step.text, not step.has_failed, step.error if step.has_failed else "", step, []))
+            note = step.error if step.has_failed else ""
+            asked, source = _asked_alone(session, step)
+            found.append(_row("procedure", asked, step.text, not step.has_failed, note, step, [source], is_known=True))
     return found
 
 
+def _asked_alone(session: Session, step: Step) -> tuple[str, int | None]:
+    """Return the trigger of a step that is all that a person's request took, beside looks and failures, and the turn of
+    the request; else nothing."""
+    request = session.request_of(step.turn)
+    if request is None or not request.is_person or step.has_failed or words_of(request.text) <= SAYS_NOTHING:
+        return "", None
+    ends = next((one.turn for one in session.requests if one.turn > request.turn), math.inf)
+    others = (one for one in session.steps if request.turn < one.turn < ends and one.text != step.text)
+    is_alone = all(one.is_look or one.has_failed for one in others)
+    return (make_trigger(request.text, step.about, step), request.turn) if is_alone else ("", None)
+
+
 def _row(
-    kind: str, trigger: str, way: str, succeeded: bool | None, note: str, step: Step, sources: Sequence[int | None]
-) -> Json:
+    kind: str, trigger: str, way: str, succeeded: bool | None, note: str, step: Step, sources: Sequence[int | None],
+    is_known: bool = False,
+) -> Json:  # fmt: skip
     files = re.findall(r"[\w./-]+\.\w{1,5}\b", way)[:5]
     return {
         "type": kind,
+        "is_known": is_known,
         "trigger": trigger or None,
         "way": way,
         "succeeded": succeeded,
@@ -262,12 +290,16 @@ def _is_answered(session: Session, failure: int, success: int) -> bool:
     if not failed.has_failed or failed.is_look:
         return False
     between = session.steps[failure + 1 : success]
+    request = session.request_of(failed.turn)
+    # What helped first is no way where the same goal is reached after it, or reached more surely.
+    coming = [step for step in session.steps[success + 1 : success + LOOKED_BACK] if not step.has_failed]
+    if not is_alike(failed, worked) and any(
+        is_alike(failed, step) for step in coming if session.request_of(step.turn) == request
+    ):
+        return False
     if not have_same_goal(failed, worked):
-        request = session.request_of(failed.turn)
         is_next = failed.is_way_wrong and all(step.is_look or step.has_failed for step in between)
-        # What helped first is no way where the same goal is reached after it.
-        coming = session.steps[success + 1 : success + LOOKED_BACK]
-        is_next = is_next and not any(not step.has_failed and have_same_goal(failed, step) for step in coming)
+        is_next = is_next and not any(have_same_goal(failed, step) for step in coming)
         return is_next and takes_place(failed, worked, words_of(request.text[:400]) if request else frozenset())
     if failed.is_edit:
         return True
@@ -275,8 +307,16 @@ def _is_answered(session: Session, failure: int, success: int) -> bool:
     is_other = failed.core.split(" ")[0] != worked.core.split(" ")[0]
     if failed.is_way_wrong:
         return not has_edits or is_other or bool(_find_helpers(between, worked))
-    # Tests that fail, and others that pass, are no ways.
-    return is_other and not has_edits
+    # Tests that fail, and others that pass, are no ways. What comes before the same command is, and so are other options
+    # of what judges no code.
+    tried, done = failed.core.split(), worked.core.split()
+    is_same = failed.text != worked.text and worked.text.endswith(failed.core)
+    is_refined = failed.goal not in JUDGES and len(done) > len(tried) and {*_targets(tried)} <= {*done}
+    return (is_other or is_same or is_refined) and not has_edits
+
+
+def _targets(words: Sequence[str]) -> Iterator[str]:
+    return (word for word in words if not word.startswith("-"))
 
 
 def _find_helpers(between: Sequence[Step], worked: Step) -> list[str]:
@@ -287,7 +327,7 @@ def _find_helpers(between: Sequence[Step], worked: Step) -> list[str]:
     helped = [
         step.text
         for step in between
-        if not (step.has_failed or step.is_look or step.is_edit or step.is_script) and not have_same_goal(step, worked)
+        if not (step.has_failed or step.is_look or step.is_edit or step.is_script or is_alike(step, worked))
     ]
     return helped[-MOST_HELPERS:]
 
@@ -310,10 +350,15 @@ def _find_corrections(session: Session, since: int) -> Iterator[Json]:
         if request.turn < since or not request.is_person or not done or len(request.text) > 2000:
             continue
         for said, wrong in find_corrections(request.text):
-            matching = [step for step in done[-8:] if not step.is_look and words_of(wrong) & step.words]
+            matching = [
+                step
+                for step in done[-8:]
+                if not step.is_look and words_of(wrong) & step.words and step.core not in request.text
+            ]
             last = matching[-1] if matching else None
             earlier = session.request_of(request.turn)
-            trigger = make_trigger(earlier.text if earlier else "", wrong)
+            about = wrong if wrong != said else last.about if last else ""
+            trigger = make_trigger(earlier.text if earlier else "", about)
             place = Step(request.turn, request.turn, "", "", "", False, False)
             yield _row("lesson", trigger, said, None, "", place, [])
             if last and not last.is_script:
@@ -322,11 +367,15 @@ def _find_corrections(session: Session, since: int) -> Iterator[Json]:
 
 
 def find_corrections(text: str) -> list[tuple[str, str]]:
-    """Return the sentences of a text that say how to work instead, with what they say to leave."""
+    """Return the sentences of a text that say how to work instead, with what they say to leave; of a short text that
+    refuses something and holds a command the whole, twice."""
     found: dict[str, str] = {}
     for pattern in CORRECTIONS:
         for match in pattern.finditer(text):
             said = " ".join(match[0].split()).strip(" ,;")
             if len(said) <= 400 and not any(said in other or other in said for other in found):
                 found[said] = " ".join(match["wrong"].split())
+    whole = " ".join(text.split())
+    if not found and len(whole) <= LONGEST_CORRECTION and REFUSES.search(whole) and COMMAND.search(whole):
+        found[whole] = whole
     return list(found.items())

@@ -19,7 +19,8 @@ WAY_FAILED = re.compile(
     r"not found|no module named|ModuleNotFoundError|ImportError|no such (?:file|option|command|service|table)"
     r"|permission denied|not recogni[sz]ed|un(?:known|recogni[sz]ed|supported|expected) (?:option|command|flag"
     r"|argument|"
-    r"target|switch|key|subcommand)|invalid (?:option|argument|choice|flag)|^usage: |missing (?:script|argument|option|"
+    r"target|switch|key|subcommand|module|task|project|service|profile|environment|host|remote)|"
+    r"invalid (?:option|argument|choice|flag)|^usage: |missing (?:script|argument|option|"
     r"required|environment)|no rule to make|could not (?:connect|find|resolve|open|read)|connection (?:refused|reset)|"
     r"ECONNREFUSED|EACCES|ENOENT|EADDRINUSE|cannot (?:find|open|connect|import|access)|unauthori[sz]ed|forbidden|"
     r"authentication|not logged in|access denied|timed? ?out|locked|\brequires?\b|must (?:be|run|use|first|have|set"
@@ -63,6 +64,8 @@ GOALS = tuple(
          r"(?:-\S+ )*(?:build|all|package|compile|image|dist|--build)\b|^(?:gcc|g\+\+|clang|webpack|vite build)\b"),
     )
 )  # fmt: skip
+JUDGES = ("test", "lint", "types")
+"""Goals whose failures tell of the code."""
 LOOKS = re.compile(
     r"^(?:(?:\S*/)?pip3? (?:list|show|freeze)|ls|ll|dir|pwd|cat|bat|head|tail|less|grep|rg|find|fd|which|whereis"
     r"|type|echo|printf|stat|file|wc|tree|env|du|df|"
@@ -77,6 +80,10 @@ STOP_WORDS = frozenset(
     "the and for with from this that into then what when you your run use using get set all one not but can please"
     " instead just make".split()
 )
+SAYS_NOTHING = frozenset(
+    "thank thanks again once more pleas please yes okay sure great nice good now time same going ahead continue retry".split()
+)
+"""Words of a request that goes on with the one before."""
 _DO = (
     r"(?:use|run|call|do|try|go (?:through|via|with)|write|edit|change|start|invoke|prefer|execute|put|add|ask|open"
     r"|take|"
@@ -109,4 +116,15 @@ CORRECTIONS = tuple(
         rf"|whenever|"
         r"after|each time)\s+(?P<wrong>(?:you\s+)?[^,;.!?\n]{3,120})",
     )
+)
+REFUSES = re.compile(
+    r"\b(?:not|no|nope|never|wrong|instead|stop|rather|by hand|no longer|ages ago|left-?over|deprecated|careful|always|have to|must|next time|from now on|unless|but only)\b|n['’]t\b",
+    re.I,
+)
+COMMAND = re.compile(
+    r"`[^`\s]+ [^`\n]{2,200}`|(?:^|\s)--?\w[\w-]+(?=[= ])|(?:^|\s)(?:\./|(?:\.?bin|scripts?|ops|tools)/)\w[\w./-]*"
+    r"|\b(?:npm|npx|pnpm|yarn|cargo|git|gh|docker|podman|kubectl|helm|terraform|tofu|uvx?|poetry|pip3?|python3?|bundle"
+    r"|rake|gradle|\./gradlew|mvn|bazel|nix|aws|gcloud|dbt|dvc|airflow|ansible(?:-playbook)?|pulumi|wrangler|sbatch|Rscript|julia"
+    r"|dotnet|composer|curl|rsync|psql|mix|sqlfluff|kustomize|spark-submit) [a-z][\w./:-]*"
+    r"|\b(?:make|just|task) [a-z][\w-]*(?: [A-Z_]+=|[-_:]\w|(?=[.`\"]?$))"
 )

@@ -85,7 +85,8 @@ remember and, with p_success, report_outcome return. Writes memory_store and wha
 Raises PM001, PM003, PM006, PM012, PM014.';
 
 -- Stores what the package finds in the steps of a session (pg_memoir_language/experience.py): ways that failed and
--- worked, a person's corrections, and, without a trigger, how a way went that may be known. Under the user's lock.
+-- worked, a person's corrections, and, as known, how a way went that may be known. If it was all that a request took,
+-- the request is one more trigger of it, of at most eight. Under the user's lock.
 create or replace function _memoir.enter_experience(p_session _memoir.sessions, p_found jsonb, p_by text,
   p_config jsonb)
 returns void language plpgsql as $$
@@ -93,22 +94,25 @@ declare
   v_found record; v_turn _memoir.conversation_history; v_ids uuid[]; v_user uuid := p_session.user_id;
 begin
   for v_found in select * from jsonb_to_recordset(p_found) f(trigger text, way text, succeeded boolean,
-    note text, turn integer, sources integer[], memory jsonb)
+    note text, turn integer, sources integer[], memory jsonb, is_known boolean)
   loop
     v_turn := _memoir.turn(v_user, p_session.session_id, v_found.turn);
     continue when v_turn.message_id is null;
-    if v_found.trigger is null then
+    v_ids := '{}';
+    if v_found.is_known then
       v_ids := array(select m.memory_id from _memoir.memory_store m where m.user_id = v_user and m.state = 'active'
         and m.type in ('procedure', 'lesson', 'skill') and m.project in ('global', p_session.project)
         and right(m.content, length(v_found.way) + 1) = E'\n' || v_found.way);
-    else
-      v_ids := array[(_memoir.enter(jsonb_populate_record(null::_memoir.memory_store, jsonb_set(v_found.memory,
+    end if;
+    if not v_found.is_known or v_found.trigger is not null and cardinality(v_ids) between 1 and 7 then
+      v_ids := v_ids || (_memoir.enter(jsonb_populate_record(null::_memoir.memory_store, jsonb_set(v_found.memory,
         '{metadata,said_at}', to_jsonb(v_turn.created_at)) || jsonb_build_object('user_id', v_user, 'recorded_at',
         memoir.now(), 'project', p_session.project, 'written_by', p_by)), p_session, array(
         select t from unnest(v_found.sources) n, _memoir.turn(v_user, p_session.session_id, n) t
-        where t.message_id is not null), null, null, v_turn.created_at, p_config) ->> 'memory_id')::uuid];
+        where t.message_id is not null), null, null, v_turn.created_at, p_config) ->> 'memory_id')::uuid;
     end if;
-    perform _memoir.note_outcome(v_user, array_remove(v_ids, null), v_turn.message_id, v_found.succeeded,
-      v_found.note, p_session.session_id, v_turn.turn_index, v_turn.actor, p_by) where v_found.succeeded is not null;
+    perform _memoir.note_outcome(v_user, array(select distinct i from unnest(v_ids) i where i is not null),
+      v_turn.message_id, v_found.succeeded, v_found.note, p_session.session_id, v_turn.turn_index, v_turn.actor, p_by)
+    where v_found.succeeded is not null;
   end loop;
 end $$;

@@ -11,8 +11,8 @@ BROKEN = "Exit code 1\n1 failed, 30 passed\nFAILED tests/a.py::test_b - assert 1
 UNKNOWN = "Exit code 127\nbash: gradle: command not found"
 
 
-def read(*told: str | tuple[str, str, str]) -> list[dict[str, Any]]:
-    """What steps teach: texts are the person's, triples a command, what it is for, and what it printed."""
+def turns(*told: str | tuple[str, str, str]) -> list[dict[str, Any]]:
+    """Turns of steps: texts are the person's, triples a command, what it is for, and what it printed."""
     turns: list[dict[str, Any]] = []
     for one in told:
         if isinstance(one, str):
@@ -25,7 +25,12 @@ def read(*told: str | tuple[str, str, str]) -> list[dict[str, Any]]:
         call = {"id": str(len(turns)), "name": name if is_file else "Bash", "arguments": json.dumps(given)}
         turns.append({"turn": len(turns), "role": "assistant", "calls": [call]})
         turns.append({"turn": len(turns), "role": "tool", "call": call["id"], "text": printed})
-    return [row for row in find_experience(turns, 0) if row["trigger"]]
+    return turns
+
+
+def read(*told: str | tuple[str, str, str]) -> list[dict[str, Any]]:
+    """What steps teach, beside how a way went that may be known."""
+    return [row for row in find_experience(turns(*told), 0) if not row["is_known"]]
 
 
 @pytest.mark.parametrize(
@@ -78,6 +83,27 @@ def read(*told: str | tuple[str, str, str]) -> list[dict[str, Any]]:
             ],
             "podman play restore.yml\npg_restore x",
             [],
+        ),
+        # The one that runs the same program is the way, and what prepares it belongs to it.
+        (
+            [
+                ("cmake -S radar", "Build radar", "Exit code 1\nCMake Error: no package configuration file for fmt"),
+                ("conan install radar", "Get libraries of radar", "done"),
+                ("cmake --preset conan radar", "Build", "ok"),
+            ],
+            "conan install radar\ncmake --preset conan radar",
+            ["cmake -S radar"],
+        ),
+        # Other options, or a setting before it, are another way of the same command.
+        (
+            [("sbatch x.sh", "Train", "sbatch: error: Invalid account"), ("sbatch -A nlp x.sh", "Train", "ok")],
+            "sbatch -A nlp x.sh",
+            ["sbatch x.sh"],
+        ),
+        (
+            [("./gradlew test", "", BROKEN), ("JAVA_HOME=/opt/17 ./gradlew test", "", "BUILD SUCCESS")],
+            "JAVA_HOME=/opt/17 ./gradlew test",
+            ["./gradlew test"],
         ),
         # Code that was wrong says nothing of the command; nor does another goal, a look, a script, an open failure.
         ([("pytest a", "", BROKEN), ("Edit a.py", "", "done"), ("pytest a -x", "", "31 passed")], None, []),
@@ -135,6 +161,27 @@ def test_steps_row() -> None:
 )
 def test_corrections_of_ways(text: str, said: str | None, wrong: str | None) -> None:
     assert find_corrections(text) == ([(said or text, wrong)] if wrong else [])
+
+
+def test_a_request_that_took_one_command_is_its_trigger() -> None:
+    known = find_experience(turns("Ship it to test.", ("ls", "", "a"), ("./ship test", "Ship", "ok")), 0)
+    assert [(row["is_known"], row["trigger"], row["sources"]) for row in known] == [
+        (True, "Ship it to test; Ship", [0, 3, 4])
+    ]
+    for said, more in (("Once more, please.", []), ("Ship it.", [("./build", "", "ok")])):
+        told = find_experience(turns(said, *more, ("./ship test", "Ship", "ok")), 0)
+        assert told and not any(row["trigger"] for row in told)
+
+
+def test_corrections_that_name_a_command() -> None:
+    """Whatever their words: something is refused, and another command stands there."""
+    said = "No, those are the names of customers!! We have made-up data: make seed SET=small"
+    rows = read("Fill my database.", ("pg_restore prod.dump", "Fill database with names", "done"), said)
+    assert [(row["type"], row["way"], row["succeeded"]) for row in rows] == [
+        ("lesson", said, None), ("procedure", "pg_restore prod.dump", False)
+    ]  # fmt: skip
+    for calm in ("No, that is not what I meant.", "Thanks, push it with `git push` and call it a day."):
+        assert read("Fill my database.", ("pg_restore prod.dump", "Fill database", "done"), calm) == []
 
 
 def test_corrections_need_work() -> None:
