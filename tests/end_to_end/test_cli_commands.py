@@ -153,6 +153,7 @@ def test_list(run, memoir, user):
     assert run("list", user, "--type", "decision") == (0, "", f"nothing is remembered of {user}\n")
     [row] = json.loads(run("list", user, "--tag", "food", "--json")[1])
     assert row["content"] == "Drinks tea without sugar" and row["state"] == "active"
+    assert row["id"] == kept["memory_id"]  # by the name that search has it
     sessions = [line.split("\t")[0] for line in run("list", "alice", "sessions")[1].splitlines()]
     assert sessions == ["support-43", "support-42"]
     speakers = json.loads(run("list", "alice", "speakers", "--json")[1])
