@@ -341,6 +341,7 @@ def test_settings_from_the_command_line(run, memoir):
     assert run("settings", "recall_tokens_max", "--reset")[0] == 0
     assert run("settings", "recall_tokens_max")[1].startswith("recall_tokens_max\t2000")
     assert run("settings", "recall_tokens_max", "900", "--user", "zoe")[0] == 0
+    assert "recall_tokens_max can't be \"many\"" in run("settings", "recall_tokens_max", "many")[2]
     assert run("settings", "nothing_such", "1")[0] == 1 and "nothing_such" in run("settings", "nothing_such")[2]
 
 
