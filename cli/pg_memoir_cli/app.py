@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 from pg_memoir import Memoir, MemoirError, __version__
+from pg_memoir.types import Embed
 
 from .places import read_private_dsn
 
@@ -21,8 +22,8 @@ that were left out, something unclear, a server that is not well."""
 
 GROUP = "pg_memoir.commands"
 """Entry points of this group are commands too: their name → a function with typer's annotations, a typer.Typer with
-subcommands, or a module with add_arguments(parser) and main(options) for argparse. They are imported when they are
-called, and for the list of commands."""
+subcommands, or a module with add_arguments(parser) and main(options) for argparse. These options have `private_dsn`, the
+server of `pg-memoir up`, and `find_embedder`. All are imported when they are called, and for the list of commands."""
 
 COMMAND_PACKAGES = {"gateway": "pg-memoir-gateway", "mcp": "pg-memoir-gateway"}
 """Commands that other packages bring, for whoever has not installed them."""
@@ -94,18 +95,23 @@ def connected(dsn: str, **options: Any) -> Iterator[Memoir]:
         yield memoir
 
 
-def lend_embedder(memoir: Memoir, dsn: str) -> None:
-    """Lets a command embed its question, where the private server has no PL/Python to do it.
+def find_embedder(dsn: str) -> Embed | None:
+    """Returns an embedder of questions for the private server, where that has no PL/Python to embed them itself.
 
-    A server of somebody's own may have another model, so it gets no vector of ours.
+    A server of somebody's own may have another model, so it gets no vector of ours. Raises psycopg.Error where the
+    private server does not answer.
     """
     from .embedder import DEFAULT_MODEL, EmbedderUnavailable, load_embedder
 
-    if dsn or "plpython3u" in read_extensions(connection_string(dsn)):
-        return
-    if [model["model"] for model in memoir.embedding_progress() if model["status"] == "active"] == [DEFAULT_MODEL]:
+    private = read_private_dsn()
+    if not private or dsn not in ("", private) or "plpython3u" in read_extensions(private):
+        return None
+    with connected(private) as memoir:
+        models = [model["model"] for model in memoir.embedding_progress() if model["status"] == "active"]
+    if models == [DEFAULT_MODEL]:
         with suppress(ImportError, EmbedderUnavailable):
-            memoir.embed = load_embedder()
+            return load_embedder()
+    return None
 
 
 def read_extensions(dsn: str) -> set[str]:
@@ -139,7 +145,9 @@ def _by_argparse(name: str, module: Any) -> Callable[[typer.Context], int]:
         parser = argparse.ArgumentParser(prog=f"pg-memoir {name}", description=module.__doc__)
         module.add_arguments(parser)
         try:
-            return int(module.main(parser.parse_args(context.args)))
+            options = parser.parse_args(context.args)
+            options.private_dsn, options.find_embedder = read_private_dsn(), find_embedder
+            return int(module.main(options))
         except SystemExit as end:
             raise typer.Exit(int(end.code or 0)) from end
 

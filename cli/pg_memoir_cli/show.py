@@ -55,9 +55,9 @@ def as_json(value: Any, *, lines: bool = False) -> None:
 
 def table(rows: Iterable[Any], columns: Sequence[Column], *, json: bool = False, nothing: str = "nothing") -> None:
     """Rows (dicts or dataclasses) with these columns; `nothing`: what to say where there are none."""
-    found: list[Row] = [asdict(row) if is_dataclass(row) and not isinstance(row, type) else row for row in rows]
     if json:
-        return as_json(found)
+        return as_json(list(rows))
+    found: list[Row] = [asdict(row) if is_dataclass(row) and not isinstance(row, type) else row for row in rows]
     makers = [(c, lambda row, key=c: row[key]) if isinstance(c, str) else c for c in columns]
     cells = [[cell(make(row)) for _, make in makers] for row in found]
     if not found:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 from weakref import WeakSet, finalize
@@ -173,6 +174,10 @@ class AsyncMemoir(AllCalls, AsyncClient):
                             if error.sqlstate != KernelMissingError.sqlstate:
                                 raise
                             self._recalling.add(call.function)
+                    for pause in recalls.PAUSES:
+                        with suppress(psycopg.errors.SerializationFailure):
+                            return await self._run_recalling(cursor, call, params)
+                        await asyncio.sleep(pause * random.random())
                     return await self._run_recalling(cursor, call, params)
         except PoolTimeout:
             if self._dsn and self._pool.get_stats().get("connections_errors"):

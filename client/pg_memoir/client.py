@@ -6,10 +6,11 @@ import atexit
 import json
 import logging
 import os
+import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
@@ -136,6 +137,10 @@ class Memoir(AllCalls, Client):
                         if error.sqlstate != KernelMissingError.sqlstate:
                             raise
                         self._recalling.add(call.function)
+                for pause in recalls.PAUSES:
+                    with suppress(psycopg.errors.SerializationFailure):
+                        return self._run_recalling(cursor, call, params)
+                    time.sleep(pause * random.random())
                 return self._run_recalling(cursor, call, params)
         except PoolTimeout:
             if self._dsn and self._pool.get_stats().get("connections_errors"):

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import ModuleType
 
+from pg_memoir.types import AsyncEmbed
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.responses import JSONResponse
@@ -37,10 +38,10 @@ class Refused:
         await answer(scope, receive, send)
 
 
-def create_app(config: Config, routes: Sequence[BaseRoute] = ()) -> Starlette:
+def create_app(config: Config, routes: Sequence[BaseRoute] = (), *, embed: AsyncEmbed | None = None) -> Starlette:
     """Returns the application; `app.state.gateway` is what its routes share. `routes`: further ones, ahead of the
-    proxy."""
-    gateway = Gateway(config)
+    proxy. `embed`: makes the vectors of questions, for a database that can't."""
+    gateway = Gateway(config, embed)
     proxy = Proxy(gateway)
     own: list[BaseRoute] = [route for part in PARTS for route in part.routes(gateway)]
     others = [Route(r.path, Refused(r.methods)) for r in own if isinstance(r, Route) and r.methods]

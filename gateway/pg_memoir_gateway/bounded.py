@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import psycopg
 from pg_memoir import AsyncMemoir
 from pg_memoir.call import Call
+from pg_memoir.types import AsyncEmbed
 
 T = TypeVar("T")
 
@@ -21,8 +22,8 @@ class BoundedMemoir(AsyncMemoir):
     """A client with few connections of its own, which open when they are needed. Its limits hold for a transaction, as
     PgBouncer gives the server's connection to somebody else behind it."""
 
-    def __init__(self, dsn: str) -> None:
-        super().__init__(dsn, min_size=0, max_size=CONNECTIONS, timeout=WAIT_SECONDS, connect_timeout=3)
+    def __init__(self, dsn: str, embed: AsyncEmbed | None = None) -> None:
+        super().__init__(dsn, embed=embed, min_size=0, max_size=CONNECTIONS, timeout=WAIT_SECONDS, connect_timeout=3)
 
     async def _fetch(self, cursor: psycopg.AsyncCursor[Any], call: Call[T], params: Mapping[str, Any]) -> T:
         async with cursor.connection.transaction():

@@ -12,8 +12,10 @@ import sys
 from dataclasses import replace
 
 import httpx
+import psycopg
 import uvicorn
 from pg_memoir import AsyncMemoir
+from pg_memoir.types import AsyncEmbed
 
 from .app import create_app
 from .config import MODES, Config, ConfigError, load
@@ -26,7 +28,7 @@ SWITCH_SECONDS = 0.001
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command line may say."""
-    parser.add_argument("--dsn", help="connection string (default: $PG_MEMOIR_DSN)")
+    parser.add_argument("--dsn", help="connection string (default: $PG_MEMOIR_DSN, or the server of pg-memoir up)")
     parser.add_argument("--config", metavar="FILE", help="settings (default: $PG_MEMOIR_GATEWAY_CONFIG)")
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, help="port to listen on (default: 8787)")
@@ -43,7 +45,8 @@ def main(options: argparse.Namespace) -> int:
         return 0
     given = {name: getattr(options, name) or None for name in ("dsn", "host", "mode", "user")}
     try:
-        config = load(os.environ, options.config, given | {"port": options.port})
+        private = getattr(options, "private_dsn", "")
+        config = load(os.environ, options.config, given | {"port": options.port}, private_dsn=private)
     except ConfigError as error:
         print(f"pg-memoir gateway: {error}", file=sys.stderr)
         return 1
@@ -59,7 +62,7 @@ def main(options: argparse.Namespace) -> int:
     sys.setswitchinterval(SWITCH_SECONDS)
     logging.getLogger("uvicorn.error").addFilter(_is_news)
     uvicorn.run(
-        create_app(config),
+        create_app(config, embed=lend_embedder(options, config.dsn)),
         host=config.host,
         port=config.port,
         log_level="warning",
@@ -70,6 +73,18 @@ def main(options: argparse.Namespace) -> int:
         http=BoundedProtocol,
     )
     return 0
+
+
+def lend_embedder(options: argparse.Namespace, dsn: str) -> AsyncEmbed | None:
+    """Returns what embeds questions for a private server that can't. `pg-memoir` lends it to its commands."""
+    if not hasattr(options, "find_embedder"):
+        return None
+    try:
+        embed: AsyncEmbed | None = options.find_embedder(dsn)
+    except psycopg.Error as error:
+        print(f"The database does not answer, so questions are searched by their words: {error}", file=sys.stderr)
+        return None
+    return embed
 
 
 def _is_news(record: logging.LogRecord) -> bool:

@@ -111,9 +111,13 @@ class Config:
 
 
 def load(
-    environment: Mapping[str, str], file: str | Path | None = None, given: Mapping[str, Any] | None = None
+    environment: Mapping[str, str],
+    file: str | Path | None = None,
+    given: Mapping[str, Any] | None = None,
+    *,
+    private_dsn: str = "",
 ) -> Config:
-    """Returns the settings of a process. Raises ConfigError."""
+    """Returns the settings of a process. `private_dsn`: the database where none is set. Raises ConfigError."""
     file = file or environment.get("PG_MEMOIR_GATEWAY_CONFIG") or None
     try:
         values = tomllib.loads(Path(file).read_text("utf-8")) if file else {}
@@ -121,6 +125,7 @@ def load(
         raise ConfigError(f"configuration {file}: {error}") from error
     values |= {name: environment[variable] for variable, name in ENVIRONMENT.items() if environment.get(variable)}
     values |= {name: value for name, value in (given or {}).items() if value is not None}
+    values["dsn"] = values.get("dsn") or private_dsn
     known = {f.name: f for f in fields(Config)}
     if unknown := sorted(set(values) - set(known)):
         raise ConfigError(f"unknown setting {unknown[0]}; there are {', '.join(known)}")
@@ -148,7 +153,7 @@ def check_config(config: Config) -> Config:
             told = f"not a host ({examples}) or an origin (https://chat.example.com)"
             raise ConfigError(f"allowed_hosts has {host!r}, {told}")
     if not config.dsn:
-        raise ConfigError("dsn is empty: set PG_MEMOIR_DSN, or dsn in the file")
+        raise ConfigError("dsn is empty. Set PG_MEMOIR_DSN, or dsn in the file, or run pg-memoir up")
     if not config.is_local and not config.has_keys and not config.user_header:
         raise ConfigError(f"host is {config.host}, which others can reach: list users, or name a user_header")
     user_keys = {user.key_sha256: user.name for user in config.users}

@@ -15,6 +15,7 @@ import httpx
 import psycopg
 from pg_memoir import AsyncMemoir
 from pg_memoir.errors import MemoirError
+from pg_memoir.types import AsyncEmbed
 
 from .bounded import BoundedMemoir, ReadOnlyMemoir
 from .config import Config
@@ -83,7 +84,7 @@ class Counts:
 class Gateway:
     """Shared by all routes. Parts of the gateway get it as their argument."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, embed: AsyncEmbed | None = None) -> None:
         self.config = config
         self.counts = Counts()
         self.open_requests = 0
@@ -91,9 +92,9 @@ class Gateway:
         self.tools: dict[str, list[dict[str, Any]]] = {}
         self._warming: asyncio.Task[None] | None = None
         self._away_until = 0.0
-        self.memoir = AsyncMemoir(config.dsn, min_size=WARM, max_size=8, timeout=2.0, connect_timeout=3)
-        self.rest_memoir = BoundedMemoir(config.dsn)
-        self.reading_memoir = ReadOnlyMemoir(config.dsn)
+        self.memoir = AsyncMemoir(config.dsn, embed=embed, min_size=WARM, max_size=8, timeout=2.0, connect_timeout=3)
+        self.rest_memoir = BoundedMemoir(config.dsn, embed)
+        self.reading_memoir = ReadOnlyMemoir(config.dsn, embed)
         self.http = httpx.AsyncClient(
             timeout=httpx.Timeout(config.hang_seconds, connect=config.connect_seconds),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30),

@@ -15,7 +15,9 @@ from .mcp_server import Who, serve_stdio
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command line may say."""
-    parser.add_argument("--dsn", default=os.environ.get("PG_MEMOIR_DSN"), help="default: $PG_MEMOIR_DSN")
+    parser.add_argument(
+        "--dsn", default=os.environ.get("PG_MEMOIR_DSN"), help="default: $PG_MEMOIR_DSN, or the server of pg-memoir up"
+    )
     user = os.environ.get("PG_MEMOIR_GATEWAY_USER", "local")
     parser.add_argument("--user", default=user, help="whose memory it is (default: $PG_MEMOIR_GATEWAY_USER, local)")
     parser.add_argument("--session", help="the session in which tools are called (default: outside of sessions)")
@@ -23,10 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Serves until the client is gone; returns the exit code."""
-    if not options.dsn:
-        print("pg-memoir mcp: give --dsn, or set PG_MEMOIR_DSN", file=sys.stderr)
+    dsn = options.dsn or getattr(options, "private_dsn", "")
+    if not dsn:
+        hint = "set PG_MEMOIR_DSN, or run pg-memoir up for a private server"
+        print(f"pg-memoir mcp: which database? Give --dsn, {hint}", file=sys.stderr)
         return 2
-    return asyncio.run(serve(options.dsn, Who(options.user, options.session)))
+    return asyncio.run(serve(dsn, Who(options.user, options.session)))
 
 
 async def serve(dsn: str, who: Who) -> int:

@@ -84,7 +84,7 @@ begin
     v_ok := exists (select from _memoir.models where model = p_value #>> '{}');
   end if;
   if not v_ok then
-    perform _memoir.fail('PM015', format('setting %s can''t be %s', p_key, _memoir.shown(p_value::text)),
+    perform _memoir.fail('PM015', format('setting %s can''t be %s', p_key, _memoir.shown(p_value #>> '{}')),
       format('%s%s%s', v_def.kind,
         case when v_def.min_value is not null then format(' from %s to %s', v_def.min_value, v_def.max_value)
         else '' end,

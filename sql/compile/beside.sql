@@ -45,8 +45,8 @@ begin
   v_compile := _memoir.leave_traces(v);
   -- What fits weakly is a few lines of a list made for one question, and none of one that every step pays for.
   if (v.arms ->> 'weak')::boolean then
-    select v.experience ->> 'text', jsonb_build_object('shown', v.experience -> 'ids'), _memoir.tokens_of(
-      v.experience ->> 'text' || E'\n\n', v.tokenizer) into v.recall, v.recalled, v.recall_tokens;
+    select v.experience ->> 'text', jsonb_build_object('shown', coalesce(v.experience -> 'ids', '[]')),
+      _memoir.tokens_of(v.experience ->> 'text' || E'\n\n', v.tokenizer) into v.recall, v.recalled, v.recall_tokens;
   end if;
   v_items := (select coalesce(jsonb_agg(distinct i), '[]') from jsonb_array_elements(v.recalled -> 'shown') i);
   if v_version is distinct from p_profile_version and v_profile is not null then

@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -102,6 +103,16 @@ def test_a_server_without_plpython_says_who_makes_recalls(server_dsn: str) -> No
             assert memoir.recall("ann", "kiln")[0].kind == "turn"
             # A list that recalls nothing needs no kernel.
             assert one(db, "select memoir.compile_context('ann', 'new', 'Hi', p_memory_budget => 0)")
+
+
+def test_recalls_of_one_session_at_once(server_dsn: str) -> None:
+    """Each is one snapshot, and writes for the session."""
+    with database(server_dsn) as dsn:
+        complete(dsn)
+        with Memoir(dsn, max_size=4) as memoir, ThreadPoolExecutor(4) as pool:
+            memoir.persist_turn("ann", "old", [{"role": "user", "content": "My kiln is a Rohde Ecotop 60."}])
+            asked = [pool.submit(memoir.recall_beside, "ann", "new", f"Which kiln do I have {n}?") for n in range(16)]
+            assert all(one.result()["compile_id"] for one in asked)
 
 
 # Whose arrays they are ------------------------------------------------------------------------------------------------

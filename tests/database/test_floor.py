@@ -94,6 +94,13 @@ def test_weak_recall_is_small_and_says_so(db: Db, user: str) -> None:
     assert not found["weak"] and WEAK not in text_of(found) and "three weeks" in text_of(found)
 
 
+def test_weak_recall_does_not_stand_beside_a_list(db: Db, user: str) -> None:
+    remember(db, user, "Row 7 of an inventory of pots, pans and plates.", embedding=near(0.11))
+    assert context(db, user, KNEE)["weak"]
+    made = call(db, "recall_beside", user, "asking", KNEE, query_embedding=BASE)
+    assert (made["weak"], made["text"], made["items"], made["tokens"]) == (True, "", [], 0)
+
+
 KITCHEN = (
     "Pots hang over the stove.|Plates stand in the cupboard on the left.|Marmalade is boiled every February."
     "|Tea comes from a shop in Hamburg.|Bread is baked on Saturdays with rye flour.|The fridge was repaired in spring."

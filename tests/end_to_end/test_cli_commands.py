@@ -153,6 +153,7 @@ def test_list(run, memoir, user):
     assert run("list", user, "--type", "decision") == (0, "", f"nothing is remembered of {user}\n")
     [row] = json.loads(run("list", user, "--tag", "food", "--json")[1])
     assert row["content"] == "Drinks tea without sugar" and row["state"] == "active"
+    assert row["id"] == kept["memory_id"]  # by the name that search has it
     sessions = [line.split("\t")[0] for line in run("list", "alice", "sessions")[1].splitlines()]
     assert sessions == ["support-43", "support-42"]
     speakers = json.loads(run("list", "alice", "speakers", "--json")[1])
@@ -340,6 +341,7 @@ def test_settings_from_the_command_line(run, memoir):
     assert run("settings", "recall_tokens_max", "--reset")[0] == 0
     assert run("settings", "recall_tokens_max")[1].startswith("recall_tokens_max\t2000")
     assert run("settings", "recall_tokens_max", "900", "--user", "zoe")[0] == 0
+    assert "recall_tokens_max can't be \"many\"" in run("settings", "recall_tokens_max", "many")[2]
     assert run("settings", "nothing_such", "1")[0] == 1 and "nothing_such" in run("settings", "nothing_such")[2]
 
 

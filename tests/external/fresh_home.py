@@ -129,7 +129,9 @@ def upgrade() -> None:
         time.sleep(1)
     pip_install("--force-reinstall", "--no-deps", "pg-memoir-server", "pg-memoir-cli")
     memoir("up")
-    assert "red kite" in memoir("search", "me", MEANT), "right after an upgrade nothing is found by its meaning"
+    # On a busy machine the embedder may miss the time of one question. One that is not there answers none of three.
+    found = any("red kite" in memoir("search", "me", MEANT) for _ in range(3))
+    assert found, "right after an upgrade nothing is found by its meaning"
     say("an upgrade, and what was said is found by its meaning")
 
 

@@ -167,5 +167,5 @@ def test_record_is_a_dict_that_json_takes() -> None:
     made = memoir.remember("ann", "Reads the paper edition only.", tags=["news"])
     (memory,) = memoir.list_memories("ann")
     told = json.loads(json.dumps(memory.to_dict()))
-    assert str(memory.id) == told["memory_id"] == made["memory_id"]
+    assert str(memory.id) == told["id"] == told["memory_id"] == made["memory_id"]
     assert (told["tags"], told["valid_to"], told["said_at"]) == (["news"], None, memory.said_at.isoformat())

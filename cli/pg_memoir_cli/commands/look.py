@@ -15,7 +15,7 @@ from pg_memoir.types import State
 from rich.text import Text
 from rich.tree import Tree
 
-from ..app import ATTENTION, OK, AsJson, Dsn, User, app, connected, lend_embedder
+from ..app import ATTENTION, OK, AsJson, Dsn, User, app, connected, find_embedder
 from ..show import Column, as_json, cell, console, facts, printable, table
 
 Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")]
@@ -134,7 +134,7 @@ def search(
     matched by: words, vector, neighbour (stands beside a match), filter (has the tag). The score is from 0 to 1.
     """
     with connected(dsn) as memoir:
-        lend_embedder(memoir, dsn)
+        memoir.embed = find_embedder(dsn)
         hits = memoir.recall(
             user, query, session=session, limit=limit, tags=tag, project=project, kinds=[k.value for k in kind or Kind]
         )
@@ -167,7 +167,7 @@ def explain(
     `pg-memoir explain alice support-42 "Why was my March invoice wrong?" --left-out`
     """
     with connected(dsn) as memoir:
-        lend_embedder(memoir, dsn)
+        memoir.embed = find_embedder(dsn)
         rows = memoir.explain(user, session, query, budget=budget)
         if json:
             return as_json(rows)

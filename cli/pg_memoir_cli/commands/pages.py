@@ -11,7 +11,7 @@ import typer
 from pg_memoir import Memoir, MemoirError
 from pg_memoir.types import MarkdownPage, PageEdit, PagePush
 
-from ..app import ATTENTION, FAILED, OK, USAGE, AsJson, Dsn, Stop, app, connected, lend_embedder
+from ..app import ATTENTION, FAILED, OK, USAGE, AsJson, Dsn, Stop, app, connected, find_embedder
 from ..page_files import PageFile, choose_path, find_pages, read_text, write_page
 from ..show import as_json, printable
 
@@ -51,7 +51,7 @@ def pull(
         folder.mkdir(parents=True, exist_ok=True)
     present = find_pages(folder)
     with connected(dsn) as memoir:
-        lend_embedder(memoir, dsn)
+        memoir.embed = find_embedder(dsn)
         if user is not None:
             named = (user, project, topic)
             path = choose_path(folder, named, present)

@@ -19,6 +19,8 @@ ISOLATION = "set transaction isolation level repeatable read"
 GIVE = "select set_config('memoir.recalled', %(recalls)s, true)"
 READ = "select a as result from memoir.recall_arrays(%(user)s, %(name)s, %(given)s::jsonb) a"
 MOST = 64  # recalls of one call
+PAUSES = [0.005 * 2 ** min(n, 6) for n in range(16)]
+"""Seconds at most before a call is tried again, because another one of its session wrote meanwhile."""
 HINT = "install the client with its kernel: pip install 'pg_memoir[kernel]'"
 _BYTES = re.compile(r"\\x(?:[0-9a-f]{2})*")
 

@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from .record import Record
+from .record import MemoryRecord, Record
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryState(Record):
+class MemoryState(MemoryRecord):
     """A state that a memory, or one it replaced or was replaced by, was in. `content` is None once forgotten."""
 
     memory_id: UUID
@@ -42,7 +42,7 @@ class Edge(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Memory(Record):
+class Memory(MemoryRecord):
     """A memory as it stands. `content` is None once forgotten; `session`: where it was said; scope local: known there
     only; trust and confidence in [0, 1]."""
 
@@ -73,11 +73,6 @@ class Memory(Record):
     valid_to: datetime | None
     expires_at: datetime | None
     recorded_at: datetime
-
-    @property
-    def id(self) -> UUID:
-        """The memory's id, by the name that a hit has it."""
-        return self.memory_id
 
 
 @dataclass(frozen=True, slots=True)

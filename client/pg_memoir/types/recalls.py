@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from .record import Record
+from .record import MemoryRecord, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Match(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Way(Record):
+class Way(MemoryRecord):
     """How something was done, and how that went. verdict: worked, untried or failed; `note`: why it failed; `fit`: how
     near `trigger` is to the task; `line`: all of it on one line."""
 

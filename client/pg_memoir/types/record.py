@@ -16,12 +16,29 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields by name as JSON has them: ids as text, times in ISO 8601."""
-        told: dict[str, Any] = plain(self)
-        return told
+        return {field.name: plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+
+
+class MemoryRecord(Record):
+    """A record of one memory, whose id has the name that it has in a hit, too."""
+
+    __slots__ = ()
+    memory_id: UUID
+
+    @property
+    def id(self) -> UUID:
+        """The memory's id, by the name that a hit has it."""
+        return self.memory_id
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields by name as JSON has them, and the memory's id as `id`, as a hit has it."""
+        return {"id": str(self.memory_id), **super().to_dict()}
 
 
 def plain(value: Any) -> Any:
     """Return a value as JSON has it, with all that it holds."""
+    if isinstance(value, Record):
+        return value.to_dict()
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):

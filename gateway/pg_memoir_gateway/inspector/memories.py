@@ -41,7 +41,7 @@ async def show_memories(look: Look) -> Response:
         stats, rows = await asyncio.gather(
             look.memoir.memory_stats(look.user), look.memoir.list_memories(look.user, **given)
         )
-        found = [row.to_dict() | {"id": str(row.id)} for row in rows]
+        found = [row.to_dict() for row in rows]
     more = len(found) > PAGE and not words
     asked = {"type": kind, "project": project, "state": state, "from": look.get("from"), "to": look.get("to")}
     is_narrowed = bool(words or any(value for name, value in asked.items() if name != "state") or state != "active")
@@ -98,7 +98,7 @@ async def show_ways(look: Look) -> Response:
         ),
     )
     ranked = {way.memory_id for way in found}
-    others = [row.to_dict() | {"id": row.id} for row in rows[:PAGE] if row.id not in ranked]
+    others = [row.to_dict() for row in rows[:PAGE] if row.id not in ranked]
     more = rows[PAGE - 1].id if len(rows) > PAGE else None
     given = {"task": task or "", "project": project, "others": others, "more": more}
     return look.show("ways.html", "Ways", stats=stats, ways=found, **given)
