@@ -317,7 +317,8 @@ begin
   -- Types of objects that were needed again after they had been made shorter, three times and each tenth time, are made
   -- shorter later.
   v_learnt := array(select f.type from _memoir.fault_history f where f.user_id = p_user_id
-    and f.session_id = p_session_id and f.fault_type in ('full_restore', 'page_fault') and f.type is not null
+    and f.session_id = p_session_id and f.type is not null
+      and (f.fault_type = 'full_restore' or f.fault_type = 'page_fault' and f.fidelity < 4)
     group by f.type having count(*) >= greatest(3, (select count(*) / 10 from _memoir.fidelity_transitions t
       join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = t.memory_id
       where t.user_id = p_user_id and t.session_id = p_session_id and t.to_fidelity > t.from_fidelity

@@ -264,6 +264,20 @@ def test_page_faults_far_apart_pin_no_longer(db: Db, user: str) -> None:
     assert pressure(db, user)["faults"]["page_fault"] == 2
 
 
+def test_page_fault_of_a_line_pins_nothing(db: Db, user: str) -> None:
+    """A file that was a line for long is counted as a fault when it is read again, and gets no pin."""
+    open_session(db, user, 64_000, window_line_steps=10)
+    for n in range(20):
+        append(db, user, read(n, f"src/part_{n}.py", code(n, 6_000)))
+    table(db, "window_forms", user, "s", p_changed=True, columns="turn_index")
+    for number, fidelity in ((0, "line"), (12, "compact")):
+        query = {"columns": "fidelity, pinned", "p_query": f"src/part_{number}.py"}
+        assert table(db, "list_objects", user, "s", **query) == [(fidelity, False)]
+        append(db, user, read(20 + number, f"src/part_{number}.py", code(number, 6_000)))
+        assert table(db, "list_objects", user, "s", **query)[0][1] == (fidelity == "compact")
+    assert pressure(db, user)["faults"]["page_fault"] == 2
+
+
 def test_directives_change_the_list_and_are_not_shown(db: Db, user: str) -> None:
     open_session(db, user, 64_000)
     read_parts(db, user, range(4), 6_000)
@@ -346,7 +360,7 @@ def test_forms_move_only_where_that_pays(db: Db, user: str) -> None:
         before = after
     rows = table(db, "window_forms", user, "s", p_budget=400_000, columns="argument")
     [lines] = [argument for (argument,) in rows if argument]
-    assert len(lines) > 40 and len(before) > 10 and sum("- turns " in content for content in before.values()) == 1
+    assert len(lines) > 30 and len(before) > 10 and sum("- turns " in content for content in before.values()) == 1
 
 
 @pytest.mark.parametrize(
