@@ -375,6 +375,18 @@ def test_moves_keep_the_prefix(db: Db, user: str, share: float, fixed: int, leas
     assert least <= pressure(db, user)["moments"] <= most
 
 
+def test_merged_lines_name_a_file_once(db: Db, user: str) -> None:
+    """Files that a merged line names are not named again by those that come behind it."""
+    open_session(db, user, 64_000, window_line_steps=4)
+    for begin in (0, 80):
+        for n in range(begin, begin + 80):
+            append(db, user, read(n, f"src/part_{n % 8}.py" if n % 20 else f"src/once_{n}.py", code(n, 2_400)))
+        rows = table(db, "window_forms", user, "s", p_changed=True, columns="fidelity, content")
+    merged = [line for fidelity, said in rows if fidelity == "line" for line in said.split("\n") if "- turns " in line]
+    assert "src/part_3.py" in merged[0] and merged[-1].endswith("…") and "src/part_3.py" not in merged[-1]
+    assert [sum(f"src/once_{n}.py" in line for line in merged) for n in (0, 20, 80, 100)] == [1, 1, 1, 1]
+
+
 def find_shorter(db: Db, user: str) -> dict[str, str]:
     """What stands shorter after a moment: {path: fidelity}."""
     rows = table(db, "window_forms", user, "s", p_budget=100_000, p_changed=True, columns="content, fidelity")
