@@ -9,8 +9,7 @@ returns bigint language sql immutable as $$
   from unnest(p_places) with ordinality p join unnest(p_past.places) with ordinality o on o.ordinality = p.ordinality
 $$;
 
--- Which steps before p_until become lines, oldest first, until so many tokens are shown; where that is not enough and
--- they may, which leave.
+-- Makes steps before p_until lines, oldest first, down to p_low tokens. Where that is not enough, lines may leave.
 create or replace function _memoir.with_lines(p_session _memoir.sessions, p_config jsonb,
   inout p_frame _memoir.session_windows, p_past _memoir.past, p_places _memoir.past_place[],
   p_low bigint, p_until integer, p_may_leave boolean, p_tokenizer text, out shown bigint)
@@ -80,7 +79,6 @@ begin
     -- Steps go whole, and so does what ends an exchange.
     if v_row.next_role is distinct from 'tool' then
       v_frame.first_turn := v_row.turn_index + 1;
-      v_frame.opening := coalesce(v_row.next_exchange, v_row.exchange_start);
       exit when v_left <= 0;
     end if;
   end loop;

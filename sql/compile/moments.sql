@@ -473,6 +473,11 @@ declare
   v_low bigint := greatest((p_config ->> 'window_low_water')::float8, case v_zone
       when 2 then least(0.5, (p_config ->> 'window_warning')::float8 - 0.2) else 0 end)
     * p_past.budget; v_places _memoir.past_place[]; v_until integer;
+  -- Lock the session: another call may have moved its window since p_frame was read.
+  perform from _memoir.session_counters c where c.user_id = v_user and c.session_id = p_session.session_id for update;
+  select * into v_frame from _memoir.session_windows w where w.user_id = v_user
+    and w.session_id = p_session.session_id and w.moments <> p_frame.moments;
+  if found then return v_frame; end if;
   -- Where the prefix is lost anyway, or room is scarce, all moves that is due; else what pays for what is rewritten.
   v_deep constant boolean := v_zone >= 2 or p_kind in ('room', 'cold', 'compaction', 'changed', 'born');
   v_message text := (_memoir.turn_seen(p_session, (select max(t.turn_index) from unnest(p_past.turns) t

@@ -8,10 +8,14 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import ANSWER, Db, call, embed_waiting, messages, persist, table
+from calls import ANSWER, Db, call, embed_waiting, messages, one, persist, table
 from loops import append, code, compiled, read, same_beginning, shown_calls, step, text_of
+from parallel import beside, until
 from psycopg.types.json import Jsonb
 from request_rules import unpaired
+from servers import connect
+
+WAITS = "exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')"
 
 
 def open_session(db: Db, user: str, window: int, **settings: float) -> None:
@@ -373,6 +377,20 @@ def test_moves_keep_the_prefix(db: Db, user: str, share: float, fixed: int, leas
         append(db, user, read(n, f"src/part_{n}.py", code(n, 8_000)))
         table(db, "window_forms", user, "s", p_budget=400_000, p_fixed=fixed, columns="turn_index")
     assert least <= pressure(db, user)["moments"] <= most
+
+
+def test_two_callers_move_a_window_once(db: Db, memoir_dsn: str, user: str) -> None:
+    """A caller that waited for another's move gets the forms of that move."""
+    open_session(db, user, 64_000)
+    for n in range(20):
+        append(db, user, read(n, f"src/part_{n}.py", code(n, 6_000)))
+    moves = "select turn_index, content from memoir.window_forms(%s, 's', p_changed => true)"
+    with connect(memoir_dsn) as first, first.transaction():
+        moved = first.execute(moves, [user]).fetchall()
+        second = beside(lambda: db.execute(moves, [user]).fetchall())
+        until(lambda: second.done() or one(first, f"select {WAITS}"))
+        assert not second.done()
+    assert second.result(30) == moved and pressure(db, user)["moments"] == 1
 
 
 def test_merged_lines_name_a_file_once(db: Db, user: str) -> None:
