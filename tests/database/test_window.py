@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import ANSWER, Db, call, embed_waiting, messages, one, persist, table
+from calls import ANSWER, Db, call, embed_waiting, messages, one, persist, store, table
 from loops import append, code, compiled, read, same_beginning, shown_calls, step, text_of
 from parallel import beside, until
 from psycopg.types.json import Jsonb
@@ -368,13 +368,19 @@ def test_forms_move_only_where_that_pays(db: Db, user: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "fixed", "least", "most"), [(0, 0, 3, 9), (0.97, 0, 1, 1), (0.97, 50_000, 2, 9)], ids=str
+    ("share", "fixed", "unit", "least", "most"),
+    [(0, 0, 0, 3, 9), (0.97, 0, 0, 1, 1), (0.97, 50_000, 0, 2, 9), (0.97, 5_000, 0, 1, 1), (0.97, 5_000, 0.1, 2, 9)],
+    ids=str,
 )
-def test_moves_keep_the_prefix(db: Db, user: str, share: float, fixed: int, least: int, most: int) -> None:
-    """All but the first wait until enough of the lists, with what stands before the conversation, was kept."""
+def test_moves_keep_the_prefix(db: Db, user: str, share: float, fixed: int, unit: float, least: int, most: int) -> None:
+    """All but the first wait until enough of the lists, with what stands before the conversation, was kept. If the
+    provider counts a tenth of our tokens for turns (unit), what stands before them weighs ten times as much."""
     open_session(db, user, 200_000, window_prefix_share=share)
     for n in range(90):
-        append(db, user, read(n, f"src/part_{n}.py", code(n, 8_000)))
+        asked, result = read(n, f"src/part_{n}.py", code(n, 8_000))
+        prompt = fixed + int(unit * pressure(db, user)["shown_tokens"]) if unit else None
+        store(db, user, "s", [asked], "append_messages", p_usage={"prompt_tokens": prompt})
+        append(db, user, [result])
         table(db, "window_forms", user, "s", p_budget=400_000, p_fixed=fixed, columns="turn_index")
     assert least <= pressure(db, user)["moments"] <= most
 
