@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from pg_memoir import Memoir
 from pg_memoir_gateway.line_edits import FENCE, split_fences
 
-from .caching import tokens
+from .caching import request, tokens
 from .sessions import Message, Plant, Session
 
 SYSTEM = "You are a coding agent. " + " ".join(
@@ -115,6 +115,7 @@ class Ours:
             user, "replay", model=model, context_window=window, response_tokens=window // 16, system_prompt=SYSTEM
         )
         self.appended = 0
+        self.prompt: int | None = None  # tokens of the last list
 
     def send(self, session: Session, at: int) -> Sent:
         started = time.perf_counter()
@@ -122,11 +123,14 @@ class Ours:
         self.appended = at
         made = self.session.compile_anthropic(tools=TOOLS)
         seconds = time.perf_counter() - started
+        self.prompt = request(made, json.dumps(TOOLS)).total
         return Sent(made, seconds=seconds)
 
     def append(self, messages: Sequence[Message]) -> None:
-        if messages:
-            self.session.append(list(messages))
+        """Appends the answer to the last list, with its usage, and what came behind it."""
+        for part, usage in ((messages[:1], {"prompt_tokens": self.prompt}), (messages[1:], None)):
+            if part:
+                self.session.append(list(part), usage=usage)
 
     def moves(self) -> int:
         return int(self.session.pressure()["moves"])
@@ -153,6 +157,7 @@ class Beside(Ours):
         lines = [at for at, block in enumerate(sent) if block.get("text", "").startswith(FENCE)]
         if lines and lines[-1]:
             sent[lines[-1] - 1]["cache_control"] = MARK
+        self.prompt = request(made, json.dumps(TOOLS)).total
         return Sent(made, seconds=seconds)
 
 

@@ -244,13 +244,14 @@ def _follow(text: str, node: Node | None, step: str) -> Node | None:
 
 def _shorten(text: str, node: Node | None, form: str) -> list[Edit]:
     """The form in the place of a value, if the value is text alone and longer."""
-    if node is None or not (isinstance(node.value, str) or _is_only_text(node.value)):
+    if node is None or not (isinstance(node.value, str) or is_only_text(node.value)):
         return []
     new = write_json(form)
     return [Edit(node.start, node.end, new)] if len(new) < node.end - node.start else []
 
 
-def _is_only_text(value: Any) -> bool:
+def is_only_text(value: Any) -> bool:
+    """Is it a list of texts, and of nothing else?"""
     return (
         isinstance(value, list)
         and all(isinstance(part, dict) and part.get("type") in ("text", "input_text", "output_text") for part in value)

@@ -12,6 +12,7 @@ import psycopg
 from pg_memoir.errors import MemoirError
 
 from .additions import make_edits, offer_tools
+from .copies import edit_copies
 from .dialect import Added, make_storable, read_tool_name
 from .exchange import Exchange
 from .forms import (
@@ -112,7 +113,7 @@ class Rewriter:
             plan.added = self.known.additions(talk)
             if forms and talk.mode == "manage":
                 changed = edit_forms(talk, forms)
-                plan.forms = mark_cache(talk, changed, self.shown)
+                plan.forms = mark_cache(talk, changed, self.shown) + edit_copies(talk, forms)
                 moved = self.shown.find_moved(talk, changed)
                 self.gateway.counts.add("moves", len(moved))
                 plan.rewritten = len(talk.body.text) - min((edit.start for edit in moved), default=len(talk.body.text))

@@ -45,7 +45,6 @@ declare
   v_what text; v_spent bigint; v_limit bigint;
 begin
   if v.moment is not null and not pg_is_in_recovery() and not current_setting('transaction_read_only')::boolean then
-    perform from _memoir.session_counters where user_id = v.user_id and session_id = v.session_id for update;
     perform _memoir.move_window(v.session, v.counters, v.config, v.frame, _memoir.session_past(v.session, v.counters,
       v.frame, v.config, v.history_budget, (v.model).message_overhead), v.moment, v.at, v.tokenizer,
       v.system_tokens + v.tools_tokens);

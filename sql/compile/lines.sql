@@ -9,8 +9,7 @@ returns bigint language sql immutable as $$
   from unnest(p_places) with ordinality p join unnest(p_past.places) with ordinality o on o.ordinality = p.ordinality
 $$;
 
--- Which steps before p_until become lines, oldest first, until so many tokens are shown; where that is not enough and
--- they may, which leave.
+-- Makes steps before p_until lines, oldest first, down to p_low tokens. Where that is not enough, lines may leave.
 create or replace function _memoir.with_lines(p_session _memoir.sessions, p_config jsonb,
   inout p_frame _memoir.session_windows, p_past _memoir.past, p_places _memoir.past_place[],
   p_low bigint, p_until integer, p_may_leave boolean, p_tokenizer text, out shown bigint)
@@ -80,7 +79,6 @@ begin
     -- Steps go whole, and so does what ends an exchange.
     if v_row.next_role is distinct from 'tool' then
       v_frame.first_turn := v_row.turn_index + 1;
-      v_frame.opening := coalesce(v_row.next_exchange, v_row.exchange_start);
       exit when v_left <= 0;
     end if;
   end loop;
@@ -182,7 +180,7 @@ returns jsonb language sql stable as $$
 $$;
 
 -- Returns lines of steps, of which the newest p_size characters stay and sixteen older ones become one: what was called
--- and with what. They change once they are twice as long.
+-- and with what, but for what a merged line above it names already (…). They change once they are twice as long.
 create or replace function _memoir.merged_lines(p_of integer[], p_lines text[], p_size integer)
 returns table (exchange integer, line text, o bigint) language sql immutable as $$
   with lines as (
@@ -193,15 +191,19 @@ returns table (exchange integer, line text, o bigint) language sql immutable as 
   ), old as (select l.*, (row_number() over (partition by l.exchange order by l.o) - 1) / 16 as part from lines l
     where l.is_step and l.size > 2 * p_size and l.behind > p_size
   ), whole as (select o.exchange, o.part from old o group by 1, 2 having count(*) = 16
-  ), calls as (select o.exchange, o.part, split_part(o.what, ' ', 1) as tool, min(o.o) as o, count(*) as n,
-      string_agg(distinct left(split_part(substr(o.what, strpos(o.what || ' ', ' ') + 1), ' (', 1), 100), ', ')
-        filter (where strpos(o.what, ' ') > 0) as keys
-    from old o join whole w using (exchange, part) where strpos(o.line, ', said: ') = 0 group by 1, 2, 3)
+  ), keyed as (select o.exchange, o.part, o.o, split_part(o.what, ' ', 1) as tool, left(split_part(substr(o.what,
+      nullif(strpos(o.what, ' '), 0) + 1), ' (', 1), 100) as key
+    from old o join whole w using (exchange, part) where strpos(o.line, ', said: ') = 0
+  ), calls as (select k.exchange, k.part, k.tool, min(k.o) as o, count(*) as n, bool_or(k.is_named) as has_named,
+      string_agg(distinct k.key, ', ') filter (where not k.is_named) as keys
+    from (select k.*, strpos((select translate(coalesce(string_agg(l.line || ',', ''), ''), ';', ',') from lines l
+      where not l.is_step), ' ' || k.key || ',') > 0 as is_named from keyed k) k group by 1, 2, 3)
   select l.exchange, l.line, l.o from lines l
   where not exists (select from old o join whole w using (exchange, part) where o.o = l.o)
   union all
   select o.exchange, format('- turns %s–%s: %s', (array_agg(o.turn order by o.o))[1], (array_agg(o.turn order by o.o
-    desc))[1], left((select string_agg(concat_ws(' ', c.tool, '×' || nullif(c.n, 1), c.keys), '; ' order by c.o)
+    desc))[1], left((select string_agg(concat_ws(' ', c.tool, '×' || nullif(c.n, 1),
+      nullif(concat_ws(', ', c.keys, case when c.has_named then '…' end), '')), '; ' order by c.o)
       from calls c where c.exchange = o.exchange and c.part = o.part), 1600)), min(o.o)
   from old o join whole w using (exchange, part) group by o.exchange, o.part
 $$;

@@ -15,35 +15,17 @@ returns smallint language sql immutable as $$
   where p_shown >= p_budget * (p_config ->> z.setting)::float8
 $$;
 
-create or replace function _memoir.zone_name(p_zone integer)
-returns text language sql immutable as $$
+create or replace function _memoir.zone_name(p_zone integer) returns text language sql immutable as $$
   select (array['normal', 'caution', 'warning', 'critical', 'emergency'])[p_zone + 1]
 $$;
 
--- How a session's past is shown before its first moment: all of it.
+-- How a session's past is shown before its first moment: all of it. Values are in the order of the table's columns.
 create or replace function _memoir.first_frame(p_session _memoir.sessions, p_budget integer, p_at timestamptz)
-returns _memoir.session_windows language plpgsql stable as $$
-declare
-  v_frame _memoir.session_windows;
-begin
-  v_frame.user_id := p_session.user_id;
-  v_frame.session_id := p_session.session_id;
-  v_frame.moments := 0;
-  v_frame.kind := 'none';
-  v_frame.at_turn := 0;
-  v_frame.moved_at := p_at;
-  v_frame.budget := p_budget;
-  v_frame.zone := 0;
-  v_frame.summary_through := coalesce(p_session.summary_through, -1);
-  v_frame.first_turn := v_frame.summary_through + 1;
-  v_frame.opening := v_frame.first_turn;
-  v_frame.lines_through := v_frame.first_turn - 1;
-  v_frame.frozen_through := -1;
-  v_frame.task := (p_session).task_type;
-  v_frame.line_tokens := 0;
-  v_frame.lines := '{}';
-  return v_frame;
-end $$;
+returns _memoir.session_windows language sql stable as $$
+  select p_session.user_id, p_session.session_id, 0, 'none', 0, p_at, p_budget, 0::smallint, n + 1, n + 1, n, -1, n,
+    p_session.task_type::text, 0, '{}'::jsonb, null::bigint, null::bigint
+  from coalesce(p_session.summary_through, -1) n
+$$;
 
 -- The frame of a session that has objects; null for all others.
 create or replace function _memoir.session_frame(p_session _memoir.sessions, p_counters _memoir.session_counters,
@@ -70,10 +52,9 @@ end $$;
 
 -- From which exchange on a recall is not of the past yet.
 create or replace function _memoir.recalls_until(p_counters _memoir.session_counters)
-returns integer language plpgsql immutable as $$
-begin
-  return case when p_counters.last_role = 'assistant' then p_counters.turn_count else p_counters.exchange_start end;
-end $$;
+returns integer language sql immutable as $$
+  select case when p_counters.last_role = 'assistant' then p_counters.turn_count else p_counters.exchange_start end
+$$;
 
 -- Objects and what they depend on, two hops.
 create or replace function _memoir.with_dependencies(p_user_id uuid, p_objects uuid[])
@@ -82,7 +63,6 @@ declare
   v_next uuid[] := p_objects;
 begin
   for hop in 1 .. 2 loop
-    exit when v_next = '{}';
     v_next := array(select distinct r.target_id from _memoir.memory_relationships r where r.user_id = p_user_id
       and r.source_id = any (v_next) and r.relation = 'depends_on' and r.target_id <> all (p_objects));
     p_objects := p_objects || v_next;
@@ -188,10 +168,9 @@ language sql immutable as $$
     coalesce(sum(a.gain), 0), coalesce(sum(a.gain * (a.steps - p_steps)), 0) from aged a
 $$;
 
--- Where a move pays best, and what it is worth there, in tokens at the price of plain input. From each place on that
--- could be shorter: what is saved each call; carried: what not having moved has cost, a read of that for each call
--- since it could be shorter; rewritten: all that follows, written instead of read. most: what is saved from the first
--- such place on, at turn cut. spent: what the turns have cost so far. docs/explain/window.md has it.
+-- Returns where a move pays best (turn cut), and what it is worth there, in tokens at the price of plain input: saved
+-- each call; carried, the reads that not having moved has cost; rewritten, all behind it written instead of read. most
+-- is saved from the first place on. spent: what the turns have cost so far. docs/explain/window.md has it.
 create or replace function _memoir.move_pays(p_past _memoir.past, p_config jsonb, p_is_cold boolean,
   out saved bigint, out carried float8, out rewritten float8, out most bigint, out spent float8, out cut integer)
 language plpgsql immutable as $$
@@ -224,19 +203,36 @@ begin
   left join (select * from cuts order by cuts.carried - cuts.rewritten desc, cuts.turn_index limit 1) c on true;
 end $$;
 
--- Returns the tokens of all lists of a session so far, each with p_fixed of a system prompt and tools, and how many of
--- them the list after it did not begin with, if the next one changes from turn p_from on. The newest lines, up to a
--- fiftieth of the budget, change with it.
-create or replace function _memoir.prefix_counts(p_past _memoir.past, p_frame _memoir.session_windows, p_from integer,
-  p_fixed integer, out sent bigint, out lost bigint)
-language sql immutable as $$
+-- Returns the tokens of all lists of a session so far, each with p_fixed of system prompt and tools, and how many of
+-- them the next list did not begin with, if it changes from turn p_from on, and the newest lines with it. By counts of
+-- the provider: what the prompt grew by since its shortest after the last move, the rest by what the list came to then.
+create or replace function _memoir.prefix_counts(p_session _memoir.sessions, p_past _memoir.past,
+  p_frame _memoir.session_windows, p_from integer, p_fixed integer, out sent bigint, out lost bigint)
+language plpgsql stable as $$
+declare
+  v_user uuid := p_session.user_id; v_own uuid := p_session.session_id; v record; k integer; v_base float8;
+  v_turns float8; v_newest float8 := coalesce((select p_frame.line_tokens * length(split_part(e.value, E'\n\n<', -1))
+    / sum(length(e.value)) over () from jsonb_each_text(p_frame.lines) e order by e.key::integer desc limit 1), 0);
+begin
+  select array_agg(h.turn_index order by h.turn_index) as turns, min(h.prompt_tokens) as least, count(*) as n,
+    array_agg(h.prompt_tokens order by h.turn_index) as prompts into v
+  from _memoir.conversation_history h where h.user_id = v_user and h.session_id = v_own
+    and h.turn_index >= p_frame.at_turn and h.prompt_tokens > p_fixed and h.recorded_at >= p_past.turns[1].recorded_at;
+  k := array_position(v.prompts, v.least);  -- the first with the new list
   select coalesce(p_frame.sent_tokens, 0) + coalesce(sum(p_past.shown + p_fixed - t.behind)
       filter (where t.role = 'assistant' and t.turn_index >= p_frame.at_turn), 0),
-    coalesce(p_frame.lost_tokens, 0) + coalesce(max(t.behind + least(p_frame.line_tokens, p_frame.budget / 50))
-      filter (where t.turn_index >= p_from), 0)
-  from (select t.turn_index, t.role, sum(t.cost - t.saved) over (order by t.turn_index desc) as behind
-    from unnest(p_past.turns) t) t
-$$;
+    coalesce(max(t.behind + v_newest) filter (where t.turn_index >= p_from), 0),
+    p_past.shown - max(t.behind) filter (where t.turn_index = v.turns[k]),
+    max(t.behind) filter (where t.turn_index = v.turns[k]) - max(t.behind) filter (where t.turn_index = v.turns[v.n])
+  into sent, lost, v_base, v_turns from (select t.turn_index, t.role, sum(t.cost - t.saved)
+    over (order by t.turn_index desc) as behind from unnest(p_past.turns) t) t;
+  if v_base > 0 then
+    sent := (select c.prompt_tokens from _memoir.session_counters c where c.user_id = v_user and c.session_id = v_own);
+    lost := (v.prompts[v.n] - v.least) * least(1, lost / greatest(1, v_turns)) * v.n / (v.n + 1.0 - k)
+      + greatest(0, lost - v_turns) * (v.least - p_fixed) / v_base;
+  end if;
+  lost := coalesce(p_frame.lost_tokens, 0) + lost;
+end $$;
 
 -- Which moment it is; null: none. p_fixed: tokens of system prompt and tools. p_kept: the list is somebody else's, so
 -- that nothing can leave it; once all is short that can be, it need not be said again that there is no room.
@@ -256,7 +252,7 @@ begin
   v_newest := (select max(t.recorded_at) from unnest(p_past.turns) t where t.role = 'assistant');
   v_cold := p_at > v_newest + v_life and (p_frame.moments = 0 or p_frame.moved_at < v_newest + v_life);
   select * into v_pays from _memoir.move_pays(p_past, p_config, v_cold);
-  select * into v_prefix from _memoir.prefix_counts(p_past, p_frame, v_pays.cut, p_fixed);
+  select * into v_prefix from _memoir.prefix_counts(p_session, p_past, p_frame, v_pays.cut, p_fixed);
   -- Below warning all moments but the first keep the prefix. The first of an agent that keeps its list has no savings
   -- yet to pay for it, and many sessions end before it would. Less than a third of what could be shorter is not worth a
   -- broken prefix.
@@ -298,8 +294,7 @@ begin
 end $$;
 
 -- Where the newest step begins: what came before it has been shown.
-create or replace function _memoir.newest_step(p_past _memoir.past)
-returns integer language sql immutable as $$
+create or replace function _memoir.newest_step(p_past _memoir.past) returns integer language sql immutable as $$
   select coalesce(max(t.turn_index), 0) from unnest(p_past.turns) t where t.role <> 'tool'
 $$;
 
@@ -317,7 +312,8 @@ begin
   -- Types of objects that were needed again after they had been made shorter, three times and each tenth time, are made
   -- shorter later.
   v_learnt := array(select f.type from _memoir.fault_history f where f.user_id = p_user_id
-    and f.session_id = p_session_id and f.fault_type in ('full_restore', 'page_fault') and f.type is not null
+    and f.session_id = p_session_id and f.type is not null
+      and (f.fault_type = 'full_restore' or f.fault_type = 'page_fault' and f.fidelity < 4)
     group by f.type having count(*) >= greatest(3, (select count(*) / 10 from _memoir.fidelity_transitions t
       join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = t.memory_id
       where t.user_id = p_user_id and t.session_id = p_session_id and t.to_fidelity > t.from_fidelity
@@ -448,10 +444,10 @@ create or replace function _memoir.lines_pay(p_past _memoir.past, p_places _memo
   p_is_deep boolean)
 returns boolean language plpgsql immutable as $$
 declare
-  v_gains record; v_from integer; v_read float8 := p_config ->> 'cache_read_share';
+  v_gains record; v_read float8 := p_config ->> 'cache_read_share';
+  v_from integer := (select min(p.turn_index) from unnest(p_places) p where p.target <> p.fidelity);
 begin
   select * into v_gains from _memoir.line_gains(p_past, (p_config ->> 'window_line_steps')::integer);
-  v_from := (select min(p.turn_index) from unnest(p_places) p where p.target <> p.fidelity);
   return v_gains.gain > 0 and (p_is_deep or (select v_gains.gain * v_read * count(*) filter (where t.role = 'assistant')
       / 2.0 > ((p_config ->> 'cache_write_share')::float8 - v_read) * coalesce(sum(t.cost - t.saved) filter (where
         t.turn_index >= v_gains.turn_index and (v_from is null or t.turn_index < v_from)), 0)
@@ -477,6 +473,11 @@ declare
   v_message text := (_memoir.turn_seen(p_session, (select max(t.turn_index) from unnest(p_past.turns) t
     where t.role = 'user'))).content;
 begin
+  -- Lock the session: another call may have moved its window since p_frame was read.
+  perform from _memoir.session_counters c where c.user_id = v_user and c.session_id = p_session.session_id for update;
+  select * into v_frame from _memoir.session_windows w where w.user_id = v_user
+    and w.session_id = p_session.session_id and w.moments <> p_frame.moments;
+  if found then return v_frame; end if;
   v_frame := _memoir.next_frame(p_session, p_counters, p_frame, p_past.budget, p_kind, p_at);
   if p_kind = 'born' then
     v_past.places := array(select p from unnest(p_past.places) p
@@ -510,7 +511,7 @@ begin
     v_shown := v_lined.shown;
   end if;
   if p_kind <> 'born' then
-    select * into v_frame.sent_tokens, v_frame.lost_tokens from _memoir.prefix_counts(p_past, p_frame, least(
+    select * into v_frame.sent_tokens, v_frame.lost_tokens from _memoir.prefix_counts(p_session, p_past, p_frame, least(
       (select min(p.turn_index) from unnest(v_places) p where p.target <> p.fidelity),
       case when v_frame.lines_through > p_frame.lines_through then p_frame.lines_through + 1 end), p_fixed);
     v_frame.frozen_through := v_past.fresh_from - 1;

@@ -90,8 +90,6 @@ begin
   v_kind := case when p_changed then 'changed' else _memoir.moment_due(v.past, v.frame, v_session, v.config,
     v_now, coalesce(p_fixed, 0), true) end;
   if v_kind is not null and not pg_is_in_recovery() and not current_setting('transaction_read_only')::boolean then
-    perform from _memoir.session_counters c where c.user_id = v_caller.user_id
-      and c.session_id = v_session.session_id for update;
     v_frame := _memoir.move_window(v_session, v.counters, v.config, v.frame, v.past, v_kind, v_now,
       _memoir.tokenizer_used(coalesce(v_session.tokenizer, (v.model).tokenizer)), coalesce(p_fixed, 0), true);
   end if;

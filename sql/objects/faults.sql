@@ -102,7 +102,7 @@ begin
     coalesce(p_asked ->> 'clearance', 'normal')::_memoir.sensitivity, (p_asked ->> 'answer_tokens')::integer,
     case when p_fault = 'micro_fault' then greatest(0, v_tokens - (p_asked ->> 'answer_tokens')::integer) end,
     (extract(epoch from clock_timestamp() - p_started) * 1000)::integer);
-  if p_pin > 0 then
+  if p_pin > 0 and (p_fault <> 'page_fault' or v_fidelity < 4) then  -- no pin would have held a line so long
     insert into _memoir.session_objects (user_id, session_id, memory_id, tokens, pinned_until_turn, pin_reason)
     values (p_user_id, p_session_id, p_memory.memory_id, coalesce(v_tokens, 0),
       p_turn + p_pin * case when v_before > 0 then 2 else 1 end, p_fault)
