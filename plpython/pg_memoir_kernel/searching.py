@@ -86,7 +86,7 @@ def _score(source: Source, config: Json, found: Match, is_remark: bool) -> ranki
 
 
 def words_of(question: Json) -> Words:
-    """Return the words of a question, with English ones in place of those of another language where it has them."""
+    """Return the words of a question; of one in another language the English ones, if there are any."""
     terms, forms, form_of = question["terms_widened"], question["forms"], question["form_of"]
     english = ranking.english_of(question)
     if english:
