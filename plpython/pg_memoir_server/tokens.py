@@ -6,6 +6,7 @@ Hugging Face tokenizer file). Text that looks like a special token counts as the
 
 from __future__ import annotations
 
+import functools
 import importlib.machinery
 import importlib.util
 import os
@@ -39,6 +40,8 @@ def count_shared(texts: Sequence[str | None], tokenizer: str, socket: str | None
     every process that loads them. Without a server, and where it fails, they are loaded here.
     """
     path = None
+    if tokenizer in ENCODINGS and not any(texts):
+        return [0] * len(texts)
     if tokenizer in ENCODINGS and not is_loaded(tokenizer):
         path = embed_client.free_path(socket)
     if path and len(texts) <= protocol.MAX_TEXTS:
@@ -59,7 +62,7 @@ def is_loaded(tokenizer: str) -> bool:
 def available(tokenizer: str) -> bool:
     """Whether count() can serve this tokenizer here."""
     if tokenizer in ENCODINGS:
-        return importlib.util.find_spec("bpe_openai") is not None
+        return _has_bindings()
     try:
         count(["a"], tokenizer)
     except UnknownTokenizer:
@@ -74,6 +77,11 @@ def _encoding(name: str) -> Callable[[str], int]:
         except ImportError as error:
             raise UnknownTokenizer(f"{name} needs the package bpe-openai: {error}") from None
     return _counters[name]
+
+
+@functools.cache
+def _has_bindings() -> bool:
+    return importlib.util.find_spec("bpe_openai") is not None
 
 
 def _bindings() -> Any:

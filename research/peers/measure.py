@@ -305,6 +305,7 @@ def measure_ours(
         "pg_memoir", settings="as by default; a write includes its share of the embedding and merging jobs"
     )
     with Memoir(dsn) as memoir, psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("set search_path = pg_catalog, memoir_extensions, pg_temp")  # what ask() calls is no door
         found.version = connection.execute("select memoir.version()").fetchone()[0]
         for corpus in corpora:
             stored: dict[str, str] = {}

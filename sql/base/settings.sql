@@ -182,6 +182,6 @@ comment on function memoir.set_clock(timestamptz) is
   'Fixes memoir.now() at a time, for tests and replays; null returns to the real clock. Admin only. Raises PM001.';
 
 create or replace function _memoir.history_share(p_config jsonb, p_task _memoir.task_type)
-returns real language sql immutable as $$
+returns real language sql stable as $$
   select (p_config ->> ('history_share_' || coalesce(p_task, 'continuation')))::real
 $$;

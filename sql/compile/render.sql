@@ -20,7 +20,7 @@ $$;
 
 -- All turns as messages, in one statement: a call for each would cost more than the rest of a short window.
 create or replace function _memoir.openai_messages(p_turns _memoir.shown_turn[])
-returns jsonb[] language plpgsql immutable as $$
+returns jsonb[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
   return array(select jsonb_build_object('role', case when t.role = 'system' then 'user' else t.role::text end)
       || case when t.name is not null and t.role <> 'system' then jsonb_build_object('name', t.name) else '{}' end

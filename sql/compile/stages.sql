@@ -347,7 +347,7 @@ end $$;
 -- How many tokens a recall may have at most, a number or a share of the list: less where its task leaves it a smaller
 -- share than knowledge has.
 create or replace function _memoir.recall_cap(p_config jsonb, p_task _memoir.task_type, p_room integer)
-returns integer language sql immutable as $$
+returns integer language sql stable as $$
   select (coalesce(nullif((p_config ->> 'recall_share_max')::float8, 0) * p_room,
       (p_config ->> 'recall_tokens_max')::float8)
     * least(1, (1 - _memoir.history_share(p_config, p_task))
@@ -355,7 +355,7 @@ returns integer language sql immutable as $$
 $$;
 
 create or replace function _memoir.recall_share(p_config jsonb, p_task _memoir.task_type, p_room integer)
-returns integer language sql immutable as $$
+returns integer language sql stable as $$
   select least(_memoir.recall_cap(p_config, coalesce(p_task, 'continuation'), p_room),
     ((1 - _memoir.history_share(p_config, p_task)) * p_room)::integer)
 $$;
@@ -522,7 +522,7 @@ end $$;
 create or replace function _memoir.recall_scope(v _memoir.compile_state)
 returns _memoir.search_scope language plpgsql stable as $$
 declare
-  v_scope _memoir.search_scope; v_lineage uuid[] := '{}';
+  v_scope _memoir.search_scope; v_lineage uuid[] := '{}'; n integer := cardinality(v.shown);
 begin
   if (v.session).parent_turn is not null then
     v_lineage := array(select l.session_id from _memoir.lineage(v.session) l);
@@ -531,9 +531,10 @@ begin
   end if;
   v_scope.hidden_sessions := v_lineage;
   v_scope.reduced := coalesce(v.reduced, '{}');
-  v_scope.hidden_from := coalesce((select min(t.turn_index)
-    from (select s.turn_index, s.turn_index - row_number() over (order by s.turn_index) as run from unnest(v.shown) s) t
-    where t.run = (select max(s.turn_index) - count(*) from unnest(v.shown) s)), v.exchange_at, 0);
+  -- The first of the last turns without a gap, which mostly are all.
+  if (v.shown[n]).turn_index - (v.shown[1]).turn_index = n - 1 then n := 1; end if;
+  while n > 1 and (v.shown[n - 1]).turn_index = (v.shown[n]).turn_index - 1 loop n := n - 1; end loop;
+  v_scope.hidden_from := coalesce((v.shown[n]).turn_index, v.exchange_at, 0);
   v_scope.local_sessions := v_lineage || coalesce((v.session).parent_session_id, v.session_id);
   v_scope.projects := (v.caller).projects;
   v_scope.clearance := v.clearance;
@@ -592,7 +593,7 @@ begin
 end $$;
 
 create or replace function _memoir.prefix_hash(p_messages jsonb[], p_prefix integer)
-returns bytea language sql immutable as $$
+returns bytea language sql stable as $$
   select sha256(convert_to(case when p_prefix > 0 then to_jsonb(p_messages[1 : p_prefix])::text else '' end, 'UTF8'))
 $$;
 

@@ -131,7 +131,7 @@ begin
 end $$;
 
 create or replace function _memoir.cost_of(p_turns _memoir.shown_turn[])
-returns integer language plpgsql immutable as $$
+returns integer language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
   return (select coalesce(sum(t.cost), 0) from unnest(p_turns) t);
 end $$;
@@ -237,7 +237,7 @@ end $$;
 
 -- By which a recall is known again, as long as its spaces are those of the caller.
 create or replace function _memoir.query_hash(p_unanswered _memoir.shown_turn[], p_query text, p_spaces jsonb)
-returns bytea language plpgsql stable as $$
+returns bytea language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 begin
   return sha256(convert_to(concat_ws(E'\n',
     (select string_agg(t.content, E'\n' order by t.turn_index) from unnest(p_unanswered) t where t.role = 'user'),
@@ -245,7 +245,7 @@ begin
 end $$;
 
 create or replace function _memoir.message_ids(p_turns _memoir.shown_turn[], p_reduced integer[])
-returns uuid[] language plpgsql immutable as $$
+returns uuid[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
   return array(select t.message_id from unnest(p_turns) t where t.turn_index <> all (coalesce(p_reduced, '{}')));
 end $$;

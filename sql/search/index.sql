@@ -182,8 +182,6 @@ create or replace function _memoir.turn_texts(p_user_id uuid, p_items integer[],
   p_times timestamptz[], p_starts integer[], p_lengths integer[], p_clearance _memoir.sensitivity)
 returns table (item_no integer, name text, body text, role _memoir.turn_role) language plpgsql stable
 set plan_cache_mode = force_custom_plan as $$
-declare
-  v_times timestamptz[] := array(select distinct t from unnest(p_times) t);
 begin
   return query
   select p.item_no, h.name, substr(h.content, p.span_start, p.span_length), h.role
@@ -191,7 +189,7 @@ begin
     p(item_no, session_id, turn_index, recorded_at, span_start, span_length)
   join _memoir.conversation_history h on h.user_id = p_user_id and h.session_id = p.session_id
     and h.turn_index = p.turn_index and h.recorded_at = p.recorded_at
-  where h.recorded_at = any (v_times)
+  where h.recorded_at = any (p_times)
     and (h.sensitivity <= p_clearance or _memoir.sensitivity_now(h.sensitivity, h.turn_index,
       _memoir.marks(p_user_id, h.session_id)) <= p_clearance);
 end $$;

@@ -37,7 +37,7 @@ end $$;
 
 -- Returns whether a message is greetings and thanks alone. Small talk recalls nothing, so nothing is searched.
 create or replace function _memoir.is_small_talk(p_config jsonb, p_facts jsonb)
-returns boolean language sql immutable as $$
+returns boolean language sql stable as $$
   select (p_config ->> 'small_talk_words')::integer > 0 and coalesce((p_facts ->> 'small_talk')::boolean, false)
     and p_config ->> 'text_search_config' in ('english', 'simple', 'pg_catalog.english', 'pg_catalog.simple')
 $$;
@@ -71,7 +71,13 @@ begin
   select m.model_id, m.languages into v_question.model_id, v_reads from _memoir.embedding_models m
   where m.status = 'active';
   -- A user's words are of the user's languages, whatever the question is written in.
-  v_question.unread := v_question.language > 0 and (select bool_or(l.iso <> all (v_reads)) from _memoir.data_languages()
-    l where l.number::integer = v_question.language or l.name = v_question.facts ->> 'language');
+  v_question.unread := _memoir.is_unread(v_question.language, v_question.facts ->> 'language', v_reads);
   return v_question;
+end $$;
+
+create or replace function _memoir.is_unread(p_language smallint, p_name text, p_reads text[])
+returns boolean language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+begin
+  return p_language > 0 and (select bool_or(l.iso <> all (p_reads)) from _memoir.data_languages() l
+    where l.number::integer = p_language or l.name = p_name);
 end $$;

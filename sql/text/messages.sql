@@ -219,7 +219,7 @@ end $$;
 -- A message as its columns say it; with the rest (parse_message's extra) over it, it is the message that was sent.
 create or replace function _memoir.rebuilt(p_role _memoir.turn_role, p_text text, p_parts jsonb, p_name text,
   p_tool_calls jsonb, p_tool_call_id text)
-returns jsonb language sql immutable as $$
+returns jsonb language sql stable as $$
   select jsonb_build_object('role', p_role)
     || case when p_parts is not null then jsonb_build_object('content', p_parts)
             when p_text is not null then jsonb_build_object('content', p_text) else '{}' end
@@ -280,8 +280,9 @@ begin
     v_texts := array(select coalesce(_memoir.part_text(p), '')
       from jsonb_array_elements(p_parts) with ordinality t(p, o) order by o);
   end if;
+  -- A name counts as the label that Anthropic's format makes of it.
   v_texts := v_texts || coalesce(case when p_tool_call_id is null then '[' || p_name || ']: ' else p_name end, '')
-    || _memoir.id_texts(p_tool_call_id);  -- a name counts as the label that Anthropic's format makes of it
+    || case when p_tool_call_id is null then array[''] else _memoir.id_texts(p_tool_call_id) end;
   if p_tool_calls is not null then
     -- Arguments as the costlier format sends them: Anthropic takes an object, so anything else is wrapped into one.
     v_texts := v_texts || array(select x from jsonb_array_elements(p_tool_calls) with ordinality t(c, o),

@@ -173,7 +173,7 @@ $$;
 
 -- Returns those of some words that any conversation has, because they tell little of its subject.
 create or replace function _memoir.common_terms(p_config regconfig, p_terms text[])
-returns text[] language plpgsql stable as $$
+returns text[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 begin
   if p_config <> 'pg_catalog.english'::regconfig then return '{}'; end if;
   return array(select t from unnest(p_terms) t where t = any (_memoir.list_common_stems()));

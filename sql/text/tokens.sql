@@ -225,8 +225,11 @@ returns integer language sql stable as $$ select (_memoir.count_tokens(array[p_t
 
 create or replace function _memoir.sum_tokens(p_texts text[], p_tokenizer text)
 returns integer language plpgsql stable as $$
+declare
+  -- Within unnest the planner would count them, too.
+  v_counts integer[] := _memoir.count_tokens(p_texts, p_tokenizer);
 begin
-  return (select coalesce(sum(c), 0) from unnest(_memoir.count_tokens(p_texts, p_tokenizer)) c);
+  return (select coalesce(sum(c), 0) from unnest(v_counts) c);
 end $$;
 
 -- Returns as many lines of an answer as fit, the best first. The best is cut to what there is room for.
