@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import is_among
 from .items import HAS_SPEAKER, IS_QUESTION, ROLES
 from .matches import F32
 from .ranking import Ranked
@@ -242,7 +243,9 @@ def _below(
     items, cosine = ranked.items, ranked.cosine
     repeats = F32(0.8)  # what is closer to the query repeats it, and is no measure for the others
     with_vector = ~np.isnan(cosine)
-    exempt = np.array(frequent, bool) | np.array(related, bool) | np.isin(items.item, list(told.in_time))
+    exempt = np.array(frequent, bool) | np.array(related, bool)
+    if told.in_time:
+        exempt |= is_among(items.item, np.array(list(told.in_time), np.int64))
     # The second best, but for pinned ones and repetitions of the query: beside a question that was asked before, no
     # answer scores much. Without vectors that can't be told.
     measure = None

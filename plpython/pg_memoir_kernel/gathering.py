@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import ranking
+from .arrays import is_among
 from .items import Items, read_items, to_bytes, to_text
 from .store import Store
 from .times import find_ranges, read_zone, to_datetime, to_microseconds
@@ -44,7 +45,7 @@ def find_items(
 ) -> Items:
     def items(wanted: np.ndarray) -> Items:
         if len(hidden):
-            wanted = wanted[~np.isin(wanted, hidden)]
+            wanted = wanted[~is_among(wanted, hidden)]
         if not len(wanted):
             return read_items(NO_ITEMS)
         # A stretch is read in one sweep where much of it is wanted, else item by item.
@@ -57,7 +58,7 @@ def find_items(
                 scope.said_after, scope.said_before, scope.local_sessions,
             )[0]
         )  # fmt: skip
-        return found.take(np.flatnonzero(np.isin(found.item, wanted))) if is_dense else found
+        return found.take(np.flatnonzero(is_among(found.item, wanted))) if is_dense else found
 
     found = items(ranking.wanted_items(words, vectors, limit))
     known, precedes = set(found.item.tolist()), set(found.previous.tolist())

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import distinct
 from .items import AFTER_QUESTION, HAS_SPEAKER, IS_QUESTION, LAST_CHUNK, NO_SESSION, ROLES, Items
 from .matches import F32, Match, cosines, look_up, places
 from .sounds import sounds_like
@@ -76,14 +77,14 @@ def wanted_items(words: Scores | None, vectors: Scores | None, limit: int) -> np
     beside = limit // 4
     by_words = words.items[:limit] if words else np.zeros(0, np.int64)
     if vectors is None:
-        return np.union1d(by_words, by_words[:beside] + 1)
-    items = np.union1d(by_words, vectors.items)
+        return distinct(np.concatenate([by_words, by_words[:beside] + 1]))
+    items = distinct(np.concatenate([by_words, vectors.items]))
     sums = np.zeros(len(items), F32)
     if words and len(by_words):
         sums[np.searchsorted(items, by_words)] += words.scores[:limit] / words.best
     sums[np.searchsorted(items, vectors.items)] += np.maximum(vectors.scores, F32(0)) / max(vectors.best, F32(1e-6))
     best = items[np.lexsort((items, -sums))][: limit * 3 // 2]
-    return np.unique(np.concatenate([best, by_words[:beside] + 1, vectors.items[:beside] - 1]))
+    return distinct(np.concatenate([best, by_words[:beside] + 1, vectors.items[:beside] - 1]))
 
 
 def classes_of(question: Mapping[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import is_among
 from .store import Store
 from .words import Scores, read_longs
 
@@ -31,13 +32,13 @@ def vector_scores(
     else:
         keys = read_longs(store.rows("all_distances", model, written)[0]["keys"])
         if len(hidden):
-            keys = keys[~np.isin(keys & _NUMBER, hidden)]
+            keys = keys[~is_among(keys & _NUMBER, hidden)]
     if not len(keys):
         return None
     keys.sort()
     distances, numbers = keys >> 32, keys & _NUMBER
     best = np.float32(1 - distances[0] / 1000000)
-    kept = np.isin(numbers, matched)
+    kept = is_among(numbers, matched)
     kept[:limit] = True
     distances, numbers = distances[kept], numbers[kept]
     none = np.zeros(0, np.float32)
@@ -59,7 +60,7 @@ def _near_by_signs(
     for column in counts.T:  # a sum of each short row would take five times as long
         distances += column
     if len(hidden):
-        seen = ~np.isin(numbers, hidden)
+        seen = ~is_among(numbers, hidden)
         numbers, distances = numbers[seen], distances[seen]
     if len(numbers) > limit:
         # The farthest that can be among them, so that few are sorted.

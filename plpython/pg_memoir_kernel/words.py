@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import group, is_among
 from .store import Store
 
 # Saturation by term frequency, and normalisation by length.
@@ -33,7 +34,7 @@ class Postings:
     lengths: np.ndarray
 
     def without(self, hidden: np.ndarray) -> Postings:
-        seen = ~np.isin(self.items, hidden)
+        seen = ~is_among(self.items, hidden)
         return Postings(self.items[seen], self.times[seen], self.lengths[seen])
 
 
@@ -153,7 +154,7 @@ def _with_forms(lists: Mapping[str, Postings], words: Words) -> dict[str, Postin
 
 def _most(held: Sequence[Postings]) -> Postings:
     whole = _together(held)
-    items, place = np.unique(whole.items, return_inverse=True)
+    items, place = group(whole.items)
     times, lengths = np.zeros(len(items), np.int64), np.zeros(len(items), np.int64)
     np.maximum.at(times, place, whole.times)
     np.maximum.at(lengths, place, whole.lengths)
@@ -178,7 +179,7 @@ def _with_kindred(lists: Mapping[str, Postings], found: Mapping[str, Postings], 
         if not held:
             continue
         whole = _together(held)
-        items, place = np.unique(whole.items, return_inverse=True)
+        items, place = group(whole.items)
         times, lengths = np.zeros(len(items), np.int64), np.full(len(items), 32767, np.int64)
         np.maximum.at(times, place, whole.times)
         np.minimum.at(lengths, place, whole.lengths)
@@ -189,7 +190,8 @@ def _with_kindred(lists: Mapping[str, Postings], found: Mapping[str, Postings], 
 
 def _in_all(held: Sequence[Postings]) -> Postings:
     whole = _together(held)
-    items, place, count = np.unique(whole.items, return_inverse=True, return_counts=True)
+    items, place = group(whole.items)
+    count = np.bincount(place)
     lengths = np.zeros(len(items), np.int64)
     np.maximum.at(lengths, place, whole.lengths)
     every = count == len(held)

@@ -1,0 +1,37 @@
+"""Numbers in arrays: np.unique and np.isin take many times as long for a few hundred, and load numpy.ma."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def distinct(numbers: np.ndarray) -> np.ndarray:
+    """Return each of some numbers once, the least first."""
+    found = np.sort(numbers)
+    return found[_is_first(found)]
+
+
+def group(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return each of some numbers once, the least first, and the place among these of every number."""
+    order = np.argsort(numbers, kind="stable")
+    found = numbers[order]
+    is_first = _is_first(found)
+    place = np.empty(len(numbers), np.int64)
+    place[order] = np.cumsum(is_first) - 1
+    return found[is_first], place
+
+
+def is_among(numbers: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return which numbers are among others."""
+    if not len(others):
+        return np.zeros(len(numbers), bool)
+    found = np.sort(others)
+    # One below the least other has place -1, where the greatest is.
+    found_at: np.ndarray = found[np.searchsorted(found, numbers, "right") - 1] == numbers
+    return found_at
+
+
+def _is_first(found: np.ndarray) -> np.ndarray:
+    is_first = np.ones(len(found), bool)
+    np.not_equal(found[1:], found[:-1], out=is_first[1:])
+    return is_first
