@@ -2,14 +2,15 @@
 -- :projects (null: all) and :unseen, numbers of items that the caller may not see. A table in braces is the user's own
 -- leaf of it. {seen}: whether the caller may see an item, on a server without PL/Python, where a client runs this.
 
--- {facts} of items i, as items.py reads them
-string_agg(int4send(i.item_no) || int4send(coalesce(i.turn_index, -1))
-    || int4send(coalesce(i.previous_item, -1)) || int4send(i.span_start) || int4send(i.span_length)
-    || int4send(i.token_count) || int2send(i.chunk) || int2send(i.word_count)
-    || case i.role when 'user' then '\x0002'::bytea when 'assistant' then '\x0003' when 'tool' then '\x0004'
-      when 'system' then '\x0001' else '\x0000' end
-    || int2send((i.is_question::integer + i.after_question::integer * 2 + i.last_chunk::integer * 4
-      + (i.speaker is not null)::integer * 8)::smallint)
+-- {facts} of items i, as items.py reads them: two or four numbers are one here, since calls of send functions cost most
+string_agg(int8send((i.item_no::bigint << 32) | (coalesce(i.turn_index, -1)::bigint & 4294967295))
+    || int8send((coalesce(i.previous_item, -1)::bigint << 32) | i.span_start)
+    || int8send((i.span_length::bigint << 32) | i.token_count)
+    || int8send((i.chunk::bigint << 48) | (i.word_count::bigint << 32)
+      | (case i.role when 'user' then 131072 when 'assistant' then 196608 when 'tool' then 262144
+        when 'system' then 65536 else 0 end
+        + i.is_question::integer + i.after_question::integer * 2 + i.last_chunk::integer * 4
+        + (i.speaker is not null)::integer * 8))
     || charsend(i.kind) || timestamptz_send(i.created_at) || timestamptz_send(i.recorded_at) || uuid_send(i.ref_id)
     || uuid_send(coalesce(i.session_id, '00000000-0000-0000-0000-000000000000')), ''::bytea) as facts,
   nullif(array_agg(i.project), array_fill('global'::text, array[count(*)::integer])) as projects,

@@ -68,7 +68,9 @@ begin
   v.tokenizer := _memoir.tokenizer_used(coalesce(v_session.tokenizer, v_model.tokenizer));
   v.budget := coalesce(p_budget, coalesce(v_session.context_window, v_model.context_window)
     - coalesce(v_session.max_response_tokens, v_model.max_output));
-  v.warnings := array_remove(v.warnings || _memoir.model_warning(v_model.model), null);
+  if v_model.tokenizer = 'estimate' then
+    v.warnings := array_remove(v.warnings || _memoir.model_warning(v_model.model), null);
+  end if;
   v.tools_tokens := case when jsonb_typeof(p_tools) = 'array' then _memoir.tokens_of(p_tools::text, v.tokenizer)
     else 0 end;
 end $$;
@@ -463,17 +465,18 @@ returns jsonb language plpgsql stable as $$
 declare
   v_terms text[] := p_question.terms
     || _memoir.alias_terms(p_question.text_config, p_question.names, p_question.terms);
-  v_loose text[] := _memoir.alias_terms(p_question.text_config, p_question.loose, v_terms);
+  v_loose text[] := _memoir.alias_terms(p_question.text_config, p_question.loose, v_terms); v_zone text;
 begin
+  if p_config ->> 'time_zone' = '' and p_question.facts ->> 'times' ~ '\[[^]]' then
+    -- The UTC offset of the newest message of the last session that came with one.
+    v_zone := (select h.metadata #>> '{sent,utc_offset}' from _memoir.session_counters c
+      join _memoir.conversation_history h on h.user_id = p_user_id and h.session_id = c.session_id
+        and h.turn_index >= c.turn_count - 4 and h.recorded_at between c.first_recorded_at and c.last_recorded_at
+        and h.metadata #>> '{sent,utc_offset}' is not null
+      where c.user_id = p_user_id and c.session_id = p_counters.last_session order by h.turn_index desc limit 1);
+  end if;
   return jsonb_build_object(
-    'user', p_user_id, 'part', _memoir.part_of(p_user_id), 'now', memoir.now(), 'project', p_project,
-    'zone', case when p_config ->> 'time_zone' = '' and p_question.facts ->> 'times' ~ '\[[^]]'
-      -- The UTC offset of the newest message of the last session that came with one.
-      then (select h.metadata #>> '{sent,utc_offset}' from _memoir.session_counters c
-        join _memoir.conversation_history h on h.user_id = p_user_id and h.session_id = c.session_id
-          and h.turn_index >= c.turn_count - 4 and h.recorded_at between c.first_recorded_at and c.last_recorded_at
-          and h.metadata #>> '{sent,utc_offset}' is not null
-        where c.user_id = p_user_id and c.session_id = p_counters.last_session order by h.turn_index desc limit 1) end,
+    'user', p_user_id, 'part', _memoir.part_of(p_user_id), 'now', memoir.now(), 'project', p_project, 'zone', v_zone,
     'frequent', (p_config ->> 'frequent_memories')::integer, 'scope', to_jsonb(p_scope),
     'question', jsonb_build_object('query', p_question.query, 'facts', coalesce(p_question.facts, '{}'),
       'terms', p_question.terms, 'terms_widened', v_terms || v_loose,
