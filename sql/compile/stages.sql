@@ -68,9 +68,8 @@ begin
   v.tokenizer := _memoir.tokenizer_used(coalesce(v_session.tokenizer, v_model.tokenizer));
   v.budget := coalesce(p_budget, coalesce(v_session.context_window, v_model.context_window)
     - coalesce(v_session.max_response_tokens, v_model.max_output));
-  if v_model.tokenizer = 'estimate' then
-    v.warnings := array_remove(v.warnings || _memoir.model_warning(v_model.model), null);
-  end if;
+  v.warnings := array_remove(v.warnings
+    || case when v_model.tokenizer = 'estimate' then _memoir.model_warning(v_model.model) end, null);
   v.tools_tokens := case when jsonb_typeof(p_tools) = 'array' then _memoir.tokens_of(p_tools::text, v.tokenizer)
     else 0 end;
 end $$;

@@ -119,7 +119,13 @@ begin
   if v_state.result is not null then return v_state.result; end if;
   v_state := _memoir.append_placed(v_state);
   v_state := _memoir.append_written(v_state);
-  v_state := _memoir.append_indexed(v_state);
+  -- Extraction is told once, not with every turn: while the cursor lags, the session waits in the queue already.
+  if (v_state.counters).extracted_through >= v_state.first_turn then
+    perform _memoir.enqueue_unlocked('turns', v_state.user_id, v_state.session_id::text, v_state.recorded_at);
+  end if;
+  perform _memoir.index_turns(v_state.user_id, v_state.session, v_state.messages, v_state.message_ids, v_state.costs,
+    v_state.first_turn, v_state.recorded_at, v_state.config, v_state.exchange_starts[1]);
+  perform _memoir.exclude_restated(v_state.user_id, v_state.session, v_state.message_ids, v_state.recorded_at);
   v_state := _memoir.append_objects(v_state);
   v_state := _memoir.append_directed(v_state);
   if jsonb_path_exists(p_messages, '$[*].logprobs') then

@@ -288,19 +288,6 @@ begin
   p_state.message_ids := v_ids;
 end $$;
 
--- Indexed: extraction is told, and the words are searchable at once.
-create or replace function _memoir.append_indexed(inout p_state _memoir.append_state)
-language plpgsql as $$
-begin
-  -- The queue is told once, not with every turn: while the cursor lags, the session waits there already.
-  if (p_state.counters).extracted_through >= p_state.first_turn then
-    perform _memoir.enqueue_unlocked('turns', p_state.user_id, p_state.session_id::text, p_state.recorded_at);
-  end if;
-  perform _memoir.index_turns(p_state.user_id, p_state.session, p_state.messages, p_state.message_ids,
-    p_state.costs, p_state.first_turn, p_state.recorded_at, p_state.config, p_state.exchange_starts[1]);
-  perform _memoir.exclude_restated(p_state.user_id, p_state.session, p_state.message_ids, p_state.recorded_at);
-end $$;
-
 -- Accounted: the session's counters, the result, the receipt for a retry.
 create or replace function _memoir.append_accounted(p_state _memoir.append_state)
 returns jsonb language plpgsql as $$

@@ -123,13 +123,10 @@ end $$;
 -- How large the next batch may be, when one of p_batch took p_ms: it holds its users' locks to its end, and who writes
 -- waits for it. It grows to the double at most, since the next users may have more to do.
 create or replace function _memoir.next_batch(p_batch integer, p_least integer, p_most integer, p_ms float8)
-returns integer language plpgsql stable as $$
-declare
-  v_target integer;
-begin
-  select (config ->> 'job_batch_ms')::integer into v_target from _memoir.settings_merged;
-  return greatest(p_least, least(p_most, p_batch * 2, floor(p_batch * v_target / greatest(p_ms, 0.1))));
-end $$;
+returns integer language sql stable as $$
+  select greatest(p_least, least(p_most, p_batch * 2, floor(p_batch * (config ->> 'job_batch_ms')::integer
+    / greatest(p_ms, 0.1))))::integer from _memoir.settings_merged
+$$;
 
 -- Runs at a unit of work whose lease is over. Locked, so that what is cancelled is not the next batch.
 create or replace function _memoir.overdue_runs()
