@@ -1,10 +1,10 @@
-"""Latency of compile_context beside the bare index scans it can't do without, first compile of a connection, memory.
+"""Latency of compile_context beside the bare index scans it can't do without, many connections, first compiles, memory.
 
-    python -m bench.latency [--queries 300] [--users 1000]
+    python -m bench.latency [--queries 300] [--users 1000] [--turns 250 --memories 50]
 
 The floor reads, in one statement, the same user's rows through the same indexes: the exact nearest vectors, the posting lists of
 the query's words, the session's last turns; a second one also the rows that a compile needs then, of items, memories and texts. Where the
-query has no vector, the bare call of the embedder is added. Compiles and
+query has no vector, the bare call of the embedder is added; each such question is asked twice. Compiles and
 floors alternate, query by query, so that both see the same machine. Where the server is on this machine and Linux tells it, the
 time that the backend really ran is shown beside the elapsed time: on a busy machine only that means anything.
 """
@@ -16,8 +16,10 @@ import random
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -109,27 +111,29 @@ def queries(connection: psycopg.Connection, size: Size, words: Words, rng: rando
 
 def measure_compiles(connection: psycopg.Connection, asked: Sequence[Query], socket: str) -> dict[str, list[float]]:
     """Times in ms: compile with a vector and its floor; with the embedder also compile by text alone and its floor."""
-    times: dict[str, list[float]] = {"with": [], "floor": [], "rows": []} | ({"text": [], "call": []} if socket else {})
+    times: dict[str, list[float]] = {"with": [], "floor": [], "rows": []} | (
+        {"text": [], "again": [], "call": []} if socket else {}
+    )
     pid = connection.info.backend_pid
     same_host = bool(
         Path(f"/proc/{pid}/comm").exists() and Path(f"/proc/{pid}/comm").read_text().startswith("postgres")
     )
     if same_host and processor_time(pid) is not None:
-        times |= {"with, ran": [], "floor, ran": [], "rows, ran": []}
+        times |= {f"{name}, ran": [] for name in times if name != "call"}
     for number, query in enumerate(asked):
         work: dict[str, Callable[[], Any]] = {
             "floor": lambda: connection.execute(FLOOR, query.floor).fetchone(),
             "rows": lambda: connection.execute(ROWS, query.floor).fetchone(),
-            "with": lambda: connection.execute(
-                COMPILE, (query.user, query.session, query.text, query.vector)
-            ).fetchone(),
+            "with": lambda: connection.execute(COMPILE, _given(query)).fetchone(),
         }
         if socket:
             # Another text than compile's, so that neither profits from the other.
             work["call"] = lambda: connection.execute(
                 EMBED, (socket, EMBEDDING_MODEL, query.text + " Then?")
             ).fetchone()
-            work["text"] = lambda: connection.execute(COMPILE_TEXT, (query.user, query.session, query.text)).fetchone()
+            work["text"] = work["again"] = lambda: connection.execute(
+                COMPILE_TEXT, (query.user, query.session, query.text)
+            ).fetchone()
         for name, call in work.items():
             ran = f"{name}, ran"
             before = processor_time(pid) if ran in times else None
@@ -172,6 +176,15 @@ def compile_table(times: dict[str, list[float]]) -> str:
             ("of that, embedding call", times["call"]),
         ]
         pairs.append(("ratio, query text only", times["text"], both))
+    if "text, ran" in times:
+        pairs += [
+            (
+                "ratio of processor times, query text only, to a supplied embedding",
+                times["text, ran"],
+                times["with, ran"],
+            ),
+            ("the same, of a question asked again", times["again, ran"], times["with, ran"]),
+        ]
     rows = [[name, *(f"{percentile(values, share):.2f}" for share in shares)] for name, values in series]
     rows += [
         [name, *(f"{percentile(a, share) / percentile(b, share):.2f}" for share in shares)] for name, a, b in pairs
@@ -189,6 +202,34 @@ def embedder_socket(connection: psycopg.Connection) -> str:
     if problem:
         print(f"no embedder, so no compile by text alone: {problem}", file=sys.stderr)
     return "" if problem else socket
+
+
+def together(dsn: str, asked: Sequence[Query], count: int, seconds: float = 20) -> str:
+    """Compiles of so many connections at once, each with all questions in turn, after a first round."""
+    ready = threading.Barrier(count)
+
+    def ask(number: int) -> list[float]:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            spent, at = [], 0
+            for at in range(5):
+                connection.execute(COMPILE, _given(asked[(number + at) % len(asked)])).fetchone()
+            ready.wait()
+            begun = time.perf_counter()
+            while time.perf_counter() - begun < seconds:
+                at += 1
+                given = _given(asked[(number * 7 + at) % len(asked)])
+                spent.append(milliseconds(lambda given=given: connection.execute(COMPILE, given).fetchone()))
+        return spent
+
+    with ThreadPoolExecutor(count) as pool:
+        found = [ms for its in pool.map(ask, range(count)) for ms in its]
+    p50, p99 = percentile(found, 0.5), percentile(found, 0.99)
+    row = [count, f"{len(found) / seconds:.0f}", f"{p50:.1f}", f"{p99:.1f}", f"{p99 / p50:.2f}"]
+    return table(["connections", "compiles/s", "p50 ms", "p99 ms", "p99 to p50"], [row])
+
+
+def _given(query: Query) -> tuple[str, str, str, list[float]]:
+    return query.user, query.session, query.text, query.vector
 
 
 def first_compiles(dsn: str, query: Query, times: int = 15) -> str:
@@ -218,7 +259,7 @@ def memory_table(dsn: str, asked: Sequence[Query]) -> str:
         rows.append(["new", *_memory(connection)])
         for name, some in (("after one compile", asked[:1]), (f"after {min(100, len(asked))} more", asked[:100])):
             for query in some:
-                connection.execute(COMPILE, (query.user, query.session, query.text, query.vector)).fetchone()
+                connection.execute(COMPILE, _given(query)).fetchone()
             rows.append([name, *_memory(connection)])
     return table(["MB of one backend", "private (smaps)", "memory contexts"], rows)
 
@@ -239,13 +280,21 @@ def _memory(connection: psycopg.Connection) -> tuple[str, str]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options that `python -m bench` shares."""
     parser.add_argument("--queries", type=int, default=300, help="compiles measured of each kind (%(default)s)")
-    parser.add_argument("--users", type=int, default=Size.users, help="users in the database (%(default)s)")
+    for name, default, what in (
+        ("users", Size.users, "users in the database"),
+        ("measured", Size.full, "users that are asked"),
+        ("turns", Size.full_turns, "turns of each of these"),
+        ("memories", Size.full_memories, "memories of each of these"),
+        ("connections", 16, "connections that compile at once"),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"{what} (%(default)s)")
 
 
 def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     """Measures in a database of its own. `options`: of add_arguments, and `keep`."""
     rng = random.Random(1)
-    words, size = Words(rng), Size(users=options.users)
+    words = Words(rng)
+    size = Size(options.users, options.measured, options.turns, options.memories)
     with (
         fresh_database("latency", getattr(options, "keep", False)) as dsn,
         psycopg.connect(dsn, autocommit=True) as connection,
@@ -258,6 +307,7 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
         intro = f"{size.describe()}; {options.queries} questions of 5 to 12 words, in a session of 50 turns.\n\n"
         return [
             report("latency", intro + compile_table(times)),
+            report("connections", together(dsn, asked, options.connections)),
             report("first-compile", first_compiles(dsn, asked[0])),
             report("memory", memory_table(dsn, asked)),
         ]

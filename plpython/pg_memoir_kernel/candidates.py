@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import is_among
-from .items import HAS_SPEAKER, IS_QUESTION, ROLES
+from .items import ROLES
 from .matches import F32
 from .ranking import Ranked
 
@@ -171,10 +171,9 @@ def value(ranked: Ranked, told: Told, config: Mapping[str, Any]) -> list[Candida
     if not len(items):
         return []
     refs, kinds = items.ref, items.kind
-    pinned = [ref in told.pinned for ref in refs]
-    frequent = [ref in told.frequent for ref in refs]
+    pinned, frequent = ([ref in some for ref in refs] for some in (told.pinned, told.frequent))
     related = [kind == b"m" and ref in told.related for kind, ref in zip(kinds, refs, strict=True)]
-    reasons = [_unfit(m, told, ref) for m, ref in zip(memories, refs, strict=True)]
+    reasons = [m and _unfit(m, told, ref) for m, ref in zip(memories, refs, strict=True)]
     total = _totals(ranked, memories, pinned, config)
     is_below = _below(ranked, total, pinned, frequent, related, reasons, told)
     final = (np.rint((total * F32(100000)).astype(np.float64)) / 100000).astype(F32)
@@ -206,9 +205,7 @@ def value(ranked: Ranked, told: Told, config: Mapping[str, Any]) -> list[Candida
     return found
 
 
-def _unfit(memory: MemoryFacts | None, told: Told, ref: bytes) -> str | None:
-    if memory is None:
-        return None
+def _unfit(memory: MemoryFacts, told: Told, ref: bytes) -> str | None:
     if not memory.is_active:
         return "not active"
     if told.ceilings.get(ref) == 4:
@@ -324,40 +321,6 @@ def chance(config: Mapping[str, Any], score: float, cosine: float) -> float:
     weights = config["strength_weights"] or {}
     odds = (weights.get("constant") or 0) + (weights.get("score") or 0) * score + (weights.get("cosine") or 0) * cosine
     return round(1 / (1 + math.exp(-max(-50.0, min(50.0, odds)))), 4)
-
-
-def own_words_first(candidates: list[Candidate], vectors: Mapping[int, np.ndarray]) -> None:
-    """Keep of turns that say the same the user's own statement, not what the assistant made of it: it takes the
-    better place, and the echo falls behind. Told by their vectors (of unit length, by item): a statement said before,
-    as close as a paraphrase is.
-    """
-    first = candidates[:60]
-    answers = {(c.session, c.turn): c for c in candidates if c.is_turn and c.role == ASSISTANT and c.chunk == 0}
-    for asks in first:
-        # A short question to the assistant says nothing by itself, however much it is like the query. Its worth is its
-        # answer's.
-        if asks.is_turn and asks.role == USER and _is_short_question(asks) and not asks.is_pinned:
-            answer = answers.get((asks.session, asks.turn + 1))
-            if answer and answer.reason is None and answer.worth < asks.worth:
-                answer.worth = asks.worth
-            asks.worth *= 0.3
-    said = [c for c in first if c.is_turn and not c.flags & HAS_SPEAKER and c.item in vectors]
-    echoes = [c for c in said if c.role == ASSISTANT][:12]
-    own = [c for c in said if c.role == USER and not c.flags & IS_QUESTION]
-    if not echoes or not own:
-        return
-    alike = np.stack([vectors[c.item] for c in echoes]) @ np.stack([vectors[c.item] for c in own]).T >= 0.6
-    for row, echo in zip(alike.tolist(), echoes, strict=True):
-        for is_alike, mine in zip(row, own, strict=True):
-            if is_alike and mine.said < echo.said and echo.reason is None and mine.reason in (None, BELOW):
-                mine.reason = None
-                mine.worth = max(mine.worth, echo.worth)
-                mine.score = max(mine.score, echo.score)
-                echo.worth *= 0.2
-
-
-def _is_short_question(candidate: Candidate) -> bool:
-    return bool(candidate.flags & IS_QUESTION) and not candidate.flags & HAS_SPEAKER and candidate.word_count <= 6
 
 
 def with_changes(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -33,6 +33,7 @@ from .gathering import (
 )
 from .items import to_bytes, to_text
 from .known import leave_out_known
+from .own_words import own_and_echoes, own_words_first
 from .records import make_rows, make_trace
 from .searching import rank
 from .sources import Source, by_source, merge, sources_of
@@ -271,11 +272,11 @@ def _memory_facts(
 
 def _own_words_first(store: Store, candidates: list[Candidate], question: Json) -> None:
     vectors: dict[int, np.ndarray] = {}
-    if question["model"] is not None:
-        wanted = [c.item for c in candidates[:60] if c.is_turn and c.role in (valuing.USER, valuing.ASSISTANT)]
-        row: Mapping[str, Any] = store.rows("vectors", question["model"], wanted)[0] if wanted else {"items": None}
+    own, echoes = own_and_echoes(candidates)
+    if question["model"] is not None and own and echoes:
+        row = store.rows("vectors", question["model"], [c.item for c in own + echoes])[0]
         if row["items"]:
             found = np.frombuffer(row["vectors"], ">f2").reshape(len(row["items"]), -1).astype(np.float32)
             found /= np.linalg.norm(found, axis=1, keepdims=True)
             vectors = dict(zip(row["items"], found, strict=True))
-    valuing.own_words_first(candidates, vectors)
+    own_words_first(candidates, vectors)

@@ -56,4 +56,7 @@ def run(plpy: Any, asked: str, settings: str, vector: str | None) -> list[Any]:
     """Return recall.answer() of what is asked: recalled, items, trace and rows, JSON but for the items."""
     given = json.loads(asked)
     found = recall.answer(ServerStore(plpy, given), given, settings, vector)
-    return [value if name == "items" or value is None else json.dumps(value) for name, value in found.items()]
+    return [value if name == "items" or value is None else _write(value) for name, value in found.items()]
+
+
+_write = json.JSONEncoder(separators=(",", ":")).encode

@@ -10,6 +10,7 @@ from pg_memoir_kernel import candidates as valuing
 from pg_memoir_kernel.breadth import SHAPES, breadth, is_even, spread
 from pg_memoir_kernel.candidates import ASSISTANT, BELOW, USER, Candidate, Floor, MemoryFacts, Told
 from pg_memoir_kernel.items import IS_QUESTION, NO_SESSION, read_items
+from pg_memoir_kernel.own_words import own_words_first
 from pg_memoir_kernel.ranking import Ranked, as_ranked
 
 from kernel import CONFIG, SESSION, facts_of, make_candidate, ref
@@ -141,24 +142,24 @@ def test_own_words_come_before_their_echo() -> None:
         return [echo, make_candidate(1, **({"said": 1, "worth": 0.1, "score": 0.2, "reason": BELOW} | columns))]
 
     echo, own = said = candidates()
-    valuing.own_words_first(said, {1: LIKE, 2: LIKE})
+    own_words_first(said, {1: LIKE, 2: LIKE})
     assert (own.worth, own.score, own.reason) == (0.8, 0.7, None) and echo.worth == pytest.approx(0.16)
     for vectors, columns in (
         ({1: LIKE, 2: UNLIKE}, {}), ({2: LIKE}, {}), ({1: LIKE, 2: LIKE}, {"said": 3}),
         ({1: LIKE, 2: LIKE}, {"flags": IS_QUESTION}), ({1: LIKE, 2: LIKE}, {"reason": "not active"}),
     ):  # fmt: skip
         echo, own = said = candidates(**columns)
-        valuing.own_words_first(said, vectors)
+        own_words_first(said, vectors)
         assert (own.worth, echo.worth) == (0.1, 0.8), (vectors, columns)
 
 
 def test_short_question_lends_its_worth_to_its_answer() -> None:
     asked = make_candidate(4, turn=4, flags=IS_QUESTION, word_count=6, worth=0.9)
     answer = make_candidate(5, turn=5, role=ASSISTANT, worth=0.1)
-    valuing.own_words_first([asked, answer], {})
+    own_words_first([asked, answer], {})
     assert (asked.worth, answer.worth) == (pytest.approx(0.27), 0.9)
     longer = make_candidate(4, turn=4, flags=IS_QUESTION, word_count=7, worth=0.9)
-    valuing.own_words_first([longer], {})
+    own_words_first([longer], {})
     assert longer.worth == 0.9
 
 
