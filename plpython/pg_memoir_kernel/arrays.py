@@ -8,7 +8,8 @@ import numpy as np
 def distinct(numbers: np.ndarray) -> np.ndarray:
     """Return each of some numbers once, the least first."""
     found = np.sort(numbers)
-    return found[_is_first(found)]
+    once: np.ndarray = found[_is_first(found)]
+    return once
 
 
 def group(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -27,8 +28,8 @@ def is_among(numbers: np.ndarray, others: np.ndarray) -> np.ndarray:
         return np.zeros(len(numbers), bool)
     found = np.sort(others)
     # One below the least other has place -1, where the greatest is.
-    found_at: np.ndarray = found[np.searchsorted(found, numbers, "right") - 1] == numbers
-    return found_at
+    is_found: np.ndarray = found[np.searchsorted(found, numbers, "right") - 1] == numbers
+    return is_found
 
 
 def _is_first(found: np.ndarray) -> np.ndarray:

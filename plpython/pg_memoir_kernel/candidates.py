@@ -173,7 +173,7 @@ def value(ranked: Ranked, told: Told, config: Mapping[str, Any]) -> list[Candida
     refs, kinds = items.ref, items.kind
     pinned, frequent = ([ref in some for ref in refs] for some in (told.pinned, told.frequent))
     related = [kind == b"m" and ref in told.related for kind, ref in zip(kinds, refs, strict=True)]
-    reasons = [m and _unfit(m, told, ref) for m, ref in zip(memories, refs, strict=True)]
+    reasons = [None if m is None else _unfit(m, told, ref) for m, ref in zip(memories, refs, strict=True)]
     total = _totals(ranked, memories, pinned, config)
     is_below = _below(ranked, total, pinned, frequent, related, reasons, told)
     final = (np.rint((total * F32(100000)).astype(np.float64)) / 100000).astype(F32)
