@@ -171,6 +171,17 @@ def test_no_statement_is_compiled(crowded: str, name: str) -> None:
         assert seen.compiled
 
 
+def test_planning_counts_no_tokens(crowded: str) -> None:
+    """The planner calls a stable function within unnest. Each count of a question is a request to the model server."""
+    with connect(crowded) as db, db.transaction():
+        db.execute("set local track_functions = 'pl'")
+        db.execute(CALLS["compile"], {"vector": VECTOR})
+        calls = "select pg_stat_get_xact_function_calls('_memoir.{}(text[],text)'::regprocedure)"
+        asked, counted = (db.execute(calls.format(name)).fetchone()[0] for name in ("sum_tokens", "count_tokens"))
+        assert asked == 1
+        assert counted == asked + 1, "the question, and the experience, of which there is none"
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_plans_stay_in_the_users_part_and_use_indexes(crowded: str, name: str) -> None:
     with connect(crowded) as db:

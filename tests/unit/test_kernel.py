@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pg_memoir_kernel.arrays import distinct, group, is_among
 from pg_memoir_kernel.candidates import BELOW
 from pg_memoir_kernel.items import ROLES, read_items, to_bytes, to_text
 from pg_memoir_kernel.recall import recall
@@ -53,6 +54,19 @@ def test_items_are_read_as_they_are_written(rows: list[tuple[Any, ...]], is_name
     assert items.project == [f"name {row[0]}" if is_named else "global" for row in rows]
     assert items.speaker == [f"name {row[0]}" if is_named else None for row in rows]
     assert [to_bytes(to_text(ref)) for ref in items.ref] == items.ref
+
+
+NUMBERS = st.lists(st.integers(-5, 20), max_size=12).map(lambda its: np.array(its, np.int64))
+
+
+@given(NUMBERS, NUMBERS)
+def test_arrays_agree_with_numpy(numbers: np.ndarray, others: np.ndarray) -> None:
+    once, place = np.unique(numbers, return_inverse=True)
+    for made, expected in (
+        ((distinct(numbers),), (once,)), (group(numbers), (once, place)),
+        ((is_among(numbers, others),), (np.isin(numbers, others),)),
+    ):  # fmt: skip
+        assert [its.tolist() for its in made] == [its.tolist() for its in expected]
 
 
 # Words ----------------------------------------------------------------------------------------------------------------
