@@ -46,6 +46,7 @@ def read_zone(name: str | None) -> tzinfo:
         return UTC
 
 
+@lru_cache(maxsize=2048)  # turns of a store come again in most compiles
 def day_name(microseconds: int, zone: tzinfo = UTC) -> str:
     """Return a time's day as lines show it: 3 Mar 2026."""
     at = to_datetime(microseconds).astimezone(zone)
