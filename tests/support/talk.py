@@ -26,7 +26,7 @@ def memories(db: Db, user: str) -> list[str]:
 def compile_text(db: Db, user: str, question: str, **named: Any) -> str:
     """What a new session's list shows beside the question."""
     compiled = call(db, "compile_context", user, "asks", question, **named)
-    return "\n".join(str(m["content"]) for m in compiled).replace(question, "")
+    return "\n".join(str(m["content"]) for m in compiled).removesuffix(question)
 
 
 def spans(db: Db, user: str, kind: str) -> int:
