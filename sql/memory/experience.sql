@@ -98,12 +98,9 @@ begin
   loop
     v_turn := _memoir.turn(v_user, p_session.session_id, v_found.turn);
     continue when v_turn.message_id is null;
-    v_ids := '{}';
-    if v_found.is_known then
-      v_ids := array(select m.memory_id from _memoir.memory_store m where m.user_id = v_user and m.state = 'active'
-        and m.type in ('procedure', 'lesson', 'skill') and m.project in ('global', p_session.project)
-        and right(m.content, length(v_found.way) + 1) = E'\n' || v_found.way);
-    end if;
+    v_ids := array(select m.memory_id from _memoir.memory_store m where m.user_id = v_user and m.state = 'active'
+      and m.type in ('procedure', 'lesson', 'skill') and m.project in ('global', p_session.project)
+      and right(m.content, length(v_found.way) + 1) = E'\n' || v_found.way);
     if not v_found.is_known or v_found.trigger is not null and cardinality(v_ids) between 1 and 7 then
       v_ids := v_ids || (_memoir.enter(jsonb_populate_record(null::_memoir.memory_store, jsonb_set(v_found.memory,
         '{metadata,said_at}', to_jsonb(v_turn.created_at)) || jsonb_build_object('user_id', v_user, 'recorded_at',

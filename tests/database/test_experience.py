@@ -199,6 +199,22 @@ def test_experience_from_steps(db: Db, user: str) -> None:
     )
 
 
+def test_a_replaced_way_fails_under_all_its_triggers(db: Db, user: str) -> None:
+    old, new = ("yarn workspace web build", "ok"), ("pnpm --filter web build", "ok")
+    stopped = (old[0], "Exit code 1\nerror This project defines another package manager")
+    told = [
+        ("Build the frontend.", [("npm run importer", WRONG[1]), old]),
+        ("Does the site compile?", [old]),
+        ("Make a bundle of the web app.", [stopped, new]),
+    ]
+    for session, (asked, sent) in enumerate(told):
+        persist(db, user, str(session), asked, *steps(*sent))
+        call(db, "extract_session", user, str(session))
+    for asked, _ in told:
+        assert ways(db, user, asked, limit=9).count((old[0], "worked")) == 0
+    assert ways(db, user, told[-1][0])[0] == (new[0], "worked")
+
+
 def test_experience_from_a_correction(db: Db, user: str) -> None:
     told = steps(("pytest -n 8", "812 passed in 640 s"))
     persist(
