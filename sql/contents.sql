@@ -95,6 +95,7 @@
 \ir compile/render.sql                 -- messages as the API wants them: OpenAI and Anthropic
 \ir compile/experience.sql             -- the ways that worked for such a task, as rows and as a block
 \ir compile/select_tools.sql           -- the tools of a request that its session used or named; one for the others
+\ir compile/asked.sql                  -- what the kernel is asked for a user and spaces, and its answer
 \ir compile/stages.sql                 -- the stages of a compile, from who asks to the list; where the budget is kept
 \ir compile/traces.sql                 -- what a compile leaves behind: its exchange's recall, a row for the ledger
 \ir compile/compile.sql                -- compile_context, context: the stages in their order; explain_context
