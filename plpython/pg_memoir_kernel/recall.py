@@ -41,7 +41,6 @@ from .store import Store
 from .times import read_time
 
 Json = dict[str, Any]
-NONE = np.zeros(0, np.int64)
 IMPORTANCE = {"critical": 1.3, "important": 1.15, "minor": 0.85}
 BESIDE = 60  # tokens beside a passage: the fence, two headers, a short line
 FADE, REMARK_FADE = 3.0, 0.5  # powers that make a weak recall smaller; a remark shares few words with its subject
