@@ -38,20 +38,32 @@ from .common import fresh_database, percentile, report, run_alone, table
 
 TOOLS = [{"name": "read", "description": "Reads a file", "input_schema": {"type": "object", "properties": {}}}]
 HEADERS = {"content-type": "application/json", "x-api-key": "k"}
-WORDS = "def frobnicate(x, y): return x * 41 + y  # naïve façade\n"
+LINE = "def frobnicate_{at}(x, y): return x * {at} + y  # naïve façade\n"
+
+
+def step(session: str, at: int) -> list[dict[str, Any]]:
+    """What the assistant answers in a step: a text and a call."""
+    call = {"type": "tool_use", "id": f"{session}{at}", "name": "read", "input": {"path": f"src/f{at}.py"}}
+    return [{"type": "text", "text": f"Step {at}."}, call]
 
 
 async def answered(request: Request, last: float = 0) -> StreamingResponse:
-    """A short answer, streamed; in so many seconds."""
-    said = json.loads(await request.body())["messages"][0]["content"]
+    """The step that the list comes to, streamed; in so many seconds."""
+    messages = json.loads(await request.body())["messages"]
+    session = messages[0]["content"].removeprefix("Walk through ").partition(",")[0]
+    text, call = step(session, len(messages) // 2)
     usage = {"input_tokens": 1, "output_tokens": 1}
     message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage}
+    path = {"type": "input_json_delta", "partial_json": json.dumps(call["input"])}
     told: list[dict[str, Any]] = [
         {"type": "message_start", "message": message},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": f"Done: {said}"}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text["text"]}},
         {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage},
+        {"type": "content_block_start", "index": 1, "content_block": call | {"input": {}}},
+        {"type": "content_block_delta", "index": 1, "delta": path},
+        {"type": "content_block_stop", "index": 1},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": usage},
         {"type": "message_stop"},
     ]
 
@@ -78,16 +90,15 @@ async def serving(app: Any) -> AsyncIterator[str]:
         await task
 
 
-def body(session: str, step: int, kilobytes: int) -> bytes:
-    """The request of a step: one question, then calls and results of so many kilobytes in all at the last step."""
+def body(session: str, steps: int, kilobytes: int) -> bytes:
+    """The request after so many steps: one question, then calls and their results of so many kilobytes each."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": f"Walk through {session}, where does it frobnicate?"}]
-    for at in range(step):
-        call = {"type": "tool_use", "id": f"{session}{at}", "name": "read", "input": {"path": f"src/f{at}.py"}}
-        messages.append({"role": "assistant", "content": [{"type": "text", "text": f"Step {at}."}, call]})
-        told = (WORDS * (1 + kilobytes * 1024 // len(WORDS)))[: kilobytes * 1024]
-        messages.append(
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call["id"], "content": told}]}
-        )
+    for at in range(steps):
+        answer, line = step(session, at), LINE.format(at=at)
+        told = (line * (1 + kilobytes * 1024 // len(line)))[: kilobytes * 1024]
+        messages.append({"role": "assistant", "content": answer})
+        result = {"type": "tool_result", "tool_use_id": answer[1]["id"], "content": told}
+        messages.append({"role": "user", "content": [result]})
     return json.dumps({"model": "m", "max_tokens": 9, "stream": True, "tools": TOOLS, "messages": messages}).encode()
 
 
