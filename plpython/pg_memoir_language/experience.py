@@ -7,38 +7,16 @@ the code was wrong says nothing of the command that ran it.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
-from .work_words import (
-    COMMAND,
-    CORRECTIONS,
-    FAILED,
-    FINE,
-    GOALS,
-    GOES,
-    JUDGES,
-    LOOKS,
-    PREPARES,
-    REFUSES,
-    SAYS_NOTHING,
-    STOP_WORDS,
-    TRIMMED,
-    WAY_FAILED,
-    WRAPPERS,
-)
+from .work_steps import Request, Session, Step, read_session, words_of
+from .work_words import COMMAND, CORRECTIONS, JUDGES, PREPARES, REFUSES, SAYS_NOTHING
 
 Json = dict[str, Any]
 
-LONGEST_WAY = 600
-"""Characters of a command. A longer one is a script written for once."""
-LONGEST_CODE = 160
-"""Characters of code on a command line that is more than a script."""
 LONGEST_TRIGGER = 200
 """Characters of what was asked for."""
 LONGEST_CORRECTION = 360
@@ -46,137 +24,6 @@ LONGEST_CORRECTION = 360
 LOOKED_BACK = 14
 """Steps between a failure and what then worked."""
 MOST_HELPERS = 3
-_COMMANDS = ("command", "cmd", "script")
-_PATHS = ("file_path", "path", "filename", "notebook_path")
-_EDITS = re.compile(r"edit|write|patch|replace|create", re.I)
-
-
-@dataclass(frozen=True)
-class Step:
-    """A call of a tool with its result. `text`: the command, or the tool and its file. `about`: as the agent says."""
-
-    turn: int
-    result_turn: int
-    text: str
-    about: str
-    result: str
-    is_edit: bool
-    is_read: bool
-
-    @cached_property
-    def has_failed(self) -> bool:
-        if FINE.search(self.result[-400:]) and not FAILED.search(self.result[:200]):
-            return False
-        return bool(FAILED.search(self.result[:400]) or FAILED.search(self.result[-600:]))
-
-    @cached_property
-    def is_way_wrong(self) -> bool:
-        """Did the way itself fail, and not what it was used on?"""
-        return self.has_failed and bool(WAY_FAILED.search(self.result))
-
-    @cached_property
-    def core(self) -> str:
-        """The last command of a chain, without what stands around it."""
-        text = re.split(r"&&|;|\n", self.text)[-1].strip()
-        while (shorter := WRAPPERS.sub("", text, count=1).strip()) != text:
-            text = shorter
-        return text
-
-    @cached_property
-    def goal(self) -> str:
-        return next((name for name, pattern in GOALS if pattern.search(self.core)), "")
-
-    @cached_property
-    def words(self) -> frozenset[str]:
-        return words_of(f"{self.core} {self.about}")
-
-    @property
-    def is_look(self) -> bool:
-        """Does it only look at something?"""
-        return self.is_read or bool(LOOKS.search(self.core) or LOOKS.search(self.text))
-
-    @cached_property
-    def is_script(self) -> bool:
-        """Was it written for once?"""
-        # Code on the command line is for once, but for a short one that works on a file of the project.
-        code = re.search(r"\s-[ce]\s+(['\"].*)", self.text, re.S)
-        is_code = code is not None and (len(code[1]) > LONGEST_CODE or not re.search(r"[\w-]/[\w./-]*\.\w", code[1]))
-        return len(self.text) > LONGEST_WAY or "<<" in self.text or is_code
-
-    @property
-    def error(self) -> str:
-        """The line of the result that says why it failed."""
-        lines = [line.strip() for line in self.result.splitlines() if line.strip()]
-        telling = [line for line in lines if WAY_FAILED.search(line)] or [line for line in lines if FAILED.search(line)]
-        return (telling or lines or [""])[0][:160]
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a person asked for."""
-
-    turn: int
-    text: str
-    is_person: bool = True
-
-
-@dataclass
-class Session:
-    """The steps of a session in their order, and the requests between them."""
-
-    steps: list[Step] = field(default_factory=list)
-    requests: list[Request] = field(default_factory=list)
-
-    def request_of(self, turn: int) -> Request | None:
-        return next((request for request in reversed(self.requests) if request.turn < turn), None)
-
-
-def words_of(text: str) -> frozenset[str]:
-    """Return the words of a text that tell what it is about, without endings."""
-    found = re.findall(r"[^\W_]{3,}", text.lower())
-    return frozenset(re.sub(r"(?:ing|ed|es|s)$", "", word) or word for word in found if word not in STOP_WORDS)
-
-
-def read_session(turns: Sequence[Mapping[str, Any]]) -> Session:
-    """Return the steps of turns: {"turn", "role", "text", "is_person", "call", "calls": [{"id", "name",
-    "arguments"}]}."""
-    session, calls = Session(), {}
-    for turn in turns:
-        if turn["role"] == "user":
-            session.requests.append(Request(turn["turn"], str(turn.get("text") or ""), bool(turn.get("is_person"))))
-        for call in turn.get("calls") or ():
-            calls[call.get("id")] = turn["turn"], call
-        if turn["role"] == "tool" and turn.get("call") in calls:
-            at, call = calls[turn["call"]]
-            if step := _read_step(at, turn["turn"], call, str(turn.get("text") or "")):
-                session.steps.append(step)
-    return session
-
-
-def _read_step(turn: int, result_turn: int, call: Mapping[str, Any], result: str) -> Step | None:
-    name = str(call.get("name") or "")
-    arguments = _arguments(str(call.get("arguments") or ""))
-    command = next((arguments[key] for key in _COMMANDS if arguments.get(key)), "")
-    if isinstance(command, list):
-        command = command[-1] if command and command[0] in ("bash", "sh", "zsh") else " ".join(map(str, command))
-    path = next((str(arguments[key]) for key in _PATHS if arguments.get(key)), "")
-    about = str(arguments.get("description") or "")[:200]
-    if command:
-        text = TRIMMED.sub("", GOES.sub("", str(command).strip())).strip()
-        return Step(turn, result_turn, text, about, result, False, False)
-    if path:
-        is_edit = bool(_EDITS.search(name))
-        return Step(turn, result_turn, f"{name} {path}", about, result, is_edit, not is_edit)
-    return None
-
-
-def _arguments(text: str) -> Json:
-    """The arguments of a call. Where the text was cut, the first ones."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = dict(re.findall(r'"(\w+)": *"((?:[^"\\]|\\.){0,300})"', text[:2000]))
-    return found if isinstance(found, dict) else {}
 
 
 def have_same_goal(one: Step, other: Step) -> bool:
@@ -296,6 +143,8 @@ def _is_answered(session: Session, failure: int, success: int) -> bool:
         return False
     between = session.steps[failure + 1 : success]
     request = session.request_of(failed.turn)
+    if _is_all_it_took(session, failed, worked):
+        return True
     # What helped first is no way where the same goal is reached after it, or reached more surely.
     coming = [step for step in session.steps[success + 1 : success + LOOKED_BACK] if not step.has_failed]
     if not is_alike(failed, worked) and any(
@@ -312,16 +161,23 @@ def _is_answered(session: Session, failure: int, success: int) -> bool:
     is_other = failed.core.split(" ")[0] != worked.core.split(" ")[0]
     if failed.is_way_wrong:
         return not has_edits or is_other or bool(_find_helpers(between, worked))
-    # Tests that fail, and others that pass, are no ways. What comes before the same command is, and so are other options
-    # of what judges no code.
-    tried, done = failed.core.split(), worked.core.split()
+    # Tests that fail, and others that pass, are no ways. What comes before the same command is, and so are other
+    # arguments of what judges no code.
+    tried, done = failed.core.split()[1:], worked.core.split()[1:]
     is_same = failed.text != worked.text and worked.text.endswith(failed.core)
-    is_refined = failed.goal not in JUDGES and len(done) > len(tried) and {*_targets(tried)} <= {*done}
-    return (is_other or is_same or is_refined) and not has_edits
+    is_varied = failed.goal not in JUDGES and tried != done and 2 * len({*tried} & {*done}) >= len({*tried})
+    return (is_other or is_same or is_varied) and not has_edits
 
 
-def _targets(words: Sequence[str]) -> Iterator[str]:
-    return (word for word in words if not word.startswith("-"))
+def _is_all_it_took(session: Session, failed: Step, worked: Step) -> bool:
+    """Is the success the only one of a person's request, beside looks, and about what was asked for? Not where the
+    failure may tell of code."""
+    asked, _ = _asked_alone(session, worked)
+    request = session.request_of(worked.turn)
+    if not asked or request is None or session.request_of(failed.turn) is not request:
+        return False
+    is_way = failed.is_way_wrong or failed.goal not in JUDGES
+    return is_way and not PREPARES.search(worked.core) and bool(words_of(request.text[:400]) & worked.words)
 
 
 def _find_helpers(between: Sequence[Step], worked: Step) -> list[str]:
@@ -352,23 +208,47 @@ def _find_corrections(session: Session, since: int) -> Iterator[Json]:
     """What a person says about how to work, while an agent works."""
     for request in session.requests:
         done = [step for step in session.steps if step.result_turn < request.turn]
-        if request.turn < since or not request.is_person or not done or len(request.text) > 2000:
+        instead = _find_instead(session, request, done)
+        is_told, is_shown = request.turn >= since, instead is not None and instead.result_turn >= since
+        if not (is_told or is_shown) or not request.is_person or not done or len(request.text) > 2000:
             continue
-        for said, wrong in find_corrections(request.text):
+        earlier = session.request_of(request.turn)
+        place = Step(request.turn, request.turn, "", "", "", False, False)
+        found = find_corrections(request.text)
+        whole = " ".join(request.text.split())
+        if not found and instead and len(whole) <= LONGEST_CORRECTION and REFUSES.search(whole):
+            # The message alone was none: what the agent did next shows it.
+            found, is_told = [(whole, whole)], is_shown
+        for said, wrong in found:
             matching = [
                 step
                 for step in done[-8:]
                 if not step.is_look and words_of(wrong) & step.words and not _names(request.text, step.core)
             ]
             last = matching[-1] if matching else None
-            earlier = session.request_of(request.turn)
             about = wrong if wrong != said else last.about if last else ""
             trigger = make_trigger(earlier.text if earlier else "", about)
-            place = Step(request.turn, request.turn, "", "", "", False, False)
-            yield _row("lesson", trigger, said, None, "", place, [])
-            if last and not last.is_script:
+            if is_told:
+                yield _row("lesson", trigger, said, None, "", place, [])
+            if is_told and last and not last.is_script:
                 failed = _row("procedure", trigger, last.text, False, said[:160], last, [request.turn])
                 yield failed | {"turn": request.turn}
+            if instead and is_shown and instead.text not in request.text:
+                yield _row("procedure", trigger, instead.text, not instead.has_failed, "", instead, [request.turn])
+
+
+def _find_instead(session: Session, request: Request, done: Sequence[Step]) -> Step | None:
+    """Return the first command after a person's message, if it has parts that the message names and the commands
+    before lack: "proves nothing, let scons do it"."""
+    before, said = " ".join(step.text for step in done[-8:]), request.text.lower()
+    for step in session.steps:
+        if step.turn < request.turn or step.is_look:
+            continue
+        if step.is_edit or step.is_script or session.request_of(step.turn) is not request:
+            return None
+        parts = {part.strip("./-\"'").lower() for part in re.split(r"[\s=/]", step.core)}
+        return step if any(len(p) > 3 and p in said and p not in before.lower() for p in parts) else None
+    return None
 
 
 def _names(text: str, command: str) -> bool:

@@ -118,7 +118,7 @@ CORRECTIONS = tuple(
     )
 )
 REFUSES = re.compile(
-    r"\b(?:not|no|nope|never|wrong|instead|stop|rather|by hand|no longer|ages ago|left-?over|deprecated|careful|always|have to|must|next time|from now on|unless|but only"
+    r"\b(?:not|no|nope|nothing|nobody|never|wrong|instead|stop|rather|by hand|no longer|ages ago|left-?over|deprecated|careful|otherwise|always|have to|must|next time|from now on|unless|but only"
     r"|use (?:this|that)(?: one)?|(?:right|proper|correct|usual) (?:way|one|command)|supposed to|for (?:this|that) (?:we|there))\b|n['’]t\b",
     re.I,
 )

@@ -105,6 +105,23 @@ def read(*told: str | tuple[str, str, str]) -> list[dict[str, Any]]:
             "JAVA_HOME=/opt/17 ./gradlew test",
             ["./gradlew test"],
         ),
+        # So are other arguments, and short code on the command line that works on a file of the project.
+        (
+            [
+                ("shipctl restart box-2 -q", "", "Exit code 1\nbox-2 is elsewhere"),
+                ("shipctl --site b bounce box-2 -q", "", "ok"),
+            ],
+            "shipctl --site b bounce box-2 -q",
+            ["shipctl restart box-2 -q"],
+        ),
+        (
+            [
+                ("Rscript r.R", "Render report", "Error: there is no package 'x'. Execution halted, not found"),
+                ("Rscript -e 'render(\"doc/report.qmd\")'", "Render report", "ok"),
+            ],
+            "Rscript -e 'render(\"doc/report.qmd\")'",
+            ["Rscript r.R"],
+        ),
         # Code that was wrong says nothing of the command; nor does another goal, a look, a script, an open failure.
         ([("pytest a", "", BROKEN), ("Edit a.py", "", "done"), ("pytest a -x", "", "31 passed")], None, []),
         ([("pytest a", "", BROKEN), ("pytest a/b.py", "", "1 passed")], None, []),
@@ -182,6 +199,16 @@ def test_corrections_that_name_a_command() -> None:
     ]  # fmt: skip
     for calm in ("No, that is not what I meant.", "Thanks, push it with `git push` and call it a day."):
         assert read("Fill my database.", ("pg_restore prod.dump", "Fill database", "done"), calm) == []
+
+
+def test_corrections_shown_by_what_comes_next() -> None:
+    """Words that refuse, and a next command with parts that they name, are a correction, however it is worded."""
+    ran, said = ("./bin/hull_tests", "Run hull tests", "12 passed"), "that binary proves nothing, let scons do it"
+    for since, told in ((0, [said, "scons -C hull check"]), (4, [said, "scons -C hull check"]), (6, [])):
+        rows = find_experience(turns("Do the hull tests pass?", ran, said, ("scons -C hull check", "", "ok")), since)
+        assert [row["way"] for row in rows if not row["is_known"]] == told
+    for calm, then in ((said, "ls scons"), (said, "make docs"), ("Fine. Now let scons do it.", "scons check")):
+        assert read("Do the hull tests pass?", ran, calm, (then, "", "ok")) == []
 
 
 def test_corrections_need_work() -> None:
