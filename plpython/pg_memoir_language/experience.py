@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .work_steps import Request, Session, Step, read_session, words_of
-from .work_words import COMMAND, CORRECTIONS, JUDGES, PREPARES, REFUSES, SAYS_NOTHING
+from .work_words import COMMAND, CORRECTIONS, GOES_ON, JUDGES, PREPARES, REFUSES, SAYS_NOTHING
 
 Json = dict[str, Any]
 
@@ -42,7 +42,7 @@ def have_same_goal(one: Step, other: Step) -> bool:
 
 def is_alike(one: Step, other: Step) -> bool:
     """Are two steps of one kind, or runs of one program?"""
-    return bool(one.goal) and one.goal == other.goal or one.core.split(" ")[0] == other.core.split(" ")[0]
+    return bool(one.goal) and one.goal == other.goal or one.program == other.program
 
 
 def takes_place(failed: Step, worked: Step, asked: frozenset[str]) -> bool:
@@ -158,7 +158,7 @@ def _is_answered(session: Session, failure: int, success: int) -> bool:
     if failed.is_edit:
         return True
     has_edits = any(step.is_edit and not step.has_failed for step in between)
-    is_other = failed.core.split(" ")[0] != worked.core.split(" ")[0]
+    is_other = failed.program != worked.program
     if failed.is_way_wrong:
         return not has_edits or is_other or bool(_find_helpers(between, worked))
     # Tests that fail, and others that pass, are no ways. What comes before the same command is, and so are other
@@ -216,7 +216,7 @@ def _find_corrections(session: Session, since: int) -> Iterator[Json]:
         place = Step(request.turn, request.turn, "", "", "", False, False)
         found = find_corrections(request.text)
         whole = " ".join(request.text.split())
-        if not found and instead and len(whole) <= LONGEST_CORRECTION and REFUSES.search(whole):
+        if not found and instead and len(whole) <= LONGEST_CORRECTION and _is_refused(request.text, done, instead):
             # The message alone was none: what the agent did next shows it.
             found, is_told = [(whole, whole)], is_shown
         for said, wrong in found:
@@ -249,6 +249,16 @@ def _find_instead(session: Session, request: Request, done: Sequence[Step]) -> S
         parts = {part.strip("./-\"'").lower() for part in re.split(r"[\s=/]", step.core)}
         return step if any(len(p) > 3 and p in said and p not in before.lower() for p in parts) else None
     return None
+
+
+def _is_refused(text: str, done: Sequence[Step], instead: Step) -> bool:
+    """Does a message say that a command was the wrong one: by a word, or since it speaks of that one and holds the
+    next?"""
+    last = next((step for step in reversed(done) if not step.is_look), None)
+    if REFUSES.search(text) or last is None:
+        return bool(REFUSES.search(text))
+    is_held = _names(text, instead.core) and not GOES_ON.search(text)
+    return is_held and bool(words_of(text) & (words_of(last.core) - words_of(instead.core)))
 
 
 def _names(text: str, command: str) -> bool:

@@ -52,6 +52,13 @@ class Step:
         return text
 
     @cached_property
+    def program(self) -> str:
+        """The command's name, or that of the file that an interpreter runs."""
+        words = self.core.split()
+        is_run = len(words) > 1 and words[0] in ("python", "python3", "bash", "sh", "node", "ruby", "Rscript", "julia")
+        return words[is_run] if words else ""
+
+    @cached_property
     def goal(self) -> str:
         return next((name for name, pattern in GOALS if pattern.search(self.core)), "")
 
@@ -67,9 +74,9 @@ class Step:
     @cached_property
     def is_script(self) -> bool:
         """Was it written for once?"""
-        # Code on the command line is for once, but for a short one that works on a file of the project.
-        code = re.search(r"\s-[ce]\s+(['\"].*)", self.text, re.S)
-        is_code = code is not None and (len(code[1]) > LONGEST_CODE or not re.search(r"[\w-]/[\w./-]*\.\w", code[1]))
+        # Code on the command line is for once, but for short code that works on a file, or that an option -e gives.
+        code = re.search(r"\s-([ce])\s+(['\"].*)", self.text, re.S)
+        is_code = code is not None and (len(code[2]) > LONGEST_CODE or code[1] == "c" and "/" not in code[2])
         return len(self.text) > LONGEST_WAY or "<<" in self.text or is_code
 
     @property

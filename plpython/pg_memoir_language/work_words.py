@@ -22,7 +22,7 @@ WAY_FAILED = re.compile(
     r"target|switch|key|subcommand|module|task|project|service|profile|environment|host|remote)|"
     r"invalid (?:option|argument|choice|flag)|^usage: |missing (?:script|argument|option|"
     r"required|environment)|no rule to make|(?:could(?: not|n['’]t)|unable to|failed to) (?:connect|find|resolve|open|read|load)|connection (?:refused|reset)|"
-    r"ECONNREFUSED|EACCES|ENOENT|EADDRINUSE|can(?:not|['’]t) (?:find|open|connect|import|access)|unauthori[sz]ed|forbidden|"
+    r"ECONNREFUSED|EACCES|ENOENT|EADDRINUSE|can(?:not|['’]t) (?:find|locate|open|connect|import|access)|is missing|unauthori[sz]ed|forbidden|"
     r"authentication|not logged in|access denied|timed? ?out|locked|\brequires?\b|must (?:be|run|use|first|have|set"
     r"|not)|"
     r"deprecated|no longer|instead\b|not (?:appear to be )?(?:installed|supported|allowed|permitted|running|set"
@@ -122,6 +122,12 @@ REFUSES = re.compile(
     r"|use (?:this|that)(?: one)?|(?:right|proper|correct|usual) (?:way|one|command)|supposed to|for (?:this|that) (?:we|there))\b|n['’]t\b",
     re.I,
 )
+GOES_ON = re.compile(
+    r"^\W*(?:(?:ok|okay|yes|and|so)\W+)?(?:now|next|then|also|fine|good|great|perfect|nice|thanks?)\b"
+    r"|\b(?:too|as well)\b|\blooks? (?:good|fine|right)\b",
+    re.I,
+)
+"""Words of a message that asks for something more."""
 COMMAND = re.compile(
     r"`[^`\s]+ [^`\n]{2,200}`|(?:^|\s)--?\w[\w-]+(?=[= ])|(?:^|\s)(?:\./|(?:\.?bin|scripts?|ops|tools)/)\w[\w./-]*"
     r"|\b(?:npm|npx|pnpm|yarn|cargo|git|gh|docker|podman|kubectl|helm|terraform|tofu|uvx?|poetry|pip3?|python3?|bundle"

@@ -122,6 +122,12 @@ def read(*told: str | tuple[str, str, str]) -> list[dict[str, Any]]:
             "Rscript -e 'render(\"doc/report.qmd\")'",
             ["Rscript r.R"],
         ),
+        # A file that an interpreter runs is the program.
+        (
+            [("python3 tools/usb.py labels", "", "Exit code 1\nNo backend"), ("python3 tools/zpl.py labels", "", "ok")],
+            "python3 tools/zpl.py labels",
+            ["python3 tools/usb.py labels"],
+        ),
         # Code that was wrong says nothing of the command; nor does another goal, a look, a script, an open failure.
         ([("pytest a", "", BROKEN), ("Edit a.py", "", "done"), ("pytest a -x", "", "31 passed")], None, []),
         ([("pytest a", "", BROKEN), ("pytest a/b.py", "", "1 passed")], None, []),
@@ -209,6 +215,19 @@ def test_corrections_shown_by_what_comes_next() -> None:
         assert [row["way"] for row in rows if not row["is_known"]] == told
     for calm, then in ((said, "ls scons"), (said, "make docs"), ("Fine. Now let scons do it.", "scons check")):
         assert read("Do the hull tests pass?", ran, calm, (then, "", "ok")) == []
+
+
+def test_corrections_that_speak_of_both() -> None:
+    ran = ("docker run cms phpstan analyse src", "Lint PHP", "[OK] No errors")
+    said = "phpstan on its own skips the code style, so the pipeline fails. composer qa is what CI does"
+    for told, kinds in (
+        (said, ["lesson", "procedure"]),
+        ("phpstan looks good, composer qa as well", []),
+        ("Now composer qa, phpstan was fast", []),
+        ("composer qa", []),
+    ):
+        found = read("Lint the PHP.", ran, told, ("composer qa", "Check", "ok"))
+        assert [row["type"] for row in found] == kinds, told
 
 
 def test_corrections_need_work() -> None:
