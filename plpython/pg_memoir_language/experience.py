@@ -177,7 +177,8 @@ def _is_all_it_took(session: Session, failed: Step, worked: Step) -> bool:
     if not asked or request is None or session.request_of(failed.turn) is not request:
         return False
     is_way = failed.is_way_wrong or failed.goal not in JUDGES
-    return is_way and not PREPARES.search(worked.core) and bool(words_of(request.text[:400]) & worked.words)
+    about = words_of(request.text[:400]) | failed.words
+    return is_way and not PREPARES.search(worked.core) and bool(about & worked.words)
 
 
 def _find_helpers(between: Sequence[Step], worked: Step) -> list[str]:

@@ -21,8 +21,10 @@ WAY_FAILED = re.compile(
     r"|argument|"
     r"target|switch|key|subcommand|module|task|project|service|profile|environment|host|remote)|"
     r"invalid (?:option|argument|choice|flag)|^usage: |missing (?:script|argument|option|"
-    r"required|environment)|no rule to make|(?:could(?: not|n['’]t)|unable to|failed to) (?:connect|find|resolve|open|read|load)|connection (?:refused|reset)|"
-    r"ECONNREFUSED|EACCES|ENOENT|EADDRINUSE|can(?:not|['’]t) (?:find|locate|open|connect|import|access)|is missing|unauthori[sz]ed|forbidden|"
+    r"required|environment)|no rule to make|(?:could(?: not|n['’]t)|unable to|failed to) (?:connect|find|resolve|open|read|load)"
+    r"|connection (?:refused|reset)|"
+    r"ECONNREFUSED|EACCES|ENOENT|EADDRINUSE|can(?:not|['’]t) (?:find|locate|open|connect|import|access)|is missing"
+    r"|specify (?:a|an|the)\b|does not (?:have|contain) an?\b|unauthori[sz]ed|forbidden|"
     r"authentication|not logged in|access denied|timed? ?out|locked|\brequires?\b|must (?:be|run|use|first|have|set"
     r"|not)|"
     r"deprecated|no longer|instead\b|not (?:appear to be )?(?:installed|supported|allowed|permitted|running|set"
@@ -118,8 +120,10 @@ CORRECTIONS = tuple(
     )
 )
 REFUSES = re.compile(
-    r"\b(?:not|no|nope|nothing|nobody|never|wrong|instead|stop|rather|by hand|no longer|ages ago|left-?over|deprecated|careful|otherwise|always|have to|must|next time|from now on|unless|but only"
-    r"|use (?:this|that)(?: one)?|(?:right|proper|correct|usual) (?:way|one|command)|supposed to|for (?:this|that) (?:we|there))\b|n['’]t\b",
+    r"\b(?:not|no|nope|nothing|nobody|never|wrong|instead|stop|rather|by hand|no longer|ages ago|left-?over|deprecated|careful"
+    r"|otherwise|always|have to|must|next time|from now on|unless|but only"
+    r"|only (?:half|part)|half of|use (?:this|that)(?: one)?|(?:right|proper|correct|usual) (?:way|one|command)|supposed to"
+    r"|for (?:this|that) (?:we|there))\b|n['’]t\b",
     re.I,
 )
 GOES_ON = re.compile(
