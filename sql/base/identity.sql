@@ -24,12 +24,15 @@ end $$;
 
 -- Returns the uuid v5 (RFC 9562) of a name, also of one that looks like a UUID: else a caller could choose any id.
 create or replace function _memoir.session_id(p_user_id uuid, p_session text)
-returns uuid language sql immutable strict parallel safe
-return (select encode(set_byte(set_byte(h, 6, get_byte(h, 6) & 15 | 80), 8, get_byte(h, 8) & 63 | 128), 'hex')::uuid
-  from substr(digest(uuid_send(p_user_id) || convert_to(p_session, 'UTF8'), 'sha1'), 1, 16) h);
+returns uuid language plpgsql immutable strict parallel safe as $$
+declare
+  h bytea := substr(digest(uuid_send(p_user_id) || convert_to(p_session, 'UTF8'), 'sha1'), 1, 16);
+begin
+  return encode(set_byte(set_byte(h, 6, get_byte(h, 6) & 15 | 80), 8, get_byte(h, 8) & 63 | 128), 'hex')::uuid;
+end $$;
 
 create or replace function _memoir.user_id(p_namespace text, p_user text)
-returns uuid language sql immutable strict
+returns uuid language sql immutable
 return _memoir.session_id(
   _memoir.session_id('6ba7b811-9dad-11d1-80b4-00c04fd430c8', 'pg_memoir:' || p_namespace), p_user);
 

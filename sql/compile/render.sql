@@ -6,8 +6,9 @@ $$;
 
 -- Two contents of the same role as one: text with text is text, anything else becomes parts.
 create or replace function _memoir.join_content(p_first jsonb, p_second jsonb)
-returns jsonb language sql immutable as $$
-  select case
+returns jsonb language plpgsql immutable as $$
+begin
+  return case
     when p_first is null or p_first = '""' then p_second
     when p_second is null or p_second = '""' then p_first
     when jsonb_typeof(p_first) = 'string'
@@ -15,8 +16,8 @@ returns jsonb language sql immutable as $$
     else _memoir.text_parts(case when jsonb_typeof(p_first) = 'string' then p_first #>> '{}' end, case
     when jsonb_typeof(p_first) = 'array' then p_first end)
       || _memoir.text_parts(case when jsonb_typeof(p_second) = 'string' then p_second #>> '{}' end, case
-        when jsonb_typeof(p_second) = 'array' then p_second end) end
-$$;
+        when jsonb_typeof(p_second) = 'array' then p_second end) end;
+end $$;
 
 -- All turns as messages, in one statement: a call for each would cost more than the rest of a short window.
 create or replace function _memoir.openai_messages(p_turns _memoir.shown_turn[])

@@ -221,8 +221,12 @@ begin
     n := n + 1;
   end loop;
   v.shown := v_shown[n :];
-  v.reduced := array(select s.turn_index from unnest(v.shown) s where s.role = 'tool'
-    and _memoir.is_shorter(s.fidelity, s.why));
+  v.reduced := '{}';
+  foreach v_turn in array v.shown loop
+    if v_turn.role = 'tool' and _memoir.is_shorter(v_turn.fidelity, v_turn.why) then
+      v.reduced := v.reduced || v_turn.turn_index;
+    end if;
+  end loop;
   v.unanswered := v_unanswered;
 end $$;
 
@@ -259,7 +263,7 @@ begin
     v.costs[1] := _memoir.message_tokens(v.messages[1], v.tokenizer, v_overhead, v_images);
   end if;
   v.recall_at := coalesce(v.recall_at, cardinality(v.messages));
-  v.total := (select coalesce(sum(c), 0) from unnest(v.costs) c);
+  v.total := _memoir.sum_of(v.costs);
   -- Merging can cost a token or two more than its parts; the oldest messages make room.
   while v.total > v.room and v.recall_at > 1 loop
     loop
@@ -278,8 +282,8 @@ end $$;
 -- The newest message, after those that nobody answered: one message. Those are dropped first, oldest first.
 create or replace function _memoir.with_unanswered(inout v _memoir.compile_state) language plpgsql stable as $$
 declare
-  v_rendered jsonb[] := _memoir.openai_messages(v.unanswered);
-  v_rest integer := (select coalesce(sum(c), 0) from unnest(v.costs) c);
+  v_rendered jsonb[] := case when v.unanswered <> '{}' then _memoir.openai_messages(v.unanswered) end;
+  v_rest integer := _memoir.sum_of(v.costs);
   v_newest jsonb := jsonb_build_object('role', 'user', 'content',
     coalesce((v.newest).parts, to_jsonb((v.newest).text)));
   v_message jsonb := v_newest; v_cost integer := v.newest_tokens; n integer := cardinality(v.unanswered);
@@ -409,7 +413,8 @@ begin
         greatest(1, (v.user_counters).total_words / v_items / 18)) - 1) * greatest(0,
         1 - (v.user_counters).memories / v_items)), v_most)::integer,
       'is_waiting', v.said is null, 'budget',
-      v.recall_budget - coalesce(_memoir.tokens_of(v.experience ->> 'text' || E'\n\n', v.tokenizer), 0),
+      v.recall_budget - case when v.experience is null then 0
+        else _memoir.tokens_of(v.experience ->> 'text' || E'\n\n', v.tokenizer) end,
       'profile', coalesce(v.profile, '{}'),
       'standing', v_standing, 'said', v.said, 'hidden', _memoir.message_ids(v.shown || v.unanswered, v.reduced),
       'tokenizer', v.tokenizer, 'is_explained', coalesce(v.explained, false), 'spaces', _memoir.asked_of_each(

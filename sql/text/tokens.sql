@@ -225,11 +225,18 @@ returns integer language sql stable as $$ select (_memoir.count_tokens(array[p_t
 
 create or replace function _memoir.sum_tokens(p_texts text[], p_tokenizer text)
 returns integer language plpgsql stable as $$
-declare
-  -- Within unnest the planner would count them, too.
-  v_counts integer[] := _memoir.count_tokens(p_texts, p_tokenizer);
 begin
-  return (select coalesce(sum(c), 0) from unnest(v_counts) c);
+  return _memoir.sum_of(_memoir.count_tokens(p_texts, p_tokenizer));
+end $$;
+
+-- Returns the sum of a few numbers. A statement for it would take longer to plan than to add them.
+create or replace function _memoir.sum_of(p_numbers integer[])
+returns integer language plpgsql immutable as $$
+declare
+  v_sum integer := 0; v_one integer;
+begin
+  foreach v_one in array p_numbers loop v_sum := v_sum + coalesce(v_one, 0); end loop;
+  return v_sum;
 end $$;
 
 -- Returns as many lines of an answer as fit, the best first. The best is cut to what there is room for.
