@@ -56,7 +56,19 @@ def run(plpy: Any, asked: str, settings: str, vector: str | None) -> list[Any]:
     """Return recall.answer() of what is asked: recalled, items, trace and rows, JSON but for the items."""
     given = json.loads(asked)
     found = recall.answer(ServerStore(plpy, given), given, settings, vector)
-    return [value if name == "items" or value is None else _write(value) for name, value in found.items()]
+    trace = found["trace"]
+    return [
+        *(None if found["recalled"] is None else _write(found["recalled"]), found["items"]),
+        None if trace is None else "{" + ",".join(f'"{name}":{_write_column(its)}' for name, its in trace.items()) + "}",
+        None if found["rows"] is None else _write(found["rows"]),
+    ]
 
 
 _write = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def _write_column(values: list[Any]) -> str:
+    """Return a list as JSON: whole numbers by Python's own writing, which takes a third of the time."""
+    if any(isinstance(value, str) for value in values):
+        return _write(values)
+    return repr(values).replace(" ", "").replace("None", "null")
