@@ -56,19 +56,17 @@ def run(plpy: Any, asked: str, settings: str, vector: str | None) -> list[Any]:
     """Return recall.answer() of what is asked: recalled, items, trace and rows, JSON but for the items."""
     given = json.loads(asked)
     found = recall.answer(ServerStore(plpy, given), given, settings, vector)
-    trace = found["trace"]
-    return [
-        *(None if found["recalled"] is None else _write(found["recalled"]), found["items"]),
-        None if trace is None else "{" + ",".join(f'"{name}":{_write_column(its)}' for name, its in trace.items()) + "}",
-        None if found["rows"] is None else _write(found["rows"]),
-    ]
+    recalled, rows = (None if found[name] is None else _write(found[name]) for name in ("recalled", "rows"))
+    return [recalled, found["items"], None if found["trace"] is None else _write_trace(found["trace"]), rows]
 
 
 _write = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def _write_column(values: list[Any]) -> str:
-    """Return a list as JSON: whole numbers by Python's own writing, which takes a third of the time."""
-    if any(isinstance(value, str) for value in values):
-        return _write(values)
-    return repr(values).replace(" ", "").replace("None", "null")
+def _write_trace(trace: Mapping[str, list[Any]]) -> str:
+    """Return columns as JSON: those of whole numbers by Python's own writing, which takes a third of the time."""
+    written = {
+        name: _write(its) if name in ("forms", "reason_names") else repr(its).replace(" ", "").replace("None", "null")
+        for name, its in trace.items()
+    }
+    return "{" + ",".join(f'"{name}":{its}' for name, its in written.items()) + "}"
