@@ -5,6 +5,7 @@ returns jsonb language plpgsql stable as $$
 declare
   v_space jsonb; v_user uuid; v_counters _memoir.user_counters; v_question _memoir.question; v_asked jsonb := '[]';
 begin
+  if p_places = '[]' then return v_asked; end if;
   for v_space in select value from jsonb_array_elements(p_places) loop
     v_user := v_space ->> 'user_id';
     select * into v_counters from _memoir.user_counters where user_id = v_user;

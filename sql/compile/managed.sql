@@ -67,7 +67,8 @@ declare
   v_user uuid := v.user_id; v_marks jsonb;
 begin
   for v_part in select * from _memoir.lineage(v_session) l where l.to_turn >= v_frame.opening order by l.from_turn loop
-    v_marks := _memoir.marks(v_user, v_part.session_id);
+    v_marks := case when 'marks' = any ((v.user_counters).features)
+      then _memoir.marks(v_user, v_part.session_id) end;
     v_turns := v_turns || array(select _memoir.as_shown(h, v_marks, v.clearance, v_model, v.tokenizer,
         case when not exists (select from unnest(p_places) p where p.turn_index = h.turn_index and p.call_no = 0)
           then v_most end)

@@ -23,7 +23,9 @@ end $$;
 create or replace function _memoir.openai_messages(p_turns _memoir.shown_turn[])
 returns jsonb[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
-  return array(select jsonb_build_object('role', case when t.role = 'system' then 'user' else t.role::text end)
+  return array(select case when t.role in ('user', 'assistant') and num_nulls(t.name, t.tool_calls, t.tool_call_id) = 3
+      then jsonb_build_object('role', t.role::text, 'content', coalesce(t.parts, to_jsonb(t.content)))
+    else jsonb_build_object('role', case when t.role = 'system' then 'user' else t.role::text end)
       || case when t.name is not null and t.role <> 'system' then jsonb_build_object('name', t.name) else '{}' end
       || case when t.tool_call_id is not null then jsonb_build_object('tool_call_id', t.tool_call_id) else '{}' end
       || case when t.tool_calls is not null then jsonb_build_object('tool_calls', (
@@ -32,7 +34,7 @@ begin
            from jsonb_array_elements(t.tool_calls) with ordinality x(c, o))) else '{}' end
       || jsonb_build_object('content', case
         when t.role = 'system' then to_jsonb('[System note] ' || coalesce(t.content, ''))
-           else coalesce(t.parts, to_jsonb(t.content)) end)
+           else coalesce(t.parts, to_jsonb(t.content)) end) end
     from unnest(p_turns) t);
 end $$;
 

@@ -55,7 +55,8 @@ begin
   v_turns := '{}';
   <<parts>>
   for v_part in select * from _memoir.lineage(v_session) order by from_turn desc loop
-    v_marks := _memoir.marks(v_user, v_part.session_id);
+    v_marks := case when 'marks' = any ((v.user_counters).features)
+      then _memoir.marks(v_user, v_part.session_id) end;
     -- The counters may be those of an earlier time.
     v_to := least(v_part.until, v_counters.last_recorded_at);
     v_from := greatest(v_part.from_turn, v_first);
@@ -110,7 +111,8 @@ returns boolean language sql stable as $$
     and coalesce(sha256(convert_to(p_row.content, 'UTF8')) = p_session.system_prompt_hash, false)
 $$;
 
--- A turn as the list shows it whole, its result no longer than p_most, or that it is withheld from callers of this clearance; what it costs.
+-- A turn as the list shows it whole, its result no longer than p_most, or that it is withheld from callers of this
+-- clearance. What it costs.
 create or replace function _memoir.as_shown(p_row _memoir.conversation_history, p_marks jsonb,
   p_clearance _memoir.sensitivity, p_model _memoir.models, p_tokenizer text, p_most integer default null)
 returns _memoir.shown_turn language plpgsql stable as $$

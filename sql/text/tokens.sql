@@ -235,7 +235,7 @@ returns integer language plpgsql immutable as $$
 declare
   v_sum integer := 0; v_one integer;
 begin
-  foreach v_one in array p_numbers loop v_sum := v_sum + coalesce(v_one, 0); end loop;
+  foreach v_one in array coalesce(p_numbers, '{}') loop v_sum := v_sum + coalesce(v_one, 0); end loop;
   return v_sum;
 end $$;
 
