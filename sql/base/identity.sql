@@ -110,7 +110,7 @@ begin
       'an admin grants memoir_app or memoir_reader, or binds the login with bind_login');
   end if;
   if v_at > 0 then v_caller := _memoir.in_space(v_caller, p_user, v_at, p_need); end if;
-  perform _memoir.lock_user(v_caller.user_id, p_need);
+  if p_need <> 'read' then perform _memoir.lock_user(v_caller.user_id, p_need); end if;
   return v_caller;
 end $$;
 

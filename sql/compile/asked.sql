@@ -67,11 +67,8 @@ declare
   v_key text := case when v_given is not null then md5((p_asked - 'now')::text || coalesce(p_vector::text, '')) end;
 begin
   if v_given ? v_key then
-    v_given := v_given -> v_key;
-    recalled := v_given -> 'recalled';
-    items := array(select jsonb_array_elements_text(v_given -> 'items')::integer);
-    trace := v_given -> 'trace';
-    rows := nullif(v_given -> 'rows', 'null');
+    select g -> 'recalled', array(select jsonb_array_elements_text(g -> 'items')::integer), g -> 'trace',
+      nullif(g -> 'rows', 'null') into recalled, items, trace, rows from (select v_given -> v_key) t(g);
   elsif v_given is null and to_regprocedure('_memoir.py_recall(text,text,text)') is not null then
     select r.* into recalled, items, trace, rows
     from _memoir.py_recall(p_asked::text, p_config::text, p_vector::text) r;

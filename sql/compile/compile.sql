@@ -60,9 +60,8 @@ begin
         _memoir.shown(case v_what when 'session' then v.session_name else p_user end), v_spent, v_limit),
         format('raise budget_microcents_%s, or set budget_action to warn', v_what));
     end if;
-    if v_limit > 0 and v_spent > v_limit then
-      v.warnings := v.warnings || (_memoir.over_budget(v_what, v_spent, v.config) ->> 0);
-    end if;
+    v.warnings := v.warnings || case when v_limit > 0 and v_spent > v_limit
+      then array[_memoir.over_budget(v_what, v_spent, v.config) ->> 0] else '{}' end;
   end loop;
   return v;
 end $$;
@@ -76,8 +75,8 @@ returns jsonb language plpgsql security definer set search_path from current as 
 declare
   v _memoir.compile_state := _memoir.compile_at_moment(p_user, p_session, p_query, p_budget, p_memory_budget, p_task,
     p_tools, p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
-  v_compile uuid := _memoir.leave_traces(v);
 begin
+  perform _memoir.leave_traces(v);
   return _memoir.formatted(v.messages, v.prefix, v.is_open, p_format, v.frozen);
 end $$;
 comment on function memoir.compile_context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz,

@@ -148,7 +148,7 @@ begin
     if v_turn.parts is null then
       v_turn.content := concat_ws(E'\n\n', v_block.value, nullif(v_turn.content, ''));
     else
-      v_turn.parts := _memoir.text_parts(v_block.value, null) || v_turn.parts;
+      v_turn.parts := _memoir.text_parts(to_jsonb(v_block.value)) || v_turn.parts;
     end if;
     v_turn.cost := v_turn.cost + 2 + _memoir.tokens_of(v_block.value || E'\n\n', p_tokenizer);
     p_turns[v_block.n] := v_turn;

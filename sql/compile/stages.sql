@@ -10,7 +10,7 @@ declare
   v_part record; v_user uuid := (v.caller).user_id; v_as_of timestamptz := v.as_of;
   v_last _memoir.conversation_history;
 begin
-  perform _memoir.check_session(p_session);
+  perform _memoir.check_name('session', p_session, 500);
   v.user_id := (v.caller).user_id;
   v.clearance := least((v.caller).clearance, 'private'::_memoir.sensitivity);
   v.session_name := p_session;
@@ -104,7 +104,8 @@ begin
   v.newest := v_newest;
   v.query := v_newest.text;
   v.newest_tokens := (v.model).message_overhead + coalesce(v_newest.media_tokens, 0)
-    + _memoir.sum_tokens(_memoir.token_texts(v_newest.text, v_newest.parts, null, null, null), v.tokenizer);
+    + _memoir.sum_of(_memoir.count_tokens(_memoir.token_texts(v_newest.text, v_newest.parts, null, null, null),
+      v.tokenizer));
 end $$;
 
 -- The system message: prompt, then fenced profile and summary, frozen parts first. The room is what it and tools leave.
@@ -224,10 +225,8 @@ begin
   end loop;
   v.shown := v_shown[n :];
   v.reduced := '{}';
-  if (v.frame).user_id is not null then  -- else all are whole
-    v.reduced := array(select s.turn_index from unnest(v.shown) s where s.role = 'tool'
-      and _memoir.is_shorter(s.fidelity, s.why));
-  end if;
+  if (v.frame).user_id is not null then v.reduced := array(select s.turn_index from unnest(v.shown) s
+      where s.role = 'tool' and _memoir.is_shorter(s.fidelity, s.why)); end if;
   v.unanswered := v_unanswered;
 end $$;
 
@@ -284,7 +283,6 @@ end $$;
 create or replace function _memoir.with_unanswered(inout v _memoir.compile_state) language plpgsql stable as $$
 declare
   v_rendered jsonb[] := case when v.unanswered <> '{}' then _memoir.openai_messages(v.unanswered) end;
-  v_rest integer := _memoir.sum_of(v.costs);
   v_newest jsonb := jsonb_build_object('role', 'user', 'content',
     coalesce((v.newest).parts, to_jsonb((v.newest).text)));
   v_message jsonb := v_newest; v_cost integer := v.newest_tokens; n integer := cardinality(v.unanswered);
@@ -296,14 +294,12 @@ begin
     end loop;
     v_message := _memoir.merge_messages(v_message, v_newest);
     v_cost := _memoir.message_tokens(v_message, v.tokenizer, (v.model).message_overhead, (v.model).images);
-    exit when v_rest + v_cost <= v.room;
+    exit when _memoir.sum_of(v.costs) + v_cost <= v.room;
     v_rendered := v_rendered[2 :];
     v.warnings := v.warnings || 'an unanswered message is left out'::text;
     n := n - 1;
-    if n = 0 then
-      v_message := v_newest;
-      v_cost := _memoir.message_tokens(v_message, v.tokenizer, (v.model).message_overhead, (v.model).images);
-    end if;
+    v_message := v_newest;
+    v_cost := v.newest_tokens;
   end loop;
   v.unanswered := v.unanswered[cardinality(v.unanswered) - n + 1 :];
   v.messages := v.messages || v_message;
@@ -459,7 +455,6 @@ begin
   -- The first of the last turns without a gap, which mostly are all.
   if (v.shown[n]).turn_index - (v.shown[1]).turn_index = n - 1 then n := 1; end if;
   while n > 1 and (v.shown[n - 1]).turn_index = (v.shown[n]).turn_index - 1 loop n := n - 1; end loop;
-  -- Of all kinds, said at any time.
   return (null, v_lineage, coalesce((v.shown[n]).turn_index, v.exchange_at, 0),
     v_lineage || coalesce((v.session).parent_session_id, v.session_id), (v.caller).projects, v.clearance, v.as_of,
     v.valid_at, null, null, coalesce(v.reduced, '{}'))::_memoir.search_scope;

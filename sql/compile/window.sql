@@ -17,8 +17,8 @@ begin
       || format(E'\n[excerpt: %s of %s characters left out, turn %s]\n', v_length - v_keep, v_length, p_turn.turn_index)
       || case when v_keep >= 3 then right(v_source, v_keep / 3) else '' end;
     v_turn.parts := null;
-    v_cost := p_overhead + _memoir.sum_tokens(_memoir.token_texts(v_turn.content, null, v_turn.name, v_turn.tool_calls,
-      v_turn.tool_call_id), p_tokenizer);
+    v_cost := p_overhead + _memoir.sum_of(_memoir.count_tokens(_memoir.token_texts(v_turn.content, null, v_turn.name,
+      v_turn.tool_calls, v_turn.tool_call_id), p_tokenizer));
     exit when v_cost <= p_tokens or v_keep = 0;
     v_tries := v_tries + 1;
     v_keep := case when v_tries > 6 then 0 else (v_keep::bigint * p_tokens / v_cost * 9 / 10)::integer end;
@@ -140,8 +140,8 @@ begin
     v_row.content_parts, v_row.name, v_row.tool_calls, v_row.tool_call_id, v_row.tokens_before,
     v_row.token_count + p_model.message_overhead, false, v_withheld, 0, null);
   if v_withheld or v_directed or v_row.tokenizer <> p_tokenizer then
-    v_turn.cost := p_model.message_overhead + _memoir.sum_tokens(_memoir.token_texts(v_turn.content, v_turn.parts,
-        v_turn.name, v_turn.tool_calls, v_turn.tool_call_id), p_tokenizer)
+    v_turn.cost := p_model.message_overhead + _memoir.sum_of(_memoir.count_tokens(_memoir.token_texts(v_turn.content,
+        v_turn.parts, v_turn.name, v_turn.tool_calls, v_turn.tool_call_id), p_tokenizer))
       + coalesce((select sum(_memoir.media_tokens(p, p_model.images)) from jsonb_array_elements(v_turn.parts) p), 0);
   end if;
   if v_turn.role = 'tool' and v_turn.cost > p_most then

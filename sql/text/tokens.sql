@@ -223,12 +223,6 @@ end $$;
 create or replace function _memoir.tokens_of(p_text text, p_tokenizer text)
 returns integer language sql stable as $$ select (_memoir.count_tokens(array[p_text], p_tokenizer))[1] $$;
 
-create or replace function _memoir.sum_tokens(p_texts text[], p_tokenizer text)
-returns integer language plpgsql stable as $$
-begin
-  return _memoir.sum_of(_memoir.count_tokens(p_texts, p_tokenizer));
-end $$;
-
 -- Returns the sum of a few numbers. A statement for it would take longer to plan than to add them.
 create or replace function _memoir.sum_of(p_numbers integer[])
 returns integer language plpgsql immutable as $$
