@@ -33,12 +33,10 @@ def read_texts(store: Store, candidates: Sequence[Candidate]) -> dict[int, packi
     summaries = [c for c in candidates if c.kind == b"s"]
     texts: dict[int, packing.Text] = {}
     if turns:
-        times = [c.recorded for c in turns]
-        first, last = to_datetime(min(times)).isoformat(), to_datetime(max(times)).isoformat()
-        rows = [*store.rows("turn_texts", *_places(turns), first, last)]
-        if len(rows) < len(turns):
-            found = {r["item_no"] for r in rows}
-            rows += store.rows("marked_texts", *_places([c for c in turns if c.item not in found]))
+        rows = store.rows(
+            "turn_texts", [c.item for c in turns], [to_text(c.session) for c in turns], [c.turn for c in turns],
+            [to_datetime(c.recorded).isoformat() for c in turns], [c.start for c in turns], [c.length for c in turns],
+        )  # fmt: skip
         texts |= {r["item_no"]: packing.Text(r["body"], r["label"]) for r in rows if r["body"] is not None}
     if memories:
         rows = store.rows(
@@ -53,14 +51,6 @@ def read_texts(store: Store, candidates: Sequence[Candidate]) -> dict[int, packi
         )  # fmt: skip
         texts |= {r["item_no"]: packing.Text(r["body"]) for r in rows if r["body"] is not None}
     return texts
-
-
-def _places(turns: Sequence[Candidate]) -> tuple[list[Any], ...]:
-    """Return where the texts of turns stand: items, sessions, turns, times, starts and lengths."""
-    return (
-        [c.item for c in turns], [to_text(c.session) for c in turns], [c.turn for c in turns],
-        [to_datetime(c.recorded).isoformat() for c in turns], [c.start for c in turns], [c.length for c in turns],
-    )  # fmt: skip
 
 
 def read_all(sources: Sequence[Source], candidates: Sequence[Candidate]) -> dict[int, packing.Text]:

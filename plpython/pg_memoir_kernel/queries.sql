@@ -276,22 +276,8 @@ select array_agg(distinct r.word) as words from (select n.word, row_number() ove
 where r.nth <= 2 and r.word <> all (:terms)
 
 -- turn_texts(items integer[], sessions uuid[], turns integer[], times timestamptz[], starts integer[],
---   lengths integer[], first timestamptz, last timestamptz)
--- Texts of turns, by item, session, turn, time and span, for a clearance. :first and :last of the :times tell the months
--- to look in, and one plan serves all.
-select p.item_no, substr(h.content, p.span_start, p.span_length) as body,
-  case when h.name is not null then _memoir.speaker_label(h.role::text, h.name) end as label
-from unnest(:items, :sessions, :turns, :times, :starts, :lengths)
-  p(item_no, session_id, turn_index, recorded_at, span_start, span_length)
-cross join lateral (select h.content, h.name, h.role from {conversation_history} h
-  where h.user_id = :user and h.session_id = p.session_id and h.turn_index = p.turn_index
-    and h.recorded_at = p.recorded_at and h.recorded_at between :first and :last and h.sensitivity <= :clearance
-  limit 1) h
-where {seen}
-
--- marked_texts(items integer[], sessions uuid[], turns integer[], times timestamptz[], starts integer[],
 --   lengths integer[])
--- The same of turns that were written above the clearance, and may since have been marked otherwise.
+-- Texts of turns, by item, session, turn, time and span, for a clearance.
 select p.item_no, t.body,
   case when t.name is not null then _memoir.speaker_label(t.role::text, t.name) end as label
 from unnest(:items, :sessions, :turns, :starts, :lengths) p(item_no, session_id, turn_index, span_start, span_length)

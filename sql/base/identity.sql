@@ -22,11 +22,15 @@ begin
   return (select l from _memoir.logins l where l.login in (p_login, session_user) order by l.login <> p_login limit 1);
 end $$;
 
+create or replace function _memoir.sha1(p_bytes bytea)
+returns bytea language sql immutable strict parallel safe
+return digest(p_bytes, 'sha1');
+
 -- Returns the uuid v5 (RFC 9562) of a name, also of one that looks like a UUID: else a caller could choose any id.
 create or replace function _memoir.session_id(p_user_id uuid, p_session text)
 returns uuid language plpgsql immutable strict parallel safe as $$
 declare
-  h bytea := substr(digest(uuid_send(p_user_id) || convert_to(p_session, 'UTF8'), 'sha1'), 1, 16);
+  h bytea := substr(_memoir.sha1(uuid_send(p_user_id) || convert_to(p_session, 'UTF8')), 1, 16);
 begin
   return encode(set_byte(set_byte(h, 6, get_byte(h, 6) & 15 | 80), 8, get_byte(h, 8) & 63 | 128), 'hex')::uuid;
 end $$;
@@ -95,7 +99,6 @@ begin
   v_caller.projects := v_row.projects;
   v_caller.clearance := coalesce(v_row.clearance, 'private');
   v_caller.may_state_actor := false;
-
   if pg_has_role(v_login, 'memoir_admin', 'usage') then
     v_caller.may_state_actor := true;
   elsif pg_has_role(v_login, 'memoir_app', 'usage')

@@ -88,7 +88,6 @@ begin
     select * into v_turns, v_window.warnings from _memoir.without_open_calls(v_turns, v_window.warnings,
       v_counters.open_calls);
   end if;
-
   loop
     v_found := _memoir.turns_from(v_turns, v_threshold, v_counters.exchange_start, v.is_open);
     v_window.turns := v_found.turns;

@@ -128,11 +128,10 @@ def everything(db: Db, user: str, items: list[tuple[Any, ...]]) -> str:
     numbers, turns = [item[0] for item in items], [item for item in items if item[1] == "t"]
     memories = [item for item in items if item[1] == "m"]
     scope = (None, None, 0, [], [], None, None, [item[3] for item in items if item[3]])
-    when = min(item[5] for item in turns), max(item[5] for item in turns)
     told = [
         arrays(db, user, "items", numbers, *scope),
         arrays(db, user, "items_between", min(numbers), max(numbers), *scope),
-        arrays(db, user, "turn_texts", *zip(*((i[0], i[3], i[4], i[5], i[6], i[7]) for i in turns)), *when),
+        arrays(db, user, "turn_texts", *zip(*((i[0], i[3], i[4], i[5], i[6], i[7]) for i in turns))),
         arrays(db, user, "memory_texts", *zip(*((i[0], i[2], i[6], i[7]) for i in memories))),
         arrays(db, user, "memory_facts", [i[2] for i in memories], "2026-11-27", None),
         arrays(db, user, "session_names", [i[3] for i in turns]),
