@@ -1,5 +1,4 @@
 -- Texts to ids, and who is calling.
---
 -- Inside a SECURITY DEFINER function current_user is the owner, so the caller is the role of SET ROLE, else the login.
 
 -- Its names are bound here, since policies call it under their caller's search_path. A text: functions take over the

@@ -45,13 +45,15 @@ end $$;
 
 create or replace function _memoir.trace(v _memoir.compile_state, p_compile uuid)
 returns _memoir.compile_buffer language plpgsql stable as $$
+declare
+  v_tokens integer[];
 begin
+  select array[coalesce(sum(t.cost) filter (where not t.excerpt), 0), 0,
+    coalesce(sum(t.cost) filter (where t.excerpt), 0), 0] into v_tokens from unnest(v.shown) t;
   -- As the table names its columns. used is noted later, buffer_id is the table's own.
-  return (select (v.user_id, p_compile, v.at, v.session_id, v.budget, v.tokens, v.recall_tokens, v.system_tokens,
-      v.tools_tokens, array[coalesce(sum(t.cost) filter (where not t.excerpt), 0), 0,
-        coalesce(sum(t.cost) filter (where t.excerpt), 0), 0], min(t.turn_index),
-      _memoir.prefix_hash(v.messages, v.prefix), v.warnings, coalesce(v.considered, '{}'), null, null,
-      coalesce(v.trace, '{}'))::_memoir.compile_buffer from unnest(v.shown) t);
+  return (v.user_id, p_compile, v.at, v.session_id, v.budget, v.tokens, v.recall_tokens, v.system_tokens,
+    v.tools_tokens, v_tokens, (v.shown[1]).turn_index, _memoir.prefix_hash(v.messages, v.prefix), v.warnings,
+    coalesce(v.considered, '{}'), null, null, coalesce(v.trace, '{}'))::_memoir.compile_buffer;
 end $$;
 
 -- A buffered row as the ledger has it: shares that stand in hundred thousandths as numbers, reasons by their names.

@@ -1,5 +1,4 @@
 -- The window: which turns of the session are shown, and from where the prefix is stable.
---
 -- The first shown turn moves in steps of history budget / window_steps, derived from the turns' running totals: between
 -- two steps every compile of the session begins with the same bytes, and nothing has to be stored for it.
 

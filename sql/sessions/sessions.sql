@@ -32,7 +32,6 @@ returns bytea language sql immutable strict as $$
 $$;
 
 -- Prompts are stored once per text, with what they cost in each tokenizer that a session used them with.
---
 -- A tenant's are his own: two who have the same text never wait for each other.
 create or replace function _memoir.store_prompt(p_prompt text, p_tokenizer text)
 returns bytea language plpgsql as $$
