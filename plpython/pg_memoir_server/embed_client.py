@@ -240,9 +240,9 @@ def _answered(path: str, frame: bytes, deadline: float, on_wait: OnWait) -> tupl
             received = bytearray()
             at = protocol.PRELUDE.size
             _receive(connection, received, at, deadline, on_wait)
-            head, size = protocol.unpack_prelude(received[:at])
+            head, size = protocol.unpack_prelude(bytes(received[:at]))
             _receive(connection, received, at + head + size, deadline, on_wait)
-            reply = protocol.unpack_header(received[at : at + head])
+            reply = protocol.unpack_header(bytes(received[at : at + head]))
             data = bytes(received[at + head :])
             done = len(received) == at + head + size
             if not done:
