@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import is_among
+from .arrays import is_among, mask
 from .items import ROLES
 from .matches import F32
 from .ranking import Ranked
@@ -181,28 +181,22 @@ def value(ranked: Ranked, told: Told, config: Mapping[str, Any]) -> list[Candida
     own[[n for n, reason in enumerate(reasons) if reason]] = 0.0
     worths = _with_parts(ranked, own, (config["fidelity_worth"] or {}).get("rest") or 0.0)
     points = np.rint(total * F32(100000)).astype(np.int64)
-    columns = [
-        column.tolist()
-        for column in (
-            items.item, items.turn, items.chunk, items.start, items.length, items.tokens, items.role, items.flags,
-            items.words, items.created, items.recorded, final, ranked.score, ranked.words, ranked.cosine, ranked.around,
-            ranked.session, ranked.telling, ranked.facts, worths, is_below,
-        )
-    ]  # fmt: skip
-    rows = list(zip(*columns, strict=True))
-    found = []
-    for n in np.lexsort((items.item, -points)).tolist():
-        (item, turn, chunk, start, length, tokens, role, flags, word_count, said, recorded, score, match, words, cosine,
-            around, session_score, telling, facts, its_worth, below) = rows[n]  # fmt: skip
-        found.append(
-            Candidate(
-                item, kinds[n], refs[n], items.session[n], turn, chunk, start, length, tokens, role, flags, word_count,
-                said, recorded, items.project[n], score, match, words, None if cosine != cosine else cosine, around,
-                session_score, telling, facts, its_worth, reasons[n] or (BELOW if below else None), pinned[n], False,
-                related[n], frequent[n], told.ceilings.get(refs[n]) if memories[n] else None, memories[n],
-            )
-        )  # fmt: skip
-    return found
+    order = np.lexsort((items.item, -points))
+    reasons = [reason or (BELOW if below else None) for reason, below in zip(reasons, is_below.tolist(), strict=True)]
+    ceilings = [told.ceilings.get(ref) if m else None for m, ref in zip(memories, refs, strict=True)]
+    cosines = ranked.cosine.tolist()
+    columns = (
+        items.item, kinds, refs, items.session, items.turn, items.chunk, items.start, items.length, items.tokens,
+        items.role, items.flags, items.words, items.created, items.recorded, items.project, final, ranked.score,
+        ranked.words, [None if cosine != cosine else cosine for cosine in cosines], ranked.around, ranked.session,
+        ranked.telling, ranked.facts, worths, reasons, pinned, [False] * len(refs), related, frequent, ceilings,
+        memories,
+    )  # fmt: skip
+    # As Candidate names its fields. A call for each row that was taken apart before would take twice as long.
+    places = order.tolist()
+    return list(
+        map(Candidate, *(c[order].tolist() if isinstance(c, np.ndarray) else [c[n] for n in places] for c in columns))
+    )
 
 
 def _unfit(memory: MemoryFacts, told: Told, ref: bytes) -> str | None:
@@ -228,7 +222,7 @@ def _totals(
                 + w_access * memory.access
                 + w_authority * memory.authority
             )
-    total[np.array(pinned, bool)] = 1
+    total[mask(pinned)] = 1
     return total
 
 
@@ -240,14 +234,14 @@ def _below(
     items, cosine = ranked.items, ranked.cosine
     repeats = F32(0.8)  # what is closer to the query repeats it, and is no measure for the others
     with_vector = ~np.isnan(cosine)
-    exempt = np.array(frequent, bool) | np.array(related, bool)
+    exempt = mask(frequent) | mask(related)
     if told.in_time:
         exempt |= is_among(items.item, np.array(list(told.in_time), np.int64))
     # The second best, but for pinned ones and repetitions of the query: beside a question that was asked before, no
     # answer scores much. Without vectors that can't be told.
     measure = None
     if with_vector.any():
-        counted = ~np.array(pinned, bool) & np.array([r is None for r in reasons])
+        counted = ~mask(pinned) & mask(r is None for r in reasons)
         counted &= np.where(with_vector, cosine, F32(0)) < repeats
         best = np.sort(total[counted])[::-1]
         measure = best[min(1, len(best) - 1)] if len(best) else None
@@ -257,8 +251,8 @@ def _below(
         if told.fit is not None:
             below |= ~exempt & ~_fits(ranked, told.fit)
     # "Which laptop do I have?", "I have a ThinkPad": a few of these share no more than a topic.
-    kept = np.array(pinned, bool)
-    is_said = np.array([kind == b"t" for kind in items.kind]) & (items.role == USER) & (items.tokens <= 100)
+    kept = mask(pinned).copy()
+    is_said = items.is_of(b"t") & (items.role == USER) & (items.tokens <= 100)
     own = np.flatnonzero(is_said & (ranked.score.astype(np.float64) >= 0.09))
     kept[own[np.lexsort((items.item[own], -ranked.score[own]))][: told.own]] = True
     result: np.ndarray = below & ~kept
@@ -270,7 +264,7 @@ def _fits(ranked: Ranked, fit: Floor) -> np.ndarray:
     distance.
     """
     items = ranked.items
-    is_memory = np.array([kind == b"m" for kind in items.kind])
+    is_memory = items.is_of(b"m")
     weights = np.where(is_memory[:, None], np.array(fit.memories), np.array(fit.turns)).T
     share = np.clip(ranked.score.astype(np.float64), 0.0001, 0.9999)
     cosine = np.where(np.isnan(ranked.cosine), 0.25, ranked.cosine.astype(np.float64))

@@ -49,6 +49,11 @@ class Items:
     def __len__(self) -> int:
         return len(self.item)
 
+    def is_of(self, kind: bytes) -> np.ndarray:
+        """Return which items are of a kind."""
+        found: np.ndarray = np.frombuffer(b"".join(self.kind), np.uint8) == kind[0]
+        return found
+
     def take(self, order: np.ndarray) -> Items:
         """Return some of the items in an order of their places."""
         places = order.tolist()

@@ -40,7 +40,7 @@ def match(items: Items, words: Scores | None, vectors: Scores | None, query: str
     bm25, cover, telling, word_rank = look_up(words, items.item)
     cosine, cosine_rank = cosines(vectors, items.item)
     asked_before = (items.flags & IS_QUESTION > 0) & (cover >= F32(ALL_WORDS)) & (items.length <= 1.2 * len(query))
-    asked_before &= np.array([kind == b"t" for kind in items.kind])
+    asked_before &= items.is_of(b"t")
     best_bm25, word_rank = _without(asked_before, words, bm25, word_rank)
     best_cosine, cosine_rank = _without(asked_before, vectors, cosine, cosine_rank)
     return Match(

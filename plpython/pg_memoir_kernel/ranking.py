@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import distinct
+from .arrays import distinct, mask
 from .items import AFTER_QUESTION, HAS_SPEAKER, IS_QUESTION, LAST_CHUNK, NO_SESSION, ROLES, Items
 from .matches import F32, Match, cosines, look_up, places
 from .sounds import sounds_like
@@ -137,8 +137,8 @@ def score(
     n = len(items)
     item, created = items.item, items.created
     oldest, newest = int(created.min()), int(created.max())
-    kinds, sessions = items.kind, items.session
-    is_turn = np.array([kind == b"t" for kind in kinds])
+    sessions = items.session
+    is_turn = items.is_of(b"t")
     is_named = (items.flags & HAS_SPEAKER) > 0
     cover, word_rank, cosine, cosine_rank = match.cover, match.word_rank, match.cosine, match.cosine_rank
     w_bm25, w_cosine = match.best_bm25, match.best_cosine
@@ -163,10 +163,10 @@ def score(
 
     # The turns of a session belong together, and so do memories of a day, in the order in which they came.
     numbers: dict[bytes, int] = {}
-    session = np.array([numbers.setdefault(one, len(numbers)) for one in sessions])
+    session = np.array([numbers.setdefault(one, len(numbers)) for one in sessions], np.int64)
     days = np.rint((created / 1000000 + 946684800) / 86400).astype(np.int64)
-    days[np.array([one != NO_SESSION for one in sessions])] = days.min()
-    group = (np.array([kind[0] for kind in kinds]) * len(numbers) + session) * 10000000 + days - days.min()
+    days[mask(one != NO_SESSION for one in sessions)] = days.min()
+    group = (np.frombuffer(b"".join(items.kind), np.uint8).astype(np.int64) * len(numbers) + session) * 10000000 + days - days.min()
     matches = 0.45 * words_share.astype(np.float64) + 0.55 * vector.astype(np.float64)
     order = np.lexsort((item, group))
     starts = np.flatnonzero(np.diff(group[order], prepend=-1))
@@ -187,7 +187,7 @@ def score(
         for s in set(items.speaker)
         if s is not None and (s.replace("_", " ").lower() in query or any(sounds_like(s, word) for word in other))
     }
-    by_speaker = np.array([s in spoken for s in items.speaker]) if spoken else np.zeros(n, bool)
+    by_speaker = mask(s in spoken for s in items.speaker) if spoken else np.zeros(n, bool)
     ranges = find_ranges(question["facts"].get("times"), oldest, newest, now, zone)
     in_time = np.array(is_within(created.tolist(), ranges)) if ranges else np.zeros(n, bool)
     age = (newest - created) / 1000000 / 86400

@@ -32,6 +32,7 @@ _FACTS = 1000  # milliseconds that facts about a question may take
 _PAUSE_AFTER = 2  # time-outs in a row
 _PAUSE, _PAUSE_MAX = 1.0, 16.0  # seconds, doubled by each further time-out
 
+_write = json.JSONEncoder(ensure_ascii=False).encode
 _connections: dict[str, tuple[int, socket.socket]] = {}  # path → (process that opened it, socket)
 _begun: dict[str, bytes] = {}  # path → the request that was sent ahead and whose reply nobody has taken
 # path → (time-outs in a row, monotonic time until which to leave it alone, which socket that was)
@@ -92,7 +93,7 @@ def count_tokens(path: str, tokenizer: str, texts: Sequence[str], timeout_ms: in
 
 
 def _read_json(path: str, header: dict[str, Any], texts: Sequence[str], timeout_ms: int) -> Any:
-    body = json.dumps(list(texts), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    body = _write(list(texts)).encode("utf-8", "surrogatepass")
     _check_pause(path)
     try:
         answer = _exchange(path, header, body, timeout_ms, None)[1]
@@ -144,7 +145,7 @@ def ask(
 
 def _ask_frame(model: str | None, prefix: str, text: str, timeout_ms: int) -> bytes:
     header = {"op": "ask", "model": model, "prefix": prefix, "timeout_ms": timeout_ms}
-    return _frame(header, json.dumps([text], ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    return _frame(header, _write([text]).encode("utf-8", "surrogatepass"))
 
 
 def ping(path: str, timeout_ms: int = 1000) -> dict[str, Any]:
@@ -163,7 +164,7 @@ def _embed(
     if len(texts) > protocol.MAX_TEXTS:
         raise EmbedderRefused(f"{len(texts)} texts in a request, at most {protocol.MAX_TEXTS}")
     _check_pause(path, kind == "query")
-    body = json.dumps(list(texts), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    body = _write(list(texts)).encode("utf-8", "surrogatepass")
     header = {"op": "embed", "kind": kind, "model": model, "timeout_ms": timeout_ms}
     try:
         reply, data = _exchange(path, header, body, timeout_ms, on_wait)
@@ -236,10 +237,16 @@ def _answered(path: str, frame: bytes, deadline: float, on_wait: OnWait) -> tupl
         try:
             if not (is_sent and kept and attempt == 1):
                 _send(connection, frame, deadline, on_wait)
-            head, size = protocol.unpack_prelude(_receive(connection, protocol.PRELUDE.size, deadline, on_wait))
-            reply = protocol.unpack_header(_receive(connection, head, deadline, on_wait))
-            data = _receive(connection, size, deadline, on_wait)
-            done = True
+            received = bytearray()
+            at = protocol.PRELUDE.size
+            _receive(connection, received, at, deadline, on_wait)
+            head, size = protocol.unpack_prelude(bytes(received[:at]))
+            _receive(connection, received, at + head + size, deadline, on_wait)
+            reply = protocol.unpack_header(bytes(received[at : at + head]))
+            data = bytes(received[at + head :])
+            done = len(received) == at + head + size
+            if not done:
+                raise protocol.ProtocolError("more than one answer")
         except _Stale as error:
             if kept and attempt == 1:
                 continue
@@ -329,13 +336,13 @@ def _send(connection: socket.socket, frame: bytes, deadline: float, on_wait: OnW
             raise _Stale(error.strerror) from None
 
 
-def _receive(connection: socket.socket, size: int, deadline: float, on_wait: OnWait) -> bytes:
-    data = bytearray()
+def _receive(connection: socket.socket, data: bytearray, size: int, deadline: float, on_wait: OnWait) -> None:
+    """Fills `data` up to `size` bytes, or further with what is there: an answer is all that can follow a request."""
     while len(data) < size:
         if not _wait(connection, select.POLLIN, deadline, on_wait):
             raise EmbedderTimeout("the embedder doesn't answer in time")
         try:
-            part = connection.recv(min(size - len(data), 1 << 20))
+            part = connection.recv(max(1 << 16, min(size - len(data), 1 << 20)))
         except BlockingIOError:
             continue
         except OSError as error:
@@ -343,4 +350,3 @@ def _receive(connection: socket.socket, size: int, deadline: float, on_wait: OnW
         if not part:
             raise _Stale("end of stream")
         data += part
-    return bytes(data)

@@ -56,7 +56,17 @@ def run(plpy: Any, asked: str, settings: str, vector: str | None) -> list[Any]:
     """Return recall.answer() of what is asked: recalled, items, trace and rows, JSON but for the items."""
     given = json.loads(asked)
     found = recall.answer(ServerStore(plpy, given), given, settings, vector)
-    return [value if name == "items" or value is None else _write(value) for name, value in found.items()]
+    recalled, rows = (None if found[name] is None else _write(found[name]) for name in ("recalled", "rows"))
+    return [recalled, found["items"], None if found["trace"] is None else _write_trace(found["trace"]), rows]
 
 
 _write = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def _write_trace(trace: Mapping[str, list[Any]]) -> str:
+    """Return columns as JSON: those of whole numbers by Python's own writing, which takes a third of the time."""
+    written = {
+        name: _write(its) if name in ("forms", "reason_names") else repr(its).replace(" ", "").replace("None", "null")
+        for name, its in trace.items()
+    }
+    return "{" + ",".join(f'"{name}":{its}' for name, its in written.items()) + "}"

@@ -24,6 +24,7 @@ MAX_BODY = 16 << 20  # bytes
 MAX_TEXTS = 2048
 MAX_QUERY_TEXTS = 8  # more than that is backlog, whatever the client calls it
 PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
+_write = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class ProtocolError(ValueError):
@@ -40,7 +41,7 @@ class Refused(Exception):
 
 def pack(header: dict[str, Any], body: bytes = b"") -> bytes:
     """One frame; raises ProtocolError where it would be over the limits."""
-    head = json.dumps(header, separators=(",", ":")).encode()
+    head = _write(header).encode()
     if len(head) > MAX_HEADER or len(body) > MAX_BODY:
         raise ProtocolError(
             f"a frame of {len(head)} + {len(body)} bytes is over the limit of {MAX_HEADER} + {MAX_BODY}"

@@ -1,5 +1,4 @@
 -- Texts to ids, and who is calling.
---
 -- Inside a SECURITY DEFINER function current_user is the owner, so the caller is the role of SET ROLE, else the login.
 
 -- Its names are bound here, since policies call it under their caller's search_path. A text: functions take over the
@@ -22,14 +21,21 @@ begin
   return (select l from _memoir.logins l where l.login in (p_login, session_user) order by l.login <> p_login limit 1);
 end $$;
 
+create or replace function _memoir.sha1(p_bytes bytea)
+returns bytea language sql immutable strict parallel safe
+return digest(p_bytes, 'sha1');
+
 -- Returns the uuid v5 (RFC 9562) of a name, also of one that looks like a UUID: else a caller could choose any id.
 create or replace function _memoir.session_id(p_user_id uuid, p_session text)
-returns uuid language sql immutable strict parallel safe
-return (select encode(set_byte(set_byte(h, 6, get_byte(h, 6) & 15 | 80), 8, get_byte(h, 8) & 63 | 128), 'hex')::uuid
-  from substr(digest(uuid_send(p_user_id) || convert_to(p_session, 'UTF8'), 'sha1'), 1, 16) h);
+returns uuid language plpgsql immutable strict parallel safe as $$
+declare
+  h bytea := substr(_memoir.sha1(uuid_send(p_user_id) || convert_to(p_session, 'UTF8')), 1, 16);
+begin
+  return encode(set_byte(set_byte(h, 6, get_byte(h, 6) & 15 | 80), 8, get_byte(h, 8) & 63 | 128), 'hex')::uuid;
+end $$;
 
 create or replace function _memoir.user_id(p_namespace text, p_user text)
-returns uuid language sql immutable strict
+returns uuid language sql immutable
 return _memoir.session_id(
   _memoir.session_id('6ba7b811-9dad-11d1-80b4-00c04fd430c8', 'pg_memoir:' || p_namespace), p_user);
 
@@ -92,7 +98,6 @@ begin
   v_caller.projects := v_row.projects;
   v_caller.clearance := coalesce(v_row.clearance, 'private');
   v_caller.may_state_actor := false;
-
   if pg_has_role(v_login, 'memoir_admin', 'usage') then
     v_caller.may_state_actor := true;
   elsif pg_has_role(v_login, 'memoir_app', 'usage')
@@ -107,7 +112,7 @@ begin
       'an admin grants memoir_app or memoir_reader, or binds the login with bind_login');
   end if;
   if v_at > 0 then v_caller := _memoir.in_space(v_caller, p_user, v_at, p_need); end if;
-  perform _memoir.lock_user(v_caller.user_id, p_need);
+  if p_need <> 'read' then perform _memoir.lock_user(v_caller.user_id, p_need); end if;
   return v_caller;
 end $$;
 

@@ -63,12 +63,12 @@ share of a prompt token''s price. By default Anthropic''s 0.1, 1.25 and 2, else 
 create or replace function _memoir.registered_model(p_model text)
 returns _memoir.models language plpgsql stable as $$
 declare
-  v_model _memoir.models;
-  v_name text := regexp_replace(lower(split_part(p_model, '/', -1)),
-    '^([a-z]{2,6}\.)?(anthropic|amazon|deepseek|google|meta|mistral|openai|qwen)\.', '');
+  v_model _memoir.models; v_name text;
 begin
   select * into v_model from _memoir.models m where m.model = p_model;
   if found then return v_model; end if;
+  v_name := regexp_replace(lower(split_part(p_model, '/', -1)),
+    '^([a-z]{2,6}\.)?(anthropic|amazon|deepseek|google|meta|mistral|openai|qwen)\.', '');
   select * into v_model from _memoir.models m
   where m.model = v_name
     or starts_with(p_model, m.model) and substr(p_model, length(m.model) + 1, 1) in ('-', ':', '@')

@@ -2,7 +2,6 @@
 -- writes only the rows of its users. FORCE binds the owner too, whom a policy then lets see every row: that one is a
 -- constant, so the plans of our functions stay as they are without it. Every table with user data has the same two
 -- policies, leaves included, since a leaf read by its own name asks only its own policies.
---
 -- The policies call these functions and nothing else that may change, so that a release replaces functions, not the
 -- policies of ten thousand leaves.
 

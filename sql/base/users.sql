@@ -34,6 +34,12 @@ end $$;
 -- Made once: an upgrade that replaced them would wait for every writer.
 do $$
 begin
+  if not exists (select from pg_trigger where tgrelid = '_memoir.turn_marks'::regclass and tgname = 'note_mark') then
+    create trigger note_mark after insert on _memoir.turn_marks
+      for each row execute function _memoir.note_feature('marks');
+    update _memoir.user_counters c set features = c.features || 'marks'::text
+    where 'marks' <> all (c.features) and exists (select from _memoir.turn_marks m where m.user_id = c.user_id);
+  end if;
   if exists (select from pg_trigger where tgrelid = '_memoir.search_items'::regclass and tgname = 'note_sensitive') then
     return;
   end if;

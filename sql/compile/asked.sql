@@ -5,6 +5,7 @@ returns jsonb language plpgsql stable as $$
 declare
   v_space jsonb; v_user uuid; v_counters _memoir.user_counters; v_question _memoir.question; v_asked jsonb := '[]';
 begin
+  if p_places = '[]' then return v_asked; end if;
   for v_space in select value from jsonb_array_elements(p_places) loop
     v_user := v_space ->> 'user_id';
     select * into v_counters from _memoir.user_counters where user_id = v_user;
@@ -64,16 +65,17 @@ language plpgsql stable as $$
 declare
   v_given jsonb := nullif(current_setting('memoir.recalled', true), '');
   v_key text := case when v_given is not null then md5((p_asked - 'now')::text || coalesce(p_vector::text, '')) end;
+  v_found record;
 begin
   if v_given ? v_key then
-    v_given := v_given -> v_key;
-    recalled := v_given -> 'recalled';
-    items := array(select jsonb_array_elements_text(v_given -> 'items')::integer);
-    trace := v_given -> 'trace';
-    rows := nullif(v_given -> 'rows', 'null');
+    select g -> 'recalled', array(select jsonb_array_elements_text(g -> 'items')::integer), g -> 'trace',
+      nullif(g -> 'rows', 'null') into recalled, items, trace, rows from (select v_given -> v_key) t(g);
   elsif v_given is null and to_regprocedure('_memoir.py_recall(text,text,text)') is not null then
-    select r.* into recalled, items, trace, rows
-    from _memoir.py_recall(p_asked::text, p_config::text, p_vector::text) r;
+    v_found := _memoir.py_recall(p_asked::text, p_config::text, p_vector::text);
+    recalled := v_found.recalled;
+    items := v_found.items;
+    trace := v_found.trace;
+    rows := v_found.rows;
   else
     perform _memoir.fail('PM026', 'this server has no PL/Python to make a recall with',
       'the Python client, the gateway and the command line make it in their own process: call it through one of these',

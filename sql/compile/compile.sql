@@ -60,7 +60,8 @@ begin
         _memoir.shown(case v_what when 'session' then v.session_name else p_user end), v_spent, v_limit),
         format('raise budget_microcents_%s, or set budget_action to warn', v_what));
     end if;
-    v.warnings := v.warnings || array(select jsonb_array_elements_text(_memoir.over_budget(v_what, v_spent, v.config)));
+    v.warnings := v.warnings || case when v_limit > 0 and v_spent > v_limit
+      then array[_memoir.over_budget(v_what, v_spent, v.config) ->> 0] else '{}' end;
   end loop;
   return v;
 end $$;

@@ -61,31 +61,25 @@ end $$;
 create or replace function _memoir.framed_turns(v _memoir.compile_state, p_places _memoir.past_place[], p_cap integer)
 returns _memoir.shown_turn[] language plpgsql stable as $$
 declare
-  v_turns _memoir.shown_turn[] := '{}'; v_turn _memoir.shown_turn; v_row _memoir.conversation_history; v_part record;
-  v_session _memoir.sessions := v.session; v_frame _memoir.session_windows := v.frame;
-  v_model _memoir.models := v.model;
+  v_turns _memoir.shown_turn[] := '{}'; v_part record; v_session _memoir.sessions := v.session;
+  v_frame _memoir.session_windows := v.frame; v_model _memoir.models := v.model;
   v_most integer := p_cap + v_model.message_overhead; v_last integer := (v.counters).turn_count - 1;
   v_user uuid := v.user_id; v_marks jsonb;
 begin
   for v_part in select * from _memoir.lineage(v_session) l where l.to_turn >= v_frame.opening order by l.from_turn loop
-    v_marks := _memoir.marks(v_user, v_part.session_id);
-    for v_row in select * from _memoir.conversation_history h
+    v_marks := case when 'marks' = any ((v.user_counters).features)
+      then _memoir.marks(v_user, v_part.session_id) end;
+    v_turns := v_turns || array(select _memoir.as_shown(h, v_marks, v.clearance, v_model, v.tokenizer,
+        case when not exists (select from unnest(p_places) p where p.turn_index = h.turn_index and p.call_no = 0)
+          then v_most end)
+      from _memoir.conversation_history h
       where h.user_id = v_user and h.session_id = v_part.session_id
         and h.recorded_at between v_part.since and v_part.until
         and h.turn_index between greatest(v_part.from_turn, v_frame.opening) and least(v_part.to_turn, v_last)
         and (h.turn_index > v_frame.lines_through or h.role in ('user', 'system')
           or h.turn_index >= v_frame.first_turn and h.role = 'assistant' and h.tool_calls is null)
-      order by h.turn_index loop
-      continue when v_marks is not null and _memoir.is_retracted(v_row.turn_index, v_marks);
-      continue when v_row.role = 'system' and v_session.system_prompt_hash is not null
-        and sha256(convert_to(v_row.content, 'UTF8')) = v_session.system_prompt_hash;
-      v_turn := _memoir.as_shown(v_row, v_marks, v.clearance, v_model, v.tokenizer);
-      if v_turn.role = 'tool' and v_turn.cost > v_most and not exists (
-        select from unnest(p_places) p where p.turn_index = v_turn.turn_index and p.call_no = 0) then
-        v_turn := _memoir.excerpt(v_turn, v_most, v.tokenizer, v_model.message_overhead);
-      end if;
-      v_turns := v_turns || v_turn;
-    end loop;
+        and not _memoir.is_unseen(h, v_session, v_marks)
+      order by h.turn_index);
   end loop;
   return v_turns;
 end $$;
@@ -154,7 +148,7 @@ begin
     if v_turn.parts is null then
       v_turn.content := concat_ws(E'\n\n', v_block.value, nullif(v_turn.content, ''));
     else
-      v_turn.parts := _memoir.text_parts(v_block.value, null) || v_turn.parts;
+      v_turn.parts := _memoir.text_parts(to_jsonb(v_block.value)) || v_turn.parts;
     end if;
     v_turn.cost := v_turn.cost + 2 + _memoir.tokens_of(v_block.value || E'\n\n', p_tokenizer);
     p_turns[v_block.n] := v_turn;

@@ -1,28 +1,28 @@
-create or replace function _memoir.text_parts(p_text text, p_parts jsonb)
+create or replace function _memoir.text_parts(p_content jsonb)
 returns jsonb language sql immutable as $$
-  select coalesce(p_parts, case when p_text <> '' then jsonb_build_array(jsonb_build_object('type', 'text', 'text',
-    p_text)) end, '[]')
+  select case jsonb_typeof(p_content) when 'array' then p_content when 'string' then case when p_content = '""' then '[]'
+    else jsonb_build_array(jsonb_build_object('type', 'text', 'text', p_content)) end else '[]' end
 $$;
 
 -- Two contents of the same role as one: text with text is text, anything else becomes parts.
 create or replace function _memoir.join_content(p_first jsonb, p_second jsonb)
-returns jsonb language sql immutable as $$
-  select case
+returns jsonb language plpgsql immutable as $$
+begin
+  return case
     when p_first is null or p_first = '""' then p_second
     when p_second is null or p_second = '""' then p_first
     when jsonb_typeof(p_first) = 'string'
       and jsonb_typeof(p_second) = 'string' then to_jsonb((p_first #>> '{}') || E'\n\n' || (p_second #>> '{}'))
-    else _memoir.text_parts(case when jsonb_typeof(p_first) = 'string' then p_first #>> '{}' end, case
-    when jsonb_typeof(p_first) = 'array' then p_first end)
-      || _memoir.text_parts(case when jsonb_typeof(p_second) = 'string' then p_second #>> '{}' end, case
-        when jsonb_typeof(p_second) = 'array' then p_second end) end
-$$;
+    else _memoir.text_parts(p_first) || _memoir.text_parts(p_second) end;
+end $$;
 
 -- All turns as messages, in one statement: a call for each would cost more than the rest of a short window.
 create or replace function _memoir.openai_messages(p_turns _memoir.shown_turn[])
 returns jsonb[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
-  return array(select jsonb_build_object('role', case when t.role = 'system' then 'user' else t.role::text end)
+  return array(select case when t.role in ('user', 'assistant') and num_nulls(t.name, t.tool_calls, t.tool_call_id) = 3
+      then jsonb_build_object('role', t.role::text, 'content', coalesce(t.parts, to_jsonb(t.content)))
+    else jsonb_build_object('role', case when t.role = 'system' then 'user' else t.role::text end)
       || case when t.name is not null and t.role <> 'system' then jsonb_build_object('name', t.name) else '{}' end
       || case when t.tool_call_id is not null then jsonb_build_object('tool_call_id', t.tool_call_id) else '{}' end
       || case when t.tool_calls is not null then jsonb_build_object('tool_calls', (
@@ -31,7 +31,7 @@ begin
            from jsonb_array_elements(t.tool_calls) with ordinality x(c, o))) else '{}' end
       || jsonb_build_object('content', case
         when t.role = 'system' then to_jsonb('[System note] ' || coalesce(t.content, ''))
-           else coalesce(t.parts, to_jsonb(t.content)) end)
+           else coalesce(t.parts, to_jsonb(t.content)) end) end
     from unnest(p_turns) t);
 end $$;
 
@@ -58,9 +58,9 @@ create or replace function _memoir.message_tokens(p_message jsonb, p_tokenizer t
 returns integer language plpgsql stable as $$
 declare
   v_parts jsonb := case when jsonb_typeof(p_message -> 'content') = 'array' then p_message -> 'content' end;
-  v_tokens integer := p_overhead + _memoir.sum_tokens(_memoir.token_texts(case
+  v_tokens integer := p_overhead + _memoir.sum_of(_memoir.count_tokens(_memoir.token_texts(case
     when jsonb_typeof(p_message -> 'content') = 'string' then p_message ->> 'content' end, v_parts,
-    p_message ->> 'name', p_message -> 'tool_calls', p_message ->> 'tool_call_id'), p_tokenizer);
+    p_message ->> 'name', p_message -> 'tool_calls', p_message ->> 'tool_call_id'), p_tokenizer));
 begin
   if v_parts is not null then
     v_tokens := v_tokens + coalesce((select sum(_memoir.media_tokens(p, p_images))

@@ -10,7 +10,7 @@ declare
   v_part record; v_user uuid := (v.caller).user_id; v_as_of timestamptz := v.as_of;
   v_last _memoir.conversation_history;
 begin
-  perform _memoir.check_session(p_session);
+  perform _memoir.check_name('session', p_session, 500);
   v.user_id := (v.caller).user_id;
   v.clearance := least((v.caller).clearance, 'private'::_memoir.sensitivity);
   v.session_name := p_session;
@@ -77,8 +77,8 @@ end $$;
 create or replace function _memoir.with_newest_message(inout v _memoir.compile_state, p_query text, p_parts jsonb)
 language plpgsql stable as $$
 declare
-  v_newest _memoir.message; v_counters _memoir.session_counters := v.counters;
-  v_turns integer := coalesce(v_counters.turn_count, 0);
+  v_newest _memoir.message; v_counters _memoir.session_counters := v.counters; v_message jsonb;
+  v_limit integer := v.config ->> 'text_bytes_max'; v_turns integer := coalesce(v_counters.turn_count, 0);
 begin
   v.is_open := p_query is null and p_parts is null;
   v.newest_tokens := 0;
@@ -94,15 +94,18 @@ begin
   end if;
   perform _memoir.refuse_value(p_parts is not null and jsonb_typeof(p_parts) <> 'array', 'query_parts', p_parts,
     'a list of content parts');
-  v_newest := _memoir.parse_message('query', jsonb_build_object('role', 'user', 'content',
+  v_message := jsonb_build_object('role', 'user', 'content',
     case when p_parts is null then to_jsonb(p_query)
          when p_query is null then p_parts
-         else jsonb_build_array(jsonb_build_object('type', 'text', 'text', p_query)) || p_parts end), v.config,
-           (v.model).images);
+         else jsonb_build_array(jsonb_build_object('type', 'text', 'text', p_query)) || p_parts end);
+  perform _memoir.check_size('query.content', case when p_parts is null then p_query end, v_limit),
+    _memoir.check_size('query', v_message::text, v_limit);
+  v_newest := _memoir.parse_content('query.content', v_message, 'user', (v.model).images);
   v.newest := v_newest;
   v.query := v_newest.text;
   v.newest_tokens := (v.model).message_overhead + coalesce(v_newest.media_tokens, 0)
-    + _memoir.sum_tokens(_memoir.token_texts(v_newest.text, v_newest.parts, null, null, null), v.tokenizer);
+    + _memoir.sum_of(_memoir.count_tokens(_memoir.token_texts(v_newest.text, v_newest.parts, null, null, null),
+      v.tokenizer));
 end $$;
 
 -- The system message: prompt, then fenced profile and summary, frozen parts first. The room is what it and tools leave.
@@ -221,8 +224,9 @@ begin
     n := n + 1;
   end loop;
   v.shown := v_shown[n :];
-  v.reduced := array(select s.turn_index from unnest(v.shown) s where s.role = 'tool'
-    and _memoir.is_shorter(s.fidelity, s.why));
+  v.reduced := '{}';
+  if (v.frame).user_id is not null then v.reduced := array(select s.turn_index from unnest(v.shown) s
+      where s.role = 'tool' and _memoir.is_shorter(s.fidelity, s.why)); end if;
   v.unanswered := v_unanswered;
 end $$;
 
@@ -259,7 +263,7 @@ begin
     v.costs[1] := _memoir.message_tokens(v.messages[1], v.tokenizer, v_overhead, v_images);
   end if;
   v.recall_at := coalesce(v.recall_at, cardinality(v.messages));
-  v.total := (select coalesce(sum(c), 0) from unnest(v.costs) c);
+  v.total := _memoir.sum_of(v.costs);
   -- Merging can cost a token or two more than its parts; the oldest messages make room.
   while v.total > v.room and v.recall_at > 1 loop
     loop
@@ -278,8 +282,7 @@ end $$;
 -- The newest message, after those that nobody answered: one message. Those are dropped first, oldest first.
 create or replace function _memoir.with_unanswered(inout v _memoir.compile_state) language plpgsql stable as $$
 declare
-  v_rendered jsonb[] := _memoir.openai_messages(v.unanswered);
-  v_rest integer := (select coalesce(sum(c), 0) from unnest(v.costs) c);
+  v_rendered jsonb[] := case when v.unanswered <> '{}' then _memoir.openai_messages(v.unanswered) end;
   v_newest jsonb := jsonb_build_object('role', 'user', 'content',
     coalesce((v.newest).parts, to_jsonb((v.newest).text)));
   v_message jsonb := v_newest; v_cost integer := v.newest_tokens; n integer := cardinality(v.unanswered);
@@ -291,14 +294,12 @@ begin
     end loop;
     v_message := _memoir.merge_messages(v_message, v_newest);
     v_cost := _memoir.message_tokens(v_message, v.tokenizer, (v.model).message_overhead, (v.model).images);
-    exit when v_rest + v_cost <= v.room;
+    exit when _memoir.sum_of(v.costs) + v_cost <= v.room;
     v_rendered := v_rendered[2 :];
     v.warnings := v.warnings || 'an unanswered message is left out'::text;
     n := n - 1;
-    if n = 0 then
-      v_message := v_newest;
-      v_cost := _memoir.message_tokens(v_message, v.tokenizer, (v.model).message_overhead, (v.model).images);
-    end if;
+    v_message := v_newest;
+    v_cost := v.newest_tokens;
   end loop;
   v.unanswered := v.unanswered[cardinality(v.unanswered) - n + 1 :];
   v.messages := v.messages || v_message;
@@ -368,7 +369,7 @@ declare
   v_scope _memoir.search_scope := _memoir.recall_scope(v); v_pins _memoir.pins := _memoir.pins(v, v_scope);
   v_read _memoir.question := _memoir.read_question(v.query, v.config, p_query_embedding, false);
   v_question _memoir.question := v_read; v_beside _memoir.search_scope := v_scope;
-  v_standing uuid[] := coalesce(v.left_out, '{}'); v_most integer := v.config ->> 'candidates';
+  v_standing uuid[] := coalesce(v.left_out, '{}'); v_found record; v_most integer := v.config ->> 'candidates';
   v_items float8 := greatest(1, (v.user_counters).items);
 begin
   -- Standing statements are in every prompt, wishes for a project in those of its sessions.
@@ -402,14 +403,14 @@ begin
   v_most := least(v_most, 60 + greatest(0, v_most - 60) * least(2000, v.recall_budget) / 2000);
   v_beside.hidden_sessions := '{}'; v_beside.hidden_from := 0; v_beside.reduced := '{}';
   v_beside.local_sessions := array[_memoir.no_session()];
-  select * into v.recalled, v.considered, v.trace, v.rows
-  from _memoir.recalled(_memoir.asked(v.user_id, v.user_counters, v.config, v_question, v_scope,
+  v_found := _memoir.recalled(_memoir.asked(v.user_id, v.user_counters, v.config, v_question, v_scope,
     nullif((v.session).project, 'global'))
     || jsonb_build_object('pins', to_jsonb(v_pins), 'working', v_pins.working, 'limit', coalesce(v_most * (1 + (least(2,
         greatest(1, (v.user_counters).total_words / v_items / 18)) - 1) * greatest(0,
         1 - (v.user_counters).memories / v_items)), v_most)::integer,
       'is_waiting', v.said is null, 'budget',
-      v.recall_budget - coalesce(_memoir.tokens_of(v.experience ->> 'text' || E'\n\n', v.tokenizer), 0),
+      v.recall_budget - case when v.experience is null then 0
+        else _memoir.tokens_of(v.experience ->> 'text' || E'\n\n', v.tokenizer) end,
       'profile', coalesce(v.profile, '{}'),
       'standing', v_standing, 'said', v.said, 'hidden', _memoir.message_ids(v.shown || v.unanswered, v.reduced),
       'tokenizer', v.tokenizer, 'is_explained', coalesce(v.explained, false), 'spaces', _memoir.asked_of_each(
@@ -417,6 +418,10 @@ begin
         p_query_embedding, (v.session).project, jsonb_build_object('limit', v_most, 'is_waiting', true, 'pins',
           '{"pinned": [], "ceilings": {}}'::jsonb))),
     v.config, v_question.vector);
+  v.recalled := v_found.recalled;
+  v.considered := v_found.items;
+  v.trace := v_found.trace;
+  v.rows := v_found.rows;
   v.recall := v.recalled ->> 'text';
   v.recall_tokens := v.recalled ->> 'tokens';
   v.recall := nullif(concat_ws(E'\n\n', nullif(v.recall, ''), v.experience ->> 'text'), '');
@@ -440,25 +445,19 @@ end $$;
 create or replace function _memoir.recall_scope(v _memoir.compile_state)
 returns _memoir.search_scope language plpgsql stable as $$
 declare
-  v_scope _memoir.search_scope; v_lineage uuid[] := '{}'; n integer := cardinality(v.shown);
+  v_lineage uuid[] := '{}'; n integer := cardinality(v.shown);
 begin
   if (v.session).parent_turn is not null then
     v_lineage := array(select l.session_id from _memoir.lineage(v.session) l);
   elsif (v.session).session_id is not null then
     v_lineage := array[v.session_id];
   end if;
-  v_scope.hidden_sessions := v_lineage;
-  v_scope.reduced := coalesce(v.reduced, '{}');
   -- The first of the last turns without a gap, which mostly are all.
   if (v.shown[n]).turn_index - (v.shown[1]).turn_index = n - 1 then n := 1; end if;
   while n > 1 and (v.shown[n - 1]).turn_index = (v.shown[n]).turn_index - 1 loop n := n - 1; end loop;
-  v_scope.hidden_from := coalesce((v.shown[n]).turn_index, v.exchange_at, 0);
-  v_scope.local_sessions := v_lineage || coalesce((v.session).parent_session_id, v.session_id);
-  v_scope.projects := (v.caller).projects;
-  v_scope.clearance := v.clearance;
-  v_scope.as_of := v.as_of;
-  v_scope.valid_at := v.valid_at;
-  return v_scope;
+  return (null, v_lineage, coalesce((v.shown[n]).turn_index, v.exchange_at, 0),
+    v_lineage || coalesce((v.session).parent_session_id, v.session_id), (v.caller).projects, v.clearance, v.as_of,
+    v.valid_at, null, null, coalesce(v.reduced, '{}'))::_memoir.search_scope;
 end $$;
 
 -- Returns whether the list shows less of a result than there is, so that what else it says may be recalled. Of what is

@@ -46,25 +46,14 @@ end $$;
 create or replace function _memoir.trace(v _memoir.compile_state, p_compile uuid)
 returns _memoir.compile_buffer language plpgsql stable as $$
 declare
-  v_trace _memoir.compile_buffer;
+  v_tokens integer[];
 begin
-  v_trace.user_id := v.user_id;
-  v_trace.compile_id := p_compile;
-  v_trace.recorded_at := v.at;
-  v_trace.session_id := v.session_id;
-  v_trace.budget := v.budget;
-  v_trace.tokens := v.tokens;
-  v_trace.recall_tokens := v.recall_tokens;
-  v_trace.system_tokens := v.system_tokens;
-  v_trace.tools_tokens := v.tools_tokens;
   select array[coalesce(sum(t.cost) filter (where not t.excerpt), 0), 0,
-    coalesce(sum(t.cost) filter (where t.excerpt), 0), 0], min(t.turn_index)
-  into v_trace.turn_tokens, v_trace.first_turn from unnest(v.shown) t;
-  v_trace.prefix_hash := _memoir.prefix_hash(v.messages, v.prefix);
-  v_trace.warnings := v.warnings;
-  v_trace.items := coalesce(v.considered, '{}');
-  v_trace.candidates := coalesce(v.trace, '{}');
-  return v_trace;
+    coalesce(sum(t.cost) filter (where t.excerpt), 0), 0] into v_tokens from unnest(v.shown) t;
+  -- As the table names its columns. used is noted later, buffer_id is the table's own.
+  return (v.user_id, p_compile, v.at, v.session_id, v.budget, v.tokens, v.recall_tokens, v.system_tokens,
+    v.tools_tokens, v_tokens, (v.shown[1]).turn_index, _memoir.prefix_hash(v.messages, v.prefix), v.warnings,
+    coalesce(v.considered, '{}'), null, null, coalesce(v.trace, '{}'))::_memoir.compile_buffer;
 end $$;
 
 -- A buffered row as the ledger has it: shares that stand in hundred thousandths as numbers, reasons by their names.

@@ -1,5 +1,4 @@
 -- The window: which turns of the session are shown, and from where the prefix is stable.
---
 -- The first shown turn moves in steps of history budget / window_steps, derived from the turns' running totals: between
 -- two steps every compile of the session begins with the same bytes, and nothing has to be stored for it.
 
@@ -17,8 +16,8 @@ begin
       || format(E'\n[excerpt: %s of %s characters left out, turn %s]\n', v_length - v_keep, v_length, p_turn.turn_index)
       || case when v_keep >= 3 then right(v_source, v_keep / 3) else '' end;
     v_turn.parts := null;
-    v_cost := p_overhead + _memoir.sum_tokens(_memoir.token_texts(v_turn.content, null, v_turn.name, v_turn.tool_calls,
-      v_turn.tool_call_id), p_tokenizer);
+    v_cost := p_overhead + _memoir.sum_of(_memoir.count_tokens(_memoir.token_texts(v_turn.content, null, v_turn.name,
+      v_turn.tool_calls, v_turn.tool_call_id), p_tokenizer));
     exit when v_cost <= p_tokens or v_keep = 0;
     v_tries := v_tries + 1;
     v_keep := case when v_tries > 6 then 0 else (v_keep::bigint * p_tokens / v_cost * 9 / 10)::integer end;
@@ -40,9 +39,9 @@ declare
   v_step bigint := greatest(1, p_budget / (v.config ->> 'window_steps')::integer);
   v_cap integer := greatest(64, ((v.config ->> 'tool_result_share')::real * p_budget)::integer);
   v_first integer := coalesce((v.session).summary_through + 1, 0); v_threshold bigint := 0; v_total bigint;
-  v_turn _memoir.shown_turn; v_row _memoir.conversation_history; v_part record; v_session _memoir.sessions := v.session;
-  v_model _memoir.models := v.model; v_most integer := v_cap + v_model.message_overhead; v_last _memoir.turn_role;
-  v_user uuid := v.user_id; v_to timestamptz; v_marks jsonb;
+  v_row _memoir.conversation_history; v_part record; v_session _memoir.sessions := v.session; v_from integer;
+  v_model _memoir.models := v.model; v_most integer := v_cap + v_model.message_overhead; v_last integer;
+  v_user uuid := v.user_id; v_to timestamptz; v_marks jsonb; v_clearance _memoir.sensitivity := (v.caller).clearance;
 begin
   v_window.warnings := '{}';
   if v_first > 0 then v_threshold := coalesce(_memoir.tokens_before(v.session, v_first), v_counters.tokens); end if;
@@ -55,32 +54,39 @@ begin
   v_turns := '{}';
   <<parts>>
   for v_part in select * from _memoir.lineage(v_session) order by from_turn desc loop
-    v_marks := _memoir.marks(v_user, v_part.session_id);
+    v_marks := case when 'marks' = any ((v.user_counters).features)
+      then _memoir.marks(v_user, v_part.session_id) end;
     -- The counters may be those of an earlier time.
     v_to := least(v_part.until, v_counters.last_recorded_at);
+    v_from := greatest(v_part.from_turn, v_first);
+    v_last := least(v_part.to_turn, v_counters.turn_count - 1);
+    -- Plain ones, which most are, without a call for each.
+    v_turns := array(select case when h.role in ('user', 'assistant') and v_marks is null
+        and h.sensitivity <= v_clearance and h.tokenizer = v.tokenizer and strpos(h.content, '<memory-window>') = 0
+        then (h.turn_index, h.exchange_start, h.message_id, h.role, h.content, h.content_parts, h.name, h.tool_calls,
+          h.tool_call_id, h.tokens_before, h.token_count + v_model.message_overhead, false, false, 0,
+          null)::_memoir.shown_turn
+        else _memoir.as_shown(h, v_marks, v_clearance, v_model, v.tokenizer, v_most) end
+      from _memoir.conversation_history h
+      where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_part.since and v_to
+        and h.turn_index between v_from and v_last and h.tokens_before >= v_threshold
+        and not _memoir.is_unseen(h, v_session, v_marks) order by h.turn_index) || v_turns;
+    continue when v_threshold = 0
+      or v_part.from_turn = 0 and (v_turns[1]).turn_index <= v_counters.exchange_start;
     for v_row in select * from _memoir.conversation_history h
       where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_part.since and v_to
-        and h.turn_index between greatest(v_part.from_turn, v_first)
-        and least(v_part.to_turn, v_counters.turn_count - 1)
-      order by h.turn_index desc loop
-      exit parts when v_row.tokens_before < v_threshold and v_row.turn_index < v_counters.exchange_start;
-      continue when v_row.tokens_before < v_threshold and v_row.role not in ('user', 'system')
-        and not (v.is_open and (v_last is null or v_row.role in ('assistant', 'tool') and v_last = 'tool'));
-      continue when v_marks is not null and _memoir.is_retracted(v_row.turn_index, v_marks);
-      continue when v_row.role = 'system' and v_session.system_prompt_hash is not null
-        and sha256(convert_to(v_row.content, 'UTF8')) = v_session.system_prompt_hash;
-      v_turn := _memoir.as_shown(v_row, v_marks, (v.caller).clearance, v_model, v.tokenizer);
-      if v_turn.role = 'tool' and v_turn.cost > v_most then
-        v_turn := _memoir.excerpt(v_turn, v_most, v.tokenizer, v_model.message_overhead);
-      end if;
-      v_turns := v_turns || v_turn;
-      v_last := v_turn.role;
+        and h.turn_index between v_from and v_last and h.tokens_before < v_threshold order by h.turn_index desc loop
+      exit parts when v_row.turn_index < v_counters.exchange_start;
+      continue when v_row.role not in ('user', 'system') and not (v.is_open and (v_turns = '{}'
+        or v_row.role in ('assistant', 'tool') and (v_turns[1]).role = 'tool'));
+      continue when _memoir.is_unseen(v_row, v_session, v_marks);
+      v_turns := _memoir.as_shown(v_row, v_marks, v_clearance, v_model, v.tokenizer, v_most) || v_turns;
     end loop;
   end loop;
-  v_turns := array(select t from unnest(v_turns) t order by t.turn_index);
-  select * into v_turns, v_window.warnings from _memoir.without_open_calls(v_turns, v_window.warnings,
-    v_counters.open_calls);
-
+  if v_counters.open_calls <> '{}' then
+    select * into v_turns, v_window.warnings from _memoir.without_open_calls(v_turns, v_window.warnings,
+      v_counters.open_calls);
+  end if;
   loop
     v_found := _memoir.turns_from(v_turns, v_threshold, v_counters.exchange_start, v.is_open);
     v_window.turns := v_found.turns;
@@ -95,9 +101,18 @@ begin
   return _memoir.fitted(v_window, p_limit, v.is_open, v.tokenizer, (v.model).message_overhead);
 end $$;
 
--- A turn as the list shows it whole, or that it is withheld from callers of this clearance; what it costs.
+-- Returns whether a turn is no longer there, or is the system prompt, which the list has already.
+create or replace function _memoir.is_unseen(p_row _memoir.conversation_history, p_session _memoir.sessions,
+  p_marks jsonb)
+returns boolean language sql stable as $$
+  select p_marks is not null and _memoir.is_retracted(p_row.turn_index, p_marks) or p_row.role = 'system'
+    and coalesce(sha256(convert_to(p_row.content, 'UTF8')) = p_session.system_prompt_hash, false)
+$$;
+
+-- A turn as the list shows it whole, its result no longer than p_most, or that it is withheld from callers of this
+-- clearance. What it costs.
 create or replace function _memoir.as_shown(p_row _memoir.conversation_history, p_marks jsonb,
-  p_clearance _memoir.sensitivity, p_model _memoir.models, p_tokenizer text)
+  p_clearance _memoir.sensitivity, p_model _memoir.models, p_tokenizer text, p_most integer default null)
 returns _memoir.shown_turn language plpgsql stable as $$
 declare
   v_row _memoir.conversation_history := p_row; v_turn _memoir.shown_turn; v_directed boolean;
@@ -123,9 +138,12 @@ begin
     v_row.content_parts, v_row.name, v_row.tool_calls, v_row.tool_call_id, v_row.tokens_before,
     v_row.token_count + p_model.message_overhead, false, v_withheld, 0, null);
   if v_withheld or v_directed or v_row.tokenizer <> p_tokenizer then
-    v_turn.cost := p_model.message_overhead + _memoir.sum_tokens(_memoir.token_texts(v_turn.content, v_turn.parts,
-        v_turn.name, v_turn.tool_calls, v_turn.tool_call_id), p_tokenizer)
+    v_turn.cost := p_model.message_overhead + _memoir.sum_of(_memoir.count_tokens(_memoir.token_texts(v_turn.content,
+        v_turn.parts, v_turn.name, v_turn.tool_calls, v_turn.tool_call_id), p_tokenizer))
       + coalesce((select sum(_memoir.media_tokens(p, p_model.images)) from jsonb_array_elements(v_turn.parts) p), 0);
+  end if;
+  if v_turn.role = 'tool' and v_turn.cost > p_most then
+    v_turn := _memoir.excerpt(v_turn, p_most, p_tokenizer, p_model.message_overhead);
   end if;
   return v_turn;
 end $$;

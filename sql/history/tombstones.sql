@@ -1,6 +1,5 @@
 -- Tombstones: what a person rejected stays rejected. A tombstone is a keyed hash of what was said, and of a slot with
 -- its value; the key dies with the user, so it says nothing afterwards.
---
 -- A text is reduced first, so that no disguise gets past: compatibility forms, case, white space, punctuation,
 -- invisible characters and letters that merely look alike count as the same. That folds together a few texts that
 -- differ ("burn", "bum"): the price. Beside the words stands the claim they make (text/claims.sql), so that no other

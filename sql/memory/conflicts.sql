@@ -1,7 +1,6 @@
 -- Conflicts and near duplicates. A slot's value is decided at once; otherwise a new memory is compared with the user's
 -- most similar ones when its vector arrives: conflicts first, then near duplicates. Nothing is deleted: the loser is
 -- superseded, or an edge says that both stand; a row says who judged, what, and why.
---
 -- The order of decision ([PG] 5.5): authority, recency, confidence. A lower authority never supersedes a higher one.
 
 -- The authority of a word: a person's own is one, whatever its kind; else it's the trust. p_challenges: a correction

@@ -1,9 +1,7 @@
 -- The life of a memory after it is written: promotion, demotion, expiry, that of idle sessions too.
---
 --   tier 1 ── used ──> 2 ── used ──> 3 semantic, or 4 procedural            U(m), per user whose memories were recalled
 --   tier 2 ── idle ──> 1 ── idle or over ──> expired                        D(m), a slow walk over all users
 --   tiers 3 and 4 keep their place; what fades is their confidence, at read: c * 2^(-time since reinforced / half-life)
---
 -- Every step function does one bounded batch in one short transaction and says whether more is waiting. A user who is
 -- just being written for is left for the next time.
 

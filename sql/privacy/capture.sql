@@ -67,7 +67,7 @@ Returns the call''s id. Writes api_calls, stream_events. Raises PM001, PM012, PM
 create or replace function _memoir.check_session_project(p_caller _memoir.caller, p_session text)
 returns void language plpgsql stable as $$
 begin
-  perform _memoir.check_session(p_session);
+  perform _memoir.check_name('session', p_session, 500);
   perform _memoir.check_session_of(p_caller, p_session, s.project) from _memoir.sessions s
   where s.user_id = p_caller.user_id and s.session_id = _memoir.session_id(p_caller.user_id, p_session);
 end $$;

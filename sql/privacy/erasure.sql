@@ -85,7 +85,7 @@ declare
   v_begun record; v_user uuid; v_session _memoir.sessions; v_id uuid; v_rows jsonb; v_from timestamptz;
   v_ids uuid[]; v_turns integer[]; v_extra uuid[];
 begin
-  perform _memoir.check_session(p_session);
+  perform _memoir.check_name('session', p_session, 500);
   v_begun := _memoir.begin_erase(p_user, 'session');
   v_user := (v_begun.caller).user_id;
   v_id := _memoir.session_id(v_user, p_session);

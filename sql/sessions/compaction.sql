@@ -1,9 +1,7 @@
 -- Compaction: old turns of a long session give way to a summary, as a range beside them. Turns stay as they are.
---
 --   level 0   a summary of the whole session, to be searched; hides nothing
 --   level 1   whole exchanges, up to compaction_tokens of them, in one row
 --   level 2+  rows of a lower level that had piled up, in fewer words
---
 -- A row counts as long as it is not undone, covers nothing pinned, and no wider, higher or later one covers its range.
 -- sessions.summary_text is what counts, joined; sessions.summary_through is how far it reaches without a gap, and the
 -- window begins behind it.

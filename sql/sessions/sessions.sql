@@ -24,12 +24,6 @@ for the answer; by default the model''s, which a change of the model brings back
 counts as "default" does, which a warning says, with the names near it. Writes users, sessions. Raises PM001, PM003
 (parent), PM005, PM012, PM014, PM015.';
 
-create or replace function _memoir.check_session(p_session text)
-returns void language plpgsql immutable as $$
-begin
-  perform _memoir.check_name('session', p_session, 500);
-end $$;
-
 -- SHA-256 of a prompt, a tenant's together with his name's.
 create or replace function _memoir.prompt_hash(p_tenant text, p_prompt text)
 returns bytea language sql immutable strict as $$
@@ -38,7 +32,6 @@ returns bytea language sql immutable strict as $$
 $$;
 
 -- Prompts are stored once per text, with what they cost in each tokenizer that a session used them with.
---
 -- A tenant's are his own: two who have the same text never wait for each other.
 create or replace function _memoir.store_prompt(p_prompt text, p_tokenizer text)
 returns bytea language plpgsql as $$
@@ -66,7 +59,7 @@ declare
   v_config jsonb := (select config from _memoir.settings_merged);
   v_old _memoir.sessions; v_given _memoir.sessions; v_found boolean;
 begin
-  perform _memoir.check_session(p_session);
+  perform _memoir.check_name('session', p_session, 500);
   if p_project is not null then perform _memoir.check_project(p_caller, p_project); end if;
   perform _memoir.check_choice('task', p_task, enum_range(null::_memoir.task_type)::text[]) where p_task is not null;
   if p_model is not null then perform _memoir.check_name('model', p_model, 200); end if;
@@ -208,7 +201,7 @@ returns _memoir.sessions language plpgsql stable as $$
 declare
   v_session _memoir.sessions; v_id uuid;
 begin
-  perform _memoir.check_session(p_session);
+  perform _memoir.check_name('session', p_session, 500);
   v_id := _memoir.session_id(p_caller.user_id, p_session);
   select * into v_session from _memoir.sessions where user_id = p_caller.user_id and session_id = v_id;
   if not found then perform _memoir.fail('PM003', format('unknown session %s', _memoir.shown(p_session))); end if;
@@ -269,7 +262,7 @@ declare
   v_counters _memoir.session_counters; v_new uuid; v_at integer; v_next _memoir.conversation_history;
   v_last _memoir.conversation_history; v_now timestamptz := memoir.now();
 begin
-  perform _memoir.check_session(p_new_session);
+  perform _memoir.check_name('session', p_new_session, 500);
   v_new := _memoir.session_id(v_caller.user_id, p_new_session);
   select * into v_counters from _memoir.session_counters
   where user_id = v_caller.user_id and session_id = v_parent.session_id for share;

@@ -26,7 +26,7 @@ declare
     cache_write_1h_tokens,latency_ms}';
 begin
   v_state.actor := _memoir.actor(p_caller, p_actor, null);
-  perform _memoir.check_session(p_session);
+  perform _memoir.check_name('session', p_session, 500);
   perform _memoir.refuse_value(jsonb_typeof(p_messages) is distinct from 'array' or jsonb_array_length(p_messages) = 0,
     'messages', p_messages, 'a list of at least one message', p_code => 'PM010');
   v_usage := _memoir.check_object('usage', p_usage);
@@ -292,7 +292,7 @@ end $$;
 create or replace function _memoir.append_accounted(p_state _memoir.append_state)
 returns jsonb language plpgsql as $$
 declare
-  v_next _memoir.session_counters := p_state.counters; v_result jsonb; v_cost integer; v_tokens bigint := 0;
+  v_next _memoir.session_counters := p_state.counters; v_result jsonb;
 begin
   update _memoir.session_counters set turn_count = v_next.turn_count, tokens = v_next.tokens,
     exchange_start = v_next.exchange_start, last_role = v_next.last_role, open_calls = v_next.open_calls,
@@ -300,10 +300,9 @@ begin
     completion_tokens = completion_tokens + coalesce(p_state.completion_tokens, 0),
     cost_microcents = cost_microcents + p_state.cost_microcents
   where user_id = p_state.user_id and session_id = p_state.session_id;
-  foreach v_cost in array p_state.costs loop v_tokens := v_tokens + v_cost; end loop;
   v_result := jsonb_build_object('session_id', p_state.session_id, 'from_turn', p_state.first_turn,
     'to_turn', v_next.turn_count - 1, 'turn_count', v_next.turn_count,
-    'tokens', v_tokens, 'tokenizer', p_state.tokenizer,
+    'tokens', _memoir.sum_of(p_state.costs), 'tokenizer', p_state.tokenizer,
     -- "This session had that many turns": what a replica must have reached before it may answer.
     'mark', left(p_state.session_id::text, 8) || ':' || v_next.turn_count, 'message_ids', to_jsonb(p_state.message_ids),
     'warnings', p_state.warnings);

@@ -8,7 +8,7 @@ returns _memoir.sessions language plpgsql as $$
 declare
   v_id uuid := _memoir.session_id(p_caller.user_id, p_session); v_session _memoir.sessions;
 begin
-  perform _memoir.check_session(p_session);
+  perform _memoir.check_name('session', p_session, 500);
   if not exists (select from _memoir.sessions s where s.user_id = p_caller.user_id and s.session_id = v_id) then
     perform _memoir.open_session(p_caller, p_user, p_session, null, null, null, null, null, '{}', '{}');
   end if;
@@ -86,7 +86,7 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_id uuid := _memoir.session_id(v_caller.user_id, p_session); v_marks jsonb;
 begin
-  perform _memoir.check_session(p_session), _memoir.check_range('limit', p_limit, 0, 2147483647);
+  perform _memoir.check_name('session', p_session, 500), _memoir.check_range('limit', p_limit, 0, 2147483647);
   if not exists (select from _memoir.sessions s where s.user_id = v_caller.user_id and s.session_id = v_id) then
     return;
   end if;
@@ -110,7 +110,7 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_items integer[];
   v_turns integer[]; v_id uuid := _memoir.session_id(v_caller.user_id, p_session);
 begin
-  perform _memoir.check_session(p_session), _memoir.check_range('count', p_count, 0, 2147483647);
+  perform _memoir.check_name('session', p_session, 500), _memoir.check_range('count', p_count, 0, 2147483647);
   if not exists (select from _memoir.sessions s where s.user_id = v_caller.user_id and s.session_id = v_id) then
     return;
   end if;

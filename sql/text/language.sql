@@ -86,7 +86,7 @@ declare
     else coalesce((select min(number::integer) from _memoir.data_languages()
       where config = nullif(p_config::text, 'simple')), 0) end;
 begin
-  if v_own = 0 then return 0; end if;
+  if v_own = 0 or p_text = '' then return v_own; end if;
   return coalesce(nullif(_memoir.text_language(p_text), 0), v_own);
 end $$;
 

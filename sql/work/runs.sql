@@ -36,7 +36,6 @@ begin
 end $$;
 
 -- How a job runs: in batches, each a short transaction with its counts in job_runs, one run of a job at a time.
---
 -- A job is a row of job_list() and a function step_<name>(p_limit) that does one bounded batch and
 -- returns counts and {"more": true} while there is work. Two keys of the answer are not added up: "more", and "error",
 -- the last trouble with one user or item that the step passed over, so that a poisoned one never blocks the rest
