@@ -368,15 +368,15 @@ def _change(candidate: Candidate, grade: str, earlier: Sequence[Earlier], messag
     )  # fmt: skip
 
 
-def word(text: str, said_at: datetime, name: str | None, asked: str = "") -> str:
-    """Return a statement as a memory says it, of who has a name by it; an answer with what was asked."""
+def word(text: str, said_at: datetime, name: str | None, asked: str = "", kind: str = "fact") -> str:
+    """Return a statement or an instruction as a memory says it, of who has a name by it; an answer with what was asked."""
     if asked:
         text = f'{text} (asked "{asked}")'
     rule = {
         "name": "changed",
-        "type": "fact",
+        "type": kind,
         "provenance": "user_stated",
-        "category": "fact",
+        "category": kind,
         "importance": "normal",
         "utility": 0.9,
     }

@@ -8,7 +8,7 @@ a wish itself or says that something may stop. A wish that the message lets go o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
@@ -21,6 +21,8 @@ from .values import read_content
 
 # Chances from which on a wish is over for certain, or likely.
 CERTAIN, LIKELY = 0.6, 0.5
+# Where a wish is over by this chance, a message needs to speak of behaviour by a lower one.
+SURE, SPEAKS = 0.85, 0.3
 # The chance from which on a part of a wish, or a message, is a wish by itself.
 WISH = 0.7
 LONGEST_MESSAGE, LONGEST_WINDOW, MOST_SENTENCES = 2000, 300, 8
@@ -45,7 +47,8 @@ class Wish:
 
 @dataclass(frozen=True)
 class WishChange:
-    """A wish, or a part of it, that a span of a message makes untrue; `rest`: the parts that go on."""
+    """A wish, or a part of it, that a span of a message makes untrue; `rest`: the parts that go on; `behaves`: what of
+    the span says how the assistant behaves from then on."""
 
     of: int
     start: int
@@ -56,6 +59,7 @@ class WishChange:
     is_certain: bool
     chance: float
     rest: str
+    behaves: str = ""
 
 
 def find_wish_changes(text: str, language: str, wishes: Sequence[Wish], judge: WishJudge) -> list[WishChange]:
@@ -66,9 +70,11 @@ def find_wish_changes(text: str, language: str, wishes: Sequence[Wish], judge: W
     units = [(wish, parts, n) for wish, parts in whole for n in range(len(parts))]
     best: dict[Wish, WishChange] = {}
     kept = _kept_stems(text, language)
+    spoken: float | None = None
     for start, said in _windows(text):
         chances = judge.over([parts[n][1].rstrip(". ") for _, parts, n in units], said)
-        speaks = _speaks_of_behaviour(said, language, judge) if max(chances) >= CERTAIN else False
+        if max(chances) >= CERTAIN and spoken is None:
+            spoken = _speaks_of_behaviour(text, language, judge)
         for (wish, parts, n), chance in zip(units, chances, strict=True):
             at, part = parts[n]
             if chance < LIKELY or kept & read_content(part, language).stems:
@@ -76,10 +82,11 @@ def find_wish_changes(text: str, language: str, wishes: Sequence[Wish], judge: W
             if wish in best and best[wish].chance >= chance:
                 continue
             rest = " ".join(other for number, (_, other) in enumerate(parts) if number != n)
+            is_certain = chance >= CERTAIN and (spoken or 0.0) >= (SPEAKS if chance >= SURE else WISH)
             best[wish] = WishChange(
-                wish.of, wish.start + at, len(part), start, len(said), said, speaks and chance >= CERTAIN, chance, rest
+                wish.of, wish.start + at, len(part), start, len(said), said, is_certain, chance, rest
             )
-    return list(best.values())
+    return [replace(one, behaves=_behaviour_in(one.said, language, judge)) for one in best.values()]
 
 
 def parts_of_wish(said: str, judge: WishJudge) -> list[tuple[int, str]]:
@@ -98,7 +105,7 @@ def as_change(one: WishChange, said_at: datetime, message: Message) -> Change:
     return Change(
         one.of, one.start, one.length, one.by_start, one.by_length, grade, "wish", one.chance,
         remainder=word(one.rest, said_at, message.name) if one.rest and one.is_certain else None,
-        content=word(one.said, message.said_at, message.name),
+        content=word(one.behaves or one.said, message.said_at, message.name, kind="instruction"),
     )  # fmt: skip
 
 
@@ -108,12 +115,15 @@ def with_wishes(
     wishes: Sequence[Wish],
     message: Message,
     earlier: Sequence[Earlier],
+    judge: WishJudge,
 ) -> list[Change]:
-    """Return changes, those of lasting wishes as their own judge has it, unless the message names what it changes."""
+    """Return changes, those of lasting wishes as their own judge has it, unless the message names what it changes, or
+    that is a statement beside a wish: "My free day is Tuesday, so plan my week"."""
     kept = [
         change
         for change in found
         if change.form in NAMING
+        or (change.grade == "certain" and _is_beside(change, earlier, judge))
         or not any(
             wish.of == change.earlier
             and change.start < wish.start + len(wish.said)
@@ -128,6 +138,11 @@ def with_wishes(
             change.earlier == one.of and change.start <= one.start < change.start + change.length for change in kept
         )
     ]
+
+
+def _is_beside(change: Change, earlier: Sequence[Earlier], judge: WishJudge) -> bool:
+    said = earlier[change.earlier].text[change.start - 1 : change.start - 1 + change.length]
+    return max(judge.wishes([said])) < SPEAKS
 
 
 def _windows(text: str) -> list[tuple[int, str]]:
@@ -152,8 +167,24 @@ def _kept_stems(said: str, language: str) -> frozenset[str]:
     return frozenset[str]().union(*(read_content(part, language).stems for part in kept))
 
 
-def _speaks_of_behaviour(said: str, language: str, judge: WishJudge) -> bool:
+def _speaks_of_behaviour(text: str, language: str, judge: WishJudge) -> float:
+    """Return the chance that a message speaks of how the assistant behaves: it holds a wish, or lets something stop."""
+    sentences = [sentence.said for sentence in own_sentences(text)[:MOST_SENTENCES]]
+    if any(_lets_end(said, language) for said in sentences):
+        return 1.0
+    return max([0.0, *judge.wishes([said for said in [text, *sentences] if len(said) <= LONGEST_WINDOW])])
+
+
+def _lets_end(said: str, language: str) -> bool:
     ends = choices(language, "wish_ends")
-    if ends and search(ends, said.lower()):
-        return True
-    return max(judge.wishes([said, *(sentence.said for sentence in own_sentences(said))])) >= WISH
+    return ends is not None and search(ends, said.lower())
+
+
+def _behaviour_in(said: str, language: str, judge: WishJudge) -> str:
+    """Return the sentences of a message that say how the assistant behaves, else all."""
+    sentences = [sentence.said for sentence in own_sentences(said)]
+    chances = judge.wishes(sentences)
+    told = [
+        one for one, chance in zip(sentences, chances, strict=True) if chance >= SPEAKS or _lets_end(one, language)
+    ]
+    return " ".join(told or sentences)

@@ -59,23 +59,24 @@ declare
   v_user uuid := p_turn.user_id; v_now timestamptz := memoir.now(); v_unit _memoir.said_unit := p_change.unit;
   v_old uuid[] := _memoir.memories_from(v_user, array[v_unit]); v_new uuid; v_change uuid := gen_random_uuid();
   v_found _memoir.extracted; v_rest _memoir.memory_store; v_turn _memoir.conversation_history;
-  v_session _memoir.sessions;
+  v_session _memoir.sessions; v_wish text := (select max(m.type) from _memoir.memory_store m where m.user_id = v_user
+    and m.memory_id = any (v_old) and m.type = 'instruction');
 begin
   if exists (select from _memoir.exclusions_of(v_user, v_unit.session_id, v_unit.turn_index) x where not x.is_doubt
       and x.span_start <= v_unit.span_start and x.span_start + x.span_length > v_unit.span_start) then
     return false;
   end if;
-  -- Where no memory was made of the words, one is made, unless the door refuses it.
+  -- Where no memory was made of the words, one is made, unless the door refuses it. What takes back a wish is a wish.
   v_new := _memoir.made_of(p_turn, p_change, v_old);
-  if v_new is null then
+  if v_new is null or v_wish <> (select type from _memoir.memory_store where user_id = v_user and memory_id = v_new) then
     v_found := jsonb_populate_record(null::_memoir.extracted, jsonb_build_object('text_no', 1, 'span_start',
-      p_change.span_start, 'span_length', p_change.span_length, 'rule', 'changed', 'type', 'fact', 'provenance',
-      'user_stated', 'category', 'change', 'importance', 'normal', 'utility', 0.8, 'content', p_change.said,
-      'valid_from', p_turn.created_at));
+      p_change.span_start, 'span_length', p_change.span_length, 'rule', 'changed', 'type', coalesce(v_wish, 'fact'),
+      'provenance', coalesce(v_wish, 'user_stated'), 'category', coalesce(v_wish, 'change'), 'importance', 'normal',
+      'utility', 0.8, 'content', p_change.said, 'valid_from', p_turn.created_at, 'standing', v_wish is not null));
     perform _memoir.enter_found(p_session, array[p_turn], array[v_found], p_by, 'rules 1', false, p_config);
-    v_new := (select s.item_id from _memoir.memory_sources s where s.user_id = v_user and s.source_kind = 'turn'
-      and s.source_id = p_turn.message_id and s.item_kind = 'memory' and s.span_start = p_change.span_start
-      and s.item_id <> all (v_old) limit 1);
+    v_new := coalesce((select s.item_id from _memoir.memory_sources s where s.user_id = v_user
+      and s.source_kind = 'turn' and s.source_id = p_turn.message_id and s.item_kind = 'memory'
+      and s.span_start = p_change.span_start and s.item_id <> all (v_old) limit 1), v_new);
   end if;
   if v_old <> '{}' then
     if p_change.remainder is not null then
