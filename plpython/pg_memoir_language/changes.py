@@ -27,6 +27,7 @@ from .limits import (
     NOT_DENIED,
     OTHER_LIMITS,
     STATES,
+    STATES_CERTAIN,
     Limits,
 )
 from .lists import Remainder, find_remainder
@@ -278,7 +279,8 @@ def _judge_units(
     found = [c for c in candidates if c.grade]
     if judge and found:
         stated = judge.states([c.unit.said for c in found])
-        found = [c for c, chance in zip(found, stated, strict=True) if chance >= STATES]
+        least = [STATES_CERTAIN if c.grade == "certain" else STATES for c in found]
+        found = [c for c, chance, limit in zip(found, stated, least, strict=True) if chance >= limit]
     return found
 
 

@@ -25,6 +25,7 @@ CERTAIN, LIKELY = 0.6, 0.5
 SURE, SPEAKS = 0.85, 0.3
 # The chance from which on a part of a wish, or a message, is a wish by itself.
 WISH = 0.7
+OTHERS = r"\m(?:others?|rest)\M"
 LONGEST_MESSAGE, LONGEST_WINDOW, MOST_SENTENCES = 2000, 300, 8
 
 
@@ -69,7 +70,7 @@ def find_wish_changes(text: str, language: str, wishes: Sequence[Wish], judge: W
     whole = [(wish, parts_of_wish(wish.said, judge)) for wish in wishes]
     units = [(wish, parts, n) for wish, parts in whole for n in range(len(parts))]
     best: dict[Wish, WishChange] = {}
-    kept = _kept_stems(text, language)
+    kept = _kept_matters(text, language)
     spoken: float | None = None
     for start, said in _windows(text):
         chances = judge.over([parts[n][1].rstrip(". ") for _, parts, n in units], said)
@@ -77,7 +78,7 @@ def find_wish_changes(text: str, language: str, wishes: Sequence[Wish], judge: W
             spoken = _speaks_of_behaviour(text, language, judge)
         for (wish, parts, n), chance in zip(units, chances, strict=True):
             at, part = parts[n]
-            if chance < LIKELY or kept & read_content(part, language).stems:
+            if chance < LIKELY or _goes_on(part, kept, language):
                 continue
             if wish in best and best[wish].chance >= chance:
                 continue
@@ -157,14 +158,21 @@ def _windows(text: str) -> list[tuple[int, str]]:
     return found
 
 
-def _kept_stems(said: str, language: str) -> frozenset[str]:
-    """Return the stems of what a message says goes on: "the sizes stay"."""
+def _kept_matters(said: str, language: str) -> list[frozenset[str]]:
+    """Return the stems of each clause in which a message says that something goes on: "the sizes stay"."""
     lasting = choices(language, "going_on")
     if not lasting:
-        return frozenset()
+        return []
     parts = compile_pattern(r"[.!?;,]+| (?:but|and|though) ", True).split(said)
-    kept = [part for part in parts if part and search(lasting, part.lower())]
-    return frozenset[str]().union(*(read_content(part, language).stems for part in kept))
+    # "The other rule is still a rule" spares no rule that it names.
+    kept = [part.lower() for part in parts if part and search(lasting, part.lower()) and not search(OTHERS, part)]
+    return [read_content(part, language).stems - {"like"} for part in kept]
+
+
+def _goes_on(wish: str, kept: Sequence[frozenset[str]], language: str) -> bool:
+    """Return whether a message says of a wish that it goes on: it names the matter by half of its words at least."""
+    stems = read_content(wish, language).stems if kept else frozenset()
+    return any(2 * len(stems & matter) >= len(matter) > 0 for matter in kept)
 
 
 def _speaks_of_behaviour(text: str, language: str, judge: WishJudge) -> float:
