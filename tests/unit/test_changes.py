@@ -38,6 +38,7 @@ def test_form_and_judge_make_it_certain() -> None:
         ("I love olives", "I can't stand olives"),
         ("My address is Oak Road 9.", "Change my address to Elm Road 4."),
         ("I play golf.", "I no longer play golf."),
+        ("My van is a Berlingo.", "The Berlingo died on the ring road."),
     ):
         (change,) = read(old, new, Saying(0.95))
         assert (change.grade, change.start) == ("certain", 1) and change.form, old
@@ -78,6 +79,7 @@ def test_questions_pastes_and_captions_state_nothing() -> None:
     for old in ("Do I live in Bergen?", "[image: I live in Bergen]", "Translate this: I live in Bergen"):
         assert read(old, "I moved to Rome", Saying(0.99), before=1) == [], old
     assert read("Long time no talk!", "Actually, long time no talk now.", Saying(0.99, states=0.05)) == []
+    assert read("I live in Bergen", "I live in Rome", Saying(0.95, states=0.35))[0].grade == "certain"
 
 
 def test_shipped_judge_on_all_cases(tmp_path: Any) -> None:
