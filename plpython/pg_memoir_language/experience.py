@@ -37,6 +37,8 @@ Json = dict[str, Any]
 
 LONGEST_WAY = 600
 """Characters of a command. A longer one is a script written for once."""
+LONGEST_CODE = 160
+"""Characters of code on a command line that is more than a script."""
 LONGEST_TRIGGER = 200
 """Characters of what was asked for."""
 LONGEST_CORRECTION = 360
@@ -96,7 +98,10 @@ class Step:
     @cached_property
     def is_script(self) -> bool:
         """Was it written for once?"""
-        return len(self.text) > LONGEST_WAY or "<<" in self.text or bool(re.search(r"\s-[ce]\s+['\"]", self.text))
+        # Code on the command line is for once, but for a short one that works on a file of the project.
+        code = re.search(r"\s-[ce]\s+(['\"].*)", self.text, re.S)
+        is_code = code is not None and (len(code[1]) > LONGEST_CODE or not re.search(r"[\w-]/[\w./-]*\.\w", code[1]))
+        return len(self.text) > LONGEST_WAY or "<<" in self.text or is_code
 
     @property
     def error(self) -> str:
@@ -353,7 +358,7 @@ def _find_corrections(session: Session, since: int) -> Iterator[Json]:
             matching = [
                 step
                 for step in done[-8:]
-                if not step.is_look and words_of(wrong) & step.words and step.core not in request.text
+                if not step.is_look and words_of(wrong) & step.words and not _names(request.text, step.core)
             ]
             last = matching[-1] if matching else None
             earlier = session.request_of(request.turn)
@@ -364,6 +369,11 @@ def _find_corrections(session: Session, since: int) -> Iterator[Json]:
             if last and not last.is_script:
                 failed = _row("procedure", trigger, last.text, False, said[:160], last, [request.turn])
                 yield failed | {"turn": request.turn}
+
+
+def _names(text: str, command: str) -> bool:
+    """Does a text hold a command, and not another that only begins like it?"""
+    return bool(re.search(re.escape(command) + r"(?![\w/=:-]| -)", text))
 
 
 def find_corrections(text: str) -> list[tuple[str, str]]:

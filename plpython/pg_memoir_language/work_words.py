@@ -21,8 +21,8 @@ WAY_FAILED = re.compile(
     r"|argument|"
     r"target|switch|key|subcommand|module|task|project|service|profile|environment|host|remote)|"
     r"invalid (?:option|argument|choice|flag)|^usage: |missing (?:script|argument|option|"
-    r"required|environment)|no rule to make|could not (?:connect|find|resolve|open|read)|connection (?:refused|reset)|"
-    r"ECONNREFUSED|EACCES|ENOENT|EADDRINUSE|cannot (?:find|open|connect|import|access)|unauthori[sz]ed|forbidden|"
+    r"required|environment)|no rule to make|(?:could(?: not|n['’]t)|unable to|failed to) (?:connect|find|resolve|open|read|load)|connection (?:refused|reset)|"
+    r"ECONNREFUSED|EACCES|ENOENT|EADDRINUSE|can(?:not|['’]t) (?:find|open|connect|import|access)|unauthori[sz]ed|forbidden|"
     r"authentication|not logged in|access denied|timed? ?out|locked|\brequires?\b|must (?:be|run|use|first|have|set"
     r"|not)|"
     r"deprecated|no longer|instead\b|not (?:appear to be )?(?:installed|supported|allowed|permitted|running|set"
@@ -118,7 +118,8 @@ CORRECTIONS = tuple(
     )
 )
 REFUSES = re.compile(
-    r"\b(?:not|no|nope|never|wrong|instead|stop|rather|by hand|no longer|ages ago|left-?over|deprecated|careful|always|have to|must|next time|from now on|unless|but only)\b|n['’]t\b",
+    r"\b(?:not|no|nope|never|wrong|instead|stop|rather|by hand|no longer|ages ago|left-?over|deprecated|careful|always|have to|must|next time|from now on|unless|but only"
+    r"|use (?:this|that)(?: one)?|(?:right|proper|correct|usual) (?:way|one|command)|supposed to|for (?:this|that) (?:we|there))\b|n['’]t\b",
     re.I,
 )
 COMMAND = re.compile(

@@ -160,9 +160,7 @@ begin
     end loop;
     v_counts := array_append(v_counts, v_turns);
   end loop;
-  if v_notes <> '[]' then
-    perform memoir.note_messages(p_user, p_session, v_notes);
-  end if;
+  if v_notes <> '[]' then perform memoir.note_messages(p_user, p_session, v_notes); end if;
   return jsonb_build_object('turns', v_counts, 'refused', v_refused);
 end $$;
 comment on function memoir.record_exchange(text, text, jsonb, integer) is

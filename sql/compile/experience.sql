@@ -2,7 +2,8 @@
 -- words they share; without a query all fits), by its record and its scope. Record: the lower end of Wilson's interval
 -- (1927, z = 1) of its successes, which halve with their age; a person's word counts as two, an agent's as one. A way
 -- has failed if failures outweigh these, or if it failed the last time and has not worked three times as often. Such a
--- way comes behind all others. Of ways that are the same the nearest trigger decides.
+-- way comes behind all others; one that shares a trigger with it is found by all of its triggers, at nine tenths. Of
+-- ways that are the same the nearest trigger decides.
 create or replace function _memoir.find_experience(p_user_id uuid, p_project text, p_scope _memoir.search_scope,
   p_question _memoir.question, p_config jsonb, p_limit integer)
 returns setof _memoir.found_way language plpgsql stable as $$
@@ -11,22 +12,24 @@ declare
 begin
   return query
   with judged as (
-    select s.*, f.fit, case when s.bad > s.good + s.word - 0.95
-        or s.failed_last and 3 * s.bad > s.good + 3 * s.word - 2.8 then 'failed' when s.good > 0 then 'worked'
-        else 'untried' end as verdict,
-      f.fit * (0.7 + 0.3 * (r.good + 0.5 - sqrt(r.good * s.bad / r.tried + 0.25)) / (r.tried + 1))
-        * case s.project when p_project then 1 else 0.95 end as score
-    from _memoir.seen_experience(p_user_id, p_project, p_scope, p_question, p_config) s
-    cross join lateral (select s.good + s.word as good, s.good + s.word + s.bad as tried) r
-    cross join lateral (select coalesce((count(*) filter (where t = any (s.words)))::float8 / nullif(count(*), 0), 0)
-      as share from unnest(p_question.terms) t) w
+    select s.*, r.name, f.fit as own, max(f.fit) over (partition by r.name) as of_way, case
+        when s.bad > s.good + s.word - 0.95 or s.failed_last and 3 * s.bad > s.good + 3 * s.word - 2.8 then 'failed'
+        when s.good > 0 then 'worked' else 'untried' end as verdict, case s.project when p_project then 1 else 0.95 end
+        * (0.7 + 0.3 * (r.good + 0.5 - sqrt(r.good * s.bad / r.tried + 0.25)) / (r.tried + 1)) as weight
+    from _memoir.seen_experience(p_user_id, p_project, p_scope, p_question, p_config) s cross join lateral (
+      select _memoir.normalise(s.way) as name, s.good + s.word as good, s.good + s.word + s.bad as tried) r
     cross join lateral (select case when not v_asks then 1 when s.cosine is null then w.share
-      else 0.9 * s.cosine + 0.1 * w.share end as fit) f where f.fit >= v_floor
+        else 0.9 * s.cosine + 0.1 * w.share end as fit
+      from (select coalesce((count(*) filter (where t = any (s.words)))::float8 / nullif(count(*), 0), 0) as share
+        from unnest(p_question.terms) t) w) f
+  ), heirs as (
+    select j.*, case j.verdict when 'failed' then j.own else greatest(j.own, 0.9 * max(j.of_way)
+      filter (where j.verdict = 'failed') over (partition by j.trigger)) end as fit from judged j
   ), near as (
-    select j.*, max(j.fit) over () as best, max(j.fit) filter (where j.verdict <> 'failed') over () as best_way,
-      first_value(j.trigger) over (order by j.verdict = 'failed', j.fit desc) as best_trigger, row_number()
-      over (partition by _memoir.normalise(j.way) order by j.fit desc, j.verdict = 'failed', j.score desc) as nth
-    from judged j
+    select h.*, h.fit * h.weight as score, max(h.fit) over () as best, max(h.fit) filter (where h.verdict <> 'failed')
+      over () as best_way, first_value(h.trigger) over (order by h.verdict = 'failed', h.fit desc) as best_trigger,
+      row_number() over (partition by h.name order by h.fit desc, h.verdict = 'failed', h.weight desc) as nth
+    from heirs h where h.fit >= v_floor
   )
   select (row_number() over (order by n.verdict = 'failed', n.score desc, n.last_at desc nulls last, n.memory_id))
     ::integer, n.memory_id, n.type, n.trigger, n.way, n.verdict, n.tried, n.succeeded, n.tried - n.succeeded, n.last_at,

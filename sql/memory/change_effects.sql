@@ -57,7 +57,7 @@ create or replace function _memoir.change(p_session _memoir.sessions, p_turn _me
 returns boolean language plpgsql as $$
 declare
   v_user uuid := p_turn.user_id; v_now timestamptz := memoir.now(); v_unit _memoir.said_unit := p_change.unit;
-  v_old uuid[] := _memoir.memories_from(v_user, array[v_unit]); v_new uuid; v_change uuid := gen_random_uuid();
+  v_old uuid[] := _memoir.memories_from(v_user, array[v_unit], false); v_new uuid; v_change uuid := gen_random_uuid();
   v_found _memoir.extracted; v_rest _memoir.memory_store; v_turn _memoir.conversation_history;
   v_session _memoir.sessions; v_wish text := (select max(m.type) from _memoir.memory_store m where m.user_id = v_user
     and m.memory_id = any (v_old) and m.type = 'instruction');
@@ -136,7 +136,8 @@ declare
   v_turn _memoir.conversation_history := _memoir.turn(p_session.user_id, p_session.session_id, p_cited);
 begin
   perform from _memoir.user_counters where user_id = v_user for update;
-  v_old := array(select m from unnest(_memoir.memories_from(v_user, p_units)) m where m is distinct from p_new);
+  v_old := array(select m from unnest(_memoir.memories_from(v_user, p_units, p_new is null)) m
+    where m is distinct from p_new);
   if p_new is null then
     perform _memoir.forget_units(v_user, p_units, v_old, v_change, v_turn, p_caller.login);
     return v_change;
@@ -161,7 +162,7 @@ begin
   end if;
   v_units := array(select u from jsonb_populate_recordset(null::_memoir.said_unit, p_result -> 'units') u);
   v_units := v_units || array(select e from unnest(v_units) u, unnest(_memoir.echoes_of(u, v_values, p_turn)) e);
-  v_memories := array(select m from unnest(_memoir.memories_from(v_user, v_units)) m
+  v_memories := array(select m from unnest(_memoir.memories_from(v_user, v_units, true)) m
     union select jsonb_array_elements_text(p_result -> 'memories')::uuid);
   v_shown := jsonb_build_object('turns', (select coalesce(jsonb_agg(jsonb_build_object('session', s.external_id, 'turn',
       u.turn_index, 'text', u.said) order by u.created_at, u.turn_index, u.span_start), '[]')

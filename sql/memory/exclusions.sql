@@ -112,7 +112,8 @@ begin
   content := btrim(content, E'\n');
 end $$;
 
-create or replace function _memoir.memories_from(p_user_id uuid, p_units _memoir.said_unit[])
+-- Returns the memories made of what was said. p_ways: also ways to do something, which outcomes end and no later words.
+create or replace function _memoir.memories_from(p_user_id uuid, p_units _memoir.said_unit[], p_ways boolean)
 returns uuid[] language plpgsql stable as $$
 begin
   return array(select distinct m.memory_id from unnest(p_units) u
@@ -120,7 +121,7 @@ begin
       and s.item_kind = 'memory' and (s.span_start is null
         or _memoir.spans_overlap(s.span_start, s.span_length, u.span_start, u.span_length))
     join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.item_id and m.state = 'active'
-      and not m.is_object);
+      and not m.is_object and (p_ways or m.type <> all (_memoir.experience_types())));
 end $$;
 
 -- Returns what others said of a value that is over, in the exchange that named it and since: the assistant's echo.

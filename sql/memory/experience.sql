@@ -85,8 +85,8 @@ remember and, with p_success, report_outcome return. Writes memory_store and wha
 Raises PM001, PM003, PM006, PM012, PM014.';
 
 -- Stores what the package finds in the steps of a session (pg_memoir_language/experience.py): ways that failed and
--- worked, a person's corrections, and, as known, how a way went that may be known. If it was all that a request took,
--- the request is one more trigger of it, of at most eight. Under the user's lock.
+-- worked, a person's corrections, and, as known, how a way went that may be known, or that a lesson names. If it was
+-- all that a request took, the request is one more trigger of it, of at most eight. Under the user's lock.
 create or replace function _memoir.enter_experience(p_session _memoir.sessions, p_found jsonb, p_by text,
   p_config jsonb)
 returns void language plpgsql as $$
@@ -100,7 +100,9 @@ begin
     continue when v_turn.message_id is null;
     v_ids := array(select m.memory_id from _memoir.memory_store m where m.user_id = v_user and m.state = 'active'
       and m.type in ('procedure', 'lesson', 'skill') and m.project in ('global', p_session.project)
-      and right(m.content, length(v_found.way) + 1) = E'\n' || v_found.way);
+      and (right(m.content, length(v_found.way) + 1) = E'\n' || v_found.way or m.type = 'lesson'
+        and strpos(v_found.way, ' ') > 0 and strpos(m.content, v_found.way) > 0
+        and split_part(m.content, v_found.way, 2) not like ' -%'));
     if not v_found.is_known or v_found.trigger is not null and cardinality(v_ids) between 1 and 7 then
       v_ids := v_ids || (_memoir.enter(jsonb_populate_record(null::_memoir.memory_store, jsonb_set(v_found.memory,
         '{metadata,said_at}', to_jsonb(v_turn.created_at)) || jsonb_build_object('user_id', v_user, 'recorded_at',

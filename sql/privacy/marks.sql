@@ -180,7 +180,7 @@ begin
     v_caller.login from unnest(v_turns) h;
   v_units := array(select (h.message_id, h.session_id, h.turn_index, h.recorded_at, h.created_at, h.role, 1,
       greatest(length(h.content), 1), h.content, null, false)::_memoir.said_unit from unnest(v_turns) h);
-  v_memories := array(select m from unnest(_memoir.memories_from(v_user, v_units)) m
+  v_memories := array(select m from unnest(_memoir.memories_from(v_user, v_units, true)) m
     where not exists (select from _memoir.memory_sources s where s.user_id = v_user and s.item_kind = 'memory'
       and s.item_id = m and s.source_id not in (select u.message_id from unnest(v_units) u)));
   perform _memoir.exclude_units(v_user, v_units, false, gen_random_uuid(), v_turns[cardinality(v_turns)], 'retracted',

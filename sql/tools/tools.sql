@@ -372,9 +372,7 @@ begin
       return format('Released: %s.', memoir.memory_release(p_user, p_session,
         array(select jsonb_array_elements_text(p_arguments -> 'ids')), p_arguments ->> 'reason'));
     end if;
-    if v_reads then
-      return _memoir.read_with_tool(v_caller, p_user, p_session, p_name, p_arguments);
-    end if;
+    if v_reads then return _memoir.read_with_tool(v_caller, p_user, p_session, p_name, p_arguments); end if;
     return _memoir.write_with_tool(v_caller, p_user, v_session, p_name, p_arguments);
   exception when others then
     get stacked diagnostics v_message = message_text, v_hint = pg_exception_hint, v_state = returned_sqlstate;
