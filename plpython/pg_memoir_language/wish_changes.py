@@ -192,7 +192,5 @@ def _behaviour_in(said: str, language: str, judge: WishJudge) -> str:
     """Return the sentences of a message that say how the assistant behaves, else all."""
     sentences = [sentence.said for sentence in own_sentences(said)]
     chances = judge.wishes(sentences)
-    told = [
-        one for one, chance in zip(sentences, chances, strict=True) if chance >= SPEAKS or _lets_end(one, language)
-    ]
+    told = [one for one, chance in zip(sentences, chances, strict=True) if chance >= SPEAKS or _lets_end(one, language)]
     return " ".join(told or sentences)

@@ -25,7 +25,7 @@ NEVER = -7.0  # log odds of what is not said
 LONGEST = 300  # characters of a message that are read beside a request
 # Below this a message changes nothing, so that pairs need not be read.
 LEAST = -2.0
-# Where the mean chance of the judges is lower, a wish is doubted unless the head is this sure: it has this chance at most.
+# Where the judges' mean chance is lower, a wish is doubted unless the head is this sure: it has this chance at most.
 NOT_DENIED, SURE, DOUBTED = 0.4, 0.85, 0.5
 Embed = Callable[[Sequence[str]], np.ndarray]
 

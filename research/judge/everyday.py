@@ -1,5 +1,5 @@
-"""Reads everyday/: conversations with the values that must be known, marked as over or forgotten afterwards, as sentences
-that are wishes or none. Wishes are said there in passing, beside tasks and facts."""
+"""Reads everyday/: conversations with the values that must be known, marked as over or forgotten afterwards, as
+sentences that are wishes or none. Wishes are said there in passing, beside tasks and facts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNCLEAR_BESIDE, UNCLEAR = 0.3, 0.9
 
 @dataclass(frozen=True)
 class Said:
-    """A sentence of a user; `is_standing`: its case is about wishes; `has_value`: it has a value that its case names."""
+    """A sentence of a user; `is_standing`: its case is about wishes; `has_value`: it has a value of its case."""
 
     writer: str
     text: str

@@ -59,7 +59,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--leave-out", nargs="*", default=[], metavar="WRITER")
     parser.add_argument("--calm", nargs="*", type=Path, default=[], metavar="FOLDER")
-    parser.add_argument("--only-wish", action="store_true", help="teach the head that tells wishes alone, keep the others")
+    parser.add_argument(
+        "--only-wish", action="store_true", help="teach the head that tells wishes alone, keep the others"
+    )
     parser.add_argument("--write", action="store_true", help="write what was learnt")
     options = parser.parse_args()
     teacher, chance, left = Teacher(), random.Random(1), set(options.leave_out)
@@ -69,8 +71,10 @@ def main() -> None:
     heads = teach_wishes(teacher, [u for u in wishes if u.writer not in left], sentences[::2], told, chance)
     if held := [u for u in wishes if u.writer in left]:
         examine_wishes(teacher, heads, held, sentences[1::2], [one for one in spoken if one[0] in left])
-    heads = load_file(teacher.of.LEARNT) | heads if options.only_wish else heads | teach_others(
-        teacher, left, wishes, sentences[:MOST_CALM_TRUE], read_calm(options.calm, chance)
+    heads = (
+        load_file(teacher.of.LEARNT) | heads
+        if options.only_wish
+        else heads | teach_others(teacher, left, wishes, sentences[:MOST_CALM_TRUE], read_calm(options.calm, chance))
     )
     if options.write:
         target = teacher.of.LEARNT
@@ -173,7 +177,11 @@ def teach(teacher: Teacher, of: str, users: list[User], calm: list[User]) -> dic
 
 
 def examine_wishes(
-    teacher: Teacher, heads: dict[str, np.ndarray], held: list[User], calm: list[str], spoken: list[tuple[str, str, bool]]
+    teacher: Teacher,
+    heads: dict[str, np.ndarray],
+    held: list[User],
+    calm: list[str],
+    spoken: list[tuple[str, str, bool]],
 ) -> None:
     """Print how many texts of each sort are taken for wishes."""
     later = [one for user in held for one in user.later]

@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 from cases import extract, turn
+from pg_memoir_language.changes import Change, Earlier, Message
 from pg_memoir_language.scenes import MOST_MESSAGES, REST, without_scenes
 from pg_memoir_language.untrue import blank_untrue, without_untrue
-from pg_memoir_language.changes import Change, Earlier, Message
 from pg_memoir_language.wish_changes import Wish, as_change, find_wish_changes, with_wishes
 
 
@@ -61,7 +61,11 @@ def test_statement_beside_a_wish_changes() -> None:
     text, said = "My free day is Tuesday, so always plan my week", turn("").said_at
     wishes, earlier = [Wish(0, 1, text)], [Earlier(text, "english", said)]
     message = Message("My free day is Thursday.", said, "english")
-    for start, length, grade, is_kept in ((1, 22, "certain", True), (25, 23, "certain", False), (1, 22, "likely", False)):
+    for start, length, grade, is_kept in (
+        (1, 22, "certain", True),
+        (25, 23, "certain", False),
+        (1, 22, "likely", False),
+    ):
         change = Change(0, start, length, 1, 24, grade, "ended", 0.9)
         assert with_wishes([change], [], wishes, message, earlier, Agreeing()) == [change] * is_kept
 
