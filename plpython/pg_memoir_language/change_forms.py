@@ -245,9 +245,7 @@ def _end(unit: Statement, statement: Statement, message: str) -> Form | None:
     denied_before = denials is not None and search(rf"\m(?:{denials})\M|n't\M", unit.plain)
     cover, back = _covers(unit.content, statement.content)
     if not unit.content.stems & statement.content.stems:
-        # "My van is a Berlingo", "Berlingo died on the ring road": the judge must be surer.
-        shares = says_over and _words_of_names(unit.content) & _words_of_names(statement.content)
-        return Form("ended by name", 0.6) if shares else None
+        return None
     # "I no longer live in Rome" says nothing of who lives in Kiel.
     if unit.content.names and statement.content.names and not unit.content.names & statement.content.names:
         return None
@@ -267,10 +265,6 @@ def _end(unit: Statement, statement: Statement, message: str) -> Form | None:
     if denies != denied_before and max(cover, back) >= 0.5:
         return Form("denied", 0.8 if max(cover, back) >= 0.9 else 0.6)
     return None
-
-
-def _words_of_names(content: Content) -> set[str]:
-    return {word for name in content.names for word in name.split()}
 
 
 def _opposite(unit: Statement, statement: Statement) -> Form | None:

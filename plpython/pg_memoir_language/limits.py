@@ -27,7 +27,6 @@ class Limits:
 LIMITS = Limits(
     beside={
         "slip": 0.02, "liking": 0.05, "update": 0.2, "slot": 0.2, "answer": 0.33, "corrected": 0.4, "name": 0.5,
-        "ended by name": 0.9,
         "same words": 0.5, "permitted": 0.5, "ended": 0.75, "same subject": 0.75, "cue": 0.88, "named": 0.9,
         "value": 0.88, "another value": 0.88, "denied": 0.92, "matter": 0.97,
     },
@@ -37,7 +36,6 @@ LIMITS = Limits(
 OTHER_LIMITS = Limits(
     beside={
         "slip": 0.2, "liking": 0.2, "update": 0.33, "slot": 0.33, "answer": 0.5, "corrected": 0.33, "name": 0.6,
-        "ended by name": 0.9,
         "same words": 0.33, "permitted": 0.5, "cue": 0.6, "ended": 0.4, "named": 0.75, "same subject": 0.4,
         "value": 0.75, "another value": 0.75, "denied": 0.6, "matter": 0.9,
     },

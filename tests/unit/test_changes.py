@@ -38,7 +38,6 @@ def test_form_and_judge_make_it_certain() -> None:
         ("I love olives", "I can't stand olives"),
         ("My address is Oak Road 9.", "Change my address to Elm Road 4."),
         ("I play golf.", "I no longer play golf."),
-        ("My van is a Berlingo.", "The Berlingo died on the ring road."),
     ):
         (change,) = read(old, new, Saying(0.95))
         assert (change.grade, change.start) == ("certain", 1) and change.form, old
