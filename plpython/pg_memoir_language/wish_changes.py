@@ -75,7 +75,8 @@ def find_wish_changes(text: str, language: str, wishes: Sequence[Wish], judge: W
     for start, said in _windows(text):
         chances = judge.over([parts[n][1].rstrip(". ") for _, parts, n in units], said)
         if max(chances) >= CERTAIN and spoken is None:
-            spoken = _speaks_of_behaviour(text, language, judge)
+            spoken = _chance_of_wish(text, judge)
+        speaks = 1.0 if _lets_end(said, language) else spoken or 0.0
         for (wish, parts, n), chance in zip(units, chances, strict=True):
             at, part = parts[n]
             if chance < LIKELY or _goes_on(part, kept, language):
@@ -83,7 +84,7 @@ def find_wish_changes(text: str, language: str, wishes: Sequence[Wish], judge: W
             if wish in best and best[wish].chance >= chance:
                 continue
             rest = " ".join(other for number, (_, other) in enumerate(parts) if number != n)
-            is_certain = chance >= CERTAIN and (spoken or 0.0) >= (SPEAKS if chance >= SURE else WISH)
+            is_certain = chance >= CERTAIN and speaks >= (SPEAKS if chance >= SURE else WISH)
             best[wish] = WishChange(
                 wish.of, wish.start + at, len(part), start, len(said), said, is_certain, chance, rest
             )
@@ -175,12 +176,10 @@ def _goes_on(wish: str, kept: Sequence[frozenset[str]], language: str) -> bool:
     return any(2 * len(stems & matter) >= len(matter) > 0 for matter in kept)
 
 
-def _speaks_of_behaviour(text: str, language: str, judge: WishJudge) -> float:
-    """Return the chance that a message speaks of how the assistant behaves: it holds a wish, or lets something stop."""
+def _chance_of_wish(text: str, judge: WishJudge) -> float:
+    """Return the chance that a message or one of its sentences is a wish."""
     sentences = [sentence.said for sentence in own_sentences(text)[:MOST_SENTENCES]]
-    if any(_lets_end(said, language) for said in sentences):
-        return 1.0
-    return max([0.0, *judge.wishes([said for said in [text, *sentences] if len(said) <= LONGEST_WINDOW])])
+    return max([0.0, *judge.wishes([said for said in (text, *sentences) if len(said) <= LONGEST_WINDOW])])
 
 
 def _lets_end(said: str, language: str) -> bool:
