@@ -27,6 +27,7 @@ from .limits import (
     NOT_DENIED,
     OTHER_LIMITS,
     STATES,
+    STATES_CERTAIN,
     Limits,
 )
 from .lists import Remainder, find_remainder
@@ -278,7 +279,8 @@ def _judge_units(
     found = [c for c in candidates if c.grade]
     if judge and found:
         stated = judge.states([c.unit.said for c in found])
-        found = [c for c, chance in zip(found, stated, strict=True) if chance >= STATES]
+        least = [STATES_CERTAIN if c.grade == "certain" else STATES for c in found]
+        found = [c for c, chance, limit in zip(found, stated, least, strict=True) if chance >= limit]
     return found
 
 
@@ -368,15 +370,15 @@ def _change(candidate: Candidate, grade: str, earlier: Sequence[Earlier], messag
     )  # fmt: skip
 
 
-def word(text: str, said_at: datetime, name: str | None, asked: str = "") -> str:
-    """Return a statement as a memory says it, of who has a name by it; an answer with what was asked."""
+def word(text: str, said_at: datetime, name: str | None, asked: str = "", kind: str = "fact") -> str:
+    """Return a statement or an instruction as a memory says it, of who has a name by it; an answer with its question."""
     if asked:
         text = f'{text} (asked "{asked}")'
     rule = {
         "name": "changed",
-        "type": "fact",
+        "type": kind,
         "provenance": "user_stated",
-        "category": "fact",
+        "category": kind,
         "importance": "normal",
         "utility": 0.9,
     }

@@ -48,8 +48,8 @@ CHOSEN, CHOSEN_ALONE, NOT_DENIED = 0.95, 0.7, 0.2
 FREES_SLOT = 0.33
 # Of two matters that a message may end the better one is meant where it is better by so much.
 MARGIN = 0.2
-# The chance from which on a sentence counts as a statement.
-STATES = 0.5
+# The chance from which on a sentence counts as a statement: where it is over for certain, and where it is likely.
+STATES_CERTAIN, STATES = 0.3, 0.5
 # Forms that don't say which item of a list they change.
 LOOSE = frozenset({"cue", "value", "same subject", "name", "another value", "matter"})
 # Forms that end an item of a list and leave the rest.

@@ -13,6 +13,8 @@ OTHERS = {
     "we've": "they've", "we'll": "they'll", "we'd": "they'd",
 }  # fmt: skip
 SELF = {"i", "i'm", "im", "i've", "ive", "i'll", "i'd", "me", "my", "mine", "myself"}
+# Verbs that end as adverbs do: "User always flies from Basel".
+VERBS_IN_LY = frozenset("fly rely apply reply supply multiply comply imply rally bully tally ally".split())
 HAD = {"been", "never", "better", "gone", "seen", "done", "just", "already"}
 THIRD = {
     "am": "is",
@@ -76,7 +78,7 @@ def name_speaker(sentence: str, name: str) -> str:
             word = f"{name}'s{tail}"
         elif core == "myself":
             word = f"themselves{tail}"
-        elif pending and core not in between and not core.endswith("ly"):
+        elif pending and core not in between and (core in VERBS_IN_LY or not core.endswith("ly")):
             pending = False
             word = _third_person(word, core, tail, kept)
         out.append(word)

@@ -8,7 +8,7 @@ a wish itself or says that something may stop. A wish that the message lets go o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
@@ -21,8 +21,11 @@ from .values import read_content
 
 # Chances from which on a wish is over for certain, or likely.
 CERTAIN, LIKELY = 0.6, 0.5
+# Where a wish is over by this chance, a message needs to speak of behaviour by a lower one.
+SURE, SPEAKS = 0.85, 0.3
 # The chance from which on a part of a wish, or a message, is a wish by itself.
 WISH = 0.7
+OTHERS = r"\m(?:others?|rest)\M"
 LONGEST_MESSAGE, LONGEST_WINDOW, MOST_SENTENCES = 2000, 300, 8
 
 
@@ -45,7 +48,8 @@ class Wish:
 
 @dataclass(frozen=True)
 class WishChange:
-    """A wish, or a part of it, that a span of a message makes untrue; `rest`: the parts that go on."""
+    """A wish, or a part of it, that a span of a message makes untrue; `rest`: the parts that go on; `behaves`: what of
+    the span says how the assistant behaves from then on."""
 
     of: int
     start: int
@@ -56,6 +60,7 @@ class WishChange:
     is_certain: bool
     chance: float
     rest: str
+    behaves: str = ""
 
 
 def find_wish_changes(text: str, language: str, wishes: Sequence[Wish], judge: WishJudge) -> list[WishChange]:
@@ -65,21 +70,25 @@ def find_wish_changes(text: str, language: str, wishes: Sequence[Wish], judge: W
     whole = [(wish, parts_of_wish(wish.said, judge)) for wish in wishes]
     units = [(wish, parts, n) for wish, parts in whole for n in range(len(parts))]
     best: dict[Wish, WishChange] = {}
-    kept = _kept_stems(text, language)
+    kept = _kept_matters(text, language)
+    spoken: float | None = None
     for start, said in _windows(text):
         chances = judge.over([parts[n][1].rstrip(". ") for _, parts, n in units], said)
-        speaks = _speaks_of_behaviour(said, language, judge) if max(chances) >= CERTAIN else False
+        if max(chances) >= CERTAIN and spoken is None:
+            spoken = _chance_of_wish(text, judge)
+        speaks = 1.0 if _lets_end(said, language) else spoken or 0.0
         for (wish, parts, n), chance in zip(units, chances, strict=True):
             at, part = parts[n]
-            if chance < LIKELY or kept & read_content(part, language).stems:
+            if chance < LIKELY or _goes_on(part, kept, language):
                 continue
             if wish in best and best[wish].chance >= chance:
                 continue
             rest = " ".join(other for number, (_, other) in enumerate(parts) if number != n)
+            is_certain = chance >= CERTAIN and speaks >= (SPEAKS if chance >= SURE else WISH)
             best[wish] = WishChange(
-                wish.of, wish.start + at, len(part), start, len(said), said, speaks and chance >= CERTAIN, chance, rest
+                wish.of, wish.start + at, len(part), start, len(said), said, is_certain, chance, rest
             )
-    return list(best.values())
+    return [replace(one, behaves=_behaviour_in(one.said, language, judge)) for one in best.values()]
 
 
 def parts_of_wish(said: str, judge: WishJudge) -> list[tuple[int, str]]:
@@ -98,7 +107,7 @@ def as_change(one: WishChange, said_at: datetime, message: Message) -> Change:
     return Change(
         one.of, one.start, one.length, one.by_start, one.by_length, grade, "wish", one.chance,
         remainder=word(one.rest, said_at, message.name) if one.rest and one.is_certain else None,
-        content=word(one.said, message.said_at, message.name),
+        content=word(one.behaves or one.said, message.said_at, message.name, kind="instruction"),
     )  # fmt: skip
 
 
@@ -108,12 +117,15 @@ def with_wishes(
     wishes: Sequence[Wish],
     message: Message,
     earlier: Sequence[Earlier],
+    judge: WishJudge,
 ) -> list[Change]:
-    """Return changes, those of lasting wishes as their own judge has it, unless the message names what it changes."""
+    """Return changes, those of lasting wishes as their own judge has it, unless the message names what it changes, or
+    that is a statement beside a wish: "My free day is Tuesday, so plan my week"."""
     kept = [
         change
         for change in found
         if change.form in NAMING
+        or (change.grade == "certain" and _is_beside(change, earlier, judge))
         or not any(
             wish.of == change.earlier
             and change.start < wish.start + len(wish.said)
@@ -130,6 +142,11 @@ def with_wishes(
     ]
 
 
+def _is_beside(change: Change, earlier: Sequence[Earlier], judge: WishJudge) -> bool:
+    said = earlier[change.earlier].text[change.start - 1 : change.start - 1 + change.length]
+    return max(judge.wishes([said])) < SPEAKS
+
+
 def _windows(text: str) -> list[tuple[int, str]]:
     """Return a short message, and each of its sentences, and where they begin: "No more proverbs. Still Celsius"."""
     sentences = own_sentences(text)
@@ -142,18 +159,37 @@ def _windows(text: str) -> list[tuple[int, str]]:
     return found
 
 
-def _kept_stems(said: str, language: str) -> frozenset[str]:
-    """Return the stems of what a message says goes on: "the sizes stay"."""
+def _kept_matters(said: str, language: str) -> list[frozenset[str]]:
+    """Return the stems of each clause in which a message says that something goes on: "the sizes stay"."""
     lasting = choices(language, "going_on")
     if not lasting:
-        return frozenset()
+        return []
     parts = compile_pattern(r"[.!?;,]+| (?:but|and|though) ", True).split(said)
-    kept = [part for part in parts if part and search(lasting, part.lower())]
-    return frozenset[str]().union(*(read_content(part, language).stems for part in kept))
+    # "The other rule is still a rule" spares no rule that it names.
+    kept = [part.lower() for part in parts if part and search(lasting, part.lower()) and not search(OTHERS, part)]
+    return [read_content(part, language).stems - {"like"} for part in kept]
 
 
-def _speaks_of_behaviour(said: str, language: str, judge: WishJudge) -> bool:
+def _goes_on(wish: str, kept: Sequence[frozenset[str]], language: str) -> bool:
+    """Return whether a message says of a wish that it goes on: it names the matter by half of its words at least."""
+    stems = read_content(wish, language).stems if kept else frozenset()
+    return any(2 * len(stems & matter) >= len(matter) > 0 for matter in kept)
+
+
+def _chance_of_wish(text: str, judge: WishJudge) -> float:
+    """Return the chance that a message or one of its sentences is a wish."""
+    sentences = [sentence.said for sentence in own_sentences(text)[:MOST_SENTENCES]]
+    return max([0.0, *judge.wishes([said for said in (text, *sentences) if len(said) <= LONGEST_WINDOW])])
+
+
+def _lets_end(said: str, language: str) -> bool:
     ends = choices(language, "wish_ends")
-    if ends and search(ends, said.lower()):
-        return True
-    return max(judge.wishes([said, *(sentence.said for sentence in own_sentences(said))])) >= WISH
+    return ends is not None and search(ends, said.lower())
+
+
+def _behaviour_in(said: str, language: str, judge: WishJudge) -> str:
+    """Return the sentences of a message that say how the assistant behaves, else all."""
+    sentences = [sentence.said for sentence in own_sentences(said)]
+    chances = judge.wishes(sentences)
+    told = [one for one, chance in zip(sentences, chances, strict=True) if chance >= SPEAKS or _lets_end(one, language)]
+    return " ".join(told or sentences)

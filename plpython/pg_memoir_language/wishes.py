@@ -33,7 +33,7 @@ MOST = 8
 # Characters between a wish and what it excepts.
 NEXT = 3
 # The chance from which on a sentence that says how far it holds is one, and any other.
-SCOPED, ALONE = 0.7, 0.85
+SCOPED, ALONE = 0.6, 0.7
 # "Would you close each answer with a riddle?"
 ASKED_OF_YOU = r"\m(?:can|could|would|will) (?:you|u)\M"
 

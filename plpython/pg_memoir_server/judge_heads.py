@@ -25,8 +25,8 @@ NEVER = -7.0  # log odds of what is not said
 LONGEST = 300  # characters of a message that are read beside a request
 # Below this a message changes nothing, so that pairs need not be read.
 LEAST = -2.0
-# The least mean chance of the judges that a wish must have.
-NOT_DENIED = 0.4
+# Where the judges' mean chance is lower, a wish is doubted unless the head is this sure: it has this chance at most.
+NOT_DENIED, SURE, DOUBTED = 0.4, 0.85, 0.5
 Embed = Callable[[Sequence[str]], np.ndarray]
 
 
@@ -39,10 +39,11 @@ class Heads:
         self._judge, self._embed, self._heads = judge, embed, load_file(LEARNT)
 
     def wishes(self, texts: Sequence[str]) -> list[float]:
-        """Return the chance that a text is a lasting wish about how the assistant behaves, for each; 0 where the judges
-        deny it."""
+        """Return the chance that a text is a lasting wish about how the assistant behaves, for each."""
         chances = zip(self._are("wish", texts), self._judge.wishes(texts), strict=True)
-        return [chance if judged >= NOT_DENIED else 0.0 for chance, judged in chances]
+        return [
+            chance if judged >= NOT_DENIED or chance >= SURE else min(chance, DOUBTED) for chance, judged in chances
+        ]
 
     def scenes(self, texts: Sequence[str]) -> list[float]:
         """Return the chance that a message opens a scene that is played, for each."""

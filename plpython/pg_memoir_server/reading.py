@@ -212,7 +212,7 @@ def _read_changes(turn: Json, memo: changes.Memo) -> Json:
     wishes = _wishes_of(given)
     if read and wishes:
         said = wish_changes.find_wish_changes(turn["text"], language, wishes, read)
-        found = wish_changes.with_wishes(found, said, wishes, message, earlier)
+        found = wish_changes.with_wishes(found, said, wishes, message, earlier, read)
     memories_given = turn["memories"] or []
     ended = changes.find_over(turn["text"], [one["content"] for one in memories_given], told)
     return {

@@ -22,7 +22,7 @@ WISHES = Path(__file__).with_name("wishes")
 # Strengths of the regressions (inverse of their L2 penalty), by a search over writers in turn.
 STRENGTHS = {
     "scene": 0.01,
-    "wish": 0.003,
+    "wish": 0.001,
     "wishes.changes": 0.003,
     "wishes.over": 0.01,
     "statements.changes": 0.001,

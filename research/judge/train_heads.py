@@ -1,10 +1,10 @@
 """Teaches the heads over what the judges know of a text, and writes plpython/pg_memoir_server/judge_heads.safetensors.
 
-    .local/venv/bin/python -m research.judge.train_heads [--leave-out WRITER …] [--calm FOLDER …] [--write]
+    .local/venv/bin/python -m research.judge.train_heads [--leave-out WRITER …] [--calm FOLDER …] [--only-wish] [--write]
 
 Logistic regressions over states and chances of the shipped judges (judge_heads.py). They learn of wishes/, users who tell an assistant
 how to behave and months later what of it has changed, of the persons of texts/ whom the judges have not read, of its sentences, of
-scenes/, which are played, of requests/, users who ask to forget parts of what they told, and of untrue/, messages of which some sentences
+everyday/, of scenes/, which are played, of requests/, users who ask to forget parts of what they told, and of untrue/, messages of which some sentences
 are not meant.
 --calm: conversations with an assistant in which little changes (RealMem, Apache-2.0; ProactiveMemBench, MIT). Of each second sentence and
 message the shares of wrong findings are printed, the others are learnt from. Prints, for the writers that are left out, how many wishes
@@ -21,15 +21,16 @@ import random
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
+from .everyday import read_wishes
 from .request_heads import teach_requests, teach_untrue
 from .teaching import PARTS, STRENGTHS, Later, Teacher, User, fit, read_persons, read_users
 from .texts import CLASSES, conversations, load
 
 SCENES = Path(__file__).with_name("scenes")
 OVER, NEW = frozenset({"replaced", "ended"}), frozenset({"replaced", "narrowed"})
-MOST_OF_TEXTS, MOST_CALM, MOST_MESSAGES = 6000, 3000, 600
+MOST_OF_TEXTS, MOST_CALM, MOST_CALM_TRUE, MOST_MESSAGES = 6000, 6500, 3000, 600
 # Statements before a message of a conversation that are nearest to it.
 NEAREST, SHORTEST_PAST, LONGEST_PAST = 8, 4, 300
 
@@ -58,25 +59,41 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--leave-out", nargs="*", default=[], metavar="WRITER")
     parser.add_argument("--calm", nargs="*", type=Path, default=[], metavar="FOLDER")
+    parser.add_argument(
+        "--only-wish", action="store_true", help="teach the head that tells wishes alone, keep the others"
+    )
     parser.add_argument("--write", action="store_true", help="write what was learnt")
     options = parser.parse_args()
     teacher, chance, left = Teacher(), random.Random(1), set(options.leave_out)
-    sentences, messages = calm_sentences(options.calm, chance), read_calm(options.calm, chance)
-    wishes, persons = list(read_users()), list(read_persons(load()))
-    heads = teach_wishes(teacher, [u for u in wishes if u.writer not in left], sentences[::2], chance)
+    sentences, wishes = calm_sentences(options.calm, chance), list(read_users())
+    spoken = list(read_wishes(teacher.judge.wishes))
+    told = [(text, is_wish) for writer, text, is_wish in spoken if writer not in left]
+    heads = teach_wishes(teacher, [u for u in wishes if u.writer not in left], sentences[::2], told, chance)
     if held := [u for u in wishes if u.writer in left]:
-        examine_wishes(teacher, heads, held, sentences[1::2])
-    heads |= teach_scenes(teacher, messages)
-    heads |= teach_untrue(teacher, left, sentences)
-    heads |= teach_requests(teacher, left, messages)
-    for of, users, calm in (("wishes", wishes, []), ("statements", persons, messages)):
-        heads |= teach(teacher, of, [u for u in users if u.writer not in left], calm[::2])
-        examine(teacher, heads, of, [u for u in users if u.writer in left], calm[1::2])
+        examine_wishes(teacher, heads, held, sentences[1::2], [one for one in spoken if one[0] in left])
+    heads = (
+        load_file(teacher.of.LEARNT) | heads
+        if options.only_wish
+        else heads | teach_others(teacher, left, wishes, sentences[:MOST_CALM_TRUE], read_calm(options.calm, chance))
+    )
     if options.write:
         target = teacher.of.LEARNT
         save_file(heads, target)
         target.chmod(0o644)
         print(f"{target.name}: {hashlib.sha256(target.read_bytes()).hexdigest()[:12]}")
+
+
+def teach_others(
+    teacher: Teacher, left: set[str], wishes: list[User], sentences: list[str], messages: list[User]
+) -> dict[str, np.ndarray]:
+    """Return all heads but the one that tells wishes."""
+    heads = teach_scenes(teacher, messages)
+    heads |= teach_untrue(teacher, left, sentences)
+    heads |= teach_requests(teacher, left, messages)
+    for of, users, calm in (("wishes", wishes, []), ("statements", list(read_persons(load())), messages)):
+        heads |= teach(teacher, of, [u for u in users if u.writer not in left], calm[::2])
+        examine(teacher, heads, of, [u for u in users if u.writer in left], calm[1::2])
+    return heads
 
 
 def read_scenes(folder: Path = SCENES) -> dict[str, list[str]]:
@@ -114,11 +131,13 @@ def calm_sentences(folders: list[Path], chance: random.Random) -> list[str]:
     return found[:MOST_CALM]
 
 
-def teach_wishes(teacher: Teacher, users: list[User], calm: list[str], chance: random.Random) -> dict[str, np.ndarray]:
-    """Return the head that tells wishes from other sentences."""
+def teach_wishes(
+    teacher: Teacher, users: list[User], calm: list[str], spoken: list[tuple[str, bool]], chance: random.Random
+) -> dict[str, np.ndarray]:
+    """Return the head that tells wishes from other sentences. `spoken`: sentences of conversations."""
     rows = [(s.new, CLASSES[s.label] == "i") for s in load().sentences if s.label >= 0]
     chance.shuffle(rows)
-    rows = rows[:MOST_OF_TEXTS] + [(text, False) for text in calm]
+    rows = rows[:MOST_OF_TEXTS] + [(text, False) for text in calm] + spoken
     rows += [(wish, True) for user in users for wish in user.earlier]
     # A message that does nothing to a wish may hold a further one.
     told = [one for user in users for one in user.later if one.does]
@@ -157,19 +176,27 @@ def teach(teacher: Teacher, of: str, users: list[User], calm: list[User]) -> dic
     }
 
 
-def examine_wishes(teacher: Teacher, heads: dict[str, np.ndarray], held: list[User], calm: list[str]) -> None:
+def examine_wishes(
+    teacher: Teacher,
+    heads: dict[str, np.ndarray],
+    held: list[User],
+    calm: list[str],
+    spoken: list[tuple[str, str, bool]],
+) -> None:
     """Print how many texts of each sort are taken for wishes."""
     later = [one for user in held for one in user.later]
     sets = {
         "wishes": [wish for user in held for wish in user.earlier],
         "messages that replace or narrow one": [o.text for o in later if NEW & set(o.does.values())],
         "messages that end one, or for once": [o.text for o in later if o.does and not NEW & set(o.does.values())],
+        "sentences of everyday/ that are one": [text for _, text, is_wish in spoken if is_wish],
+        "others there": [text for _, text, is_wish in spoken if not is_wish],
         "sentences of --calm": calm,
     }
     for name, texts in sets.items():
         if texts:
             chances = teacher.of.chance_of(apply(heads, "wish", teacher.texts(texts)))
-            shares = ", ".join(f"{limit}: {np.mean(chances >= limit):.3f}" for limit in (0.5, 0.7, 0.8, 0.9))
+            shares = ", ".join(f"{limit}: {np.mean(chances >= limit):.3f}" for limit in (0.5, 0.6, 0.7, 0.8, 0.9))
             print(f"a wish, of {len(texts)} {name}, at {shares}", flush=True)
 
 

@@ -58,41 +58,41 @@ returns boolean language plpgsql as $$
 declare
   v_user uuid := p_turn.user_id; v_now timestamptz := memoir.now(); v_unit _memoir.said_unit := p_change.unit;
   v_old uuid[] := _memoir.memories_from(v_user, array[v_unit], false); v_new uuid; v_change uuid := gen_random_uuid();
-  v_found _memoir.extracted; v_rest _memoir.memory_store; v_turn _memoir.conversation_history;
-  v_session _memoir.sessions;
+  v_found _memoir.extracted; v_was _memoir.memory_store; v_turn _memoir.conversation_history; v_place _memoir.sessions;
 begin
   if exists (select from _memoir.exclusions_of(v_user, v_unit.session_id, v_unit.turn_index) x where not x.is_doubt
       and x.span_start <= v_unit.span_start and x.span_start + x.span_length > v_unit.span_start) then
     return false;
   end if;
-  -- Where no memory was made of the words, one is made, unless the door refuses it.
+  -- Where no memory was made of the words, one is made, unless the door refuses it. What takes back a wish is a wish.
   v_new := _memoir.made_of(p_turn, p_change, v_old);
-  if v_new is null then
-    v_found := jsonb_populate_record(null::_memoir.extracted, jsonb_build_object('text_no', 1, 'span_start',
-      p_change.span_start, 'span_length', p_change.span_length, 'rule', 'changed', 'type', 'fact', 'provenance',
-      'user_stated', 'category', 'change', 'importance', 'normal', 'utility', 0.8, 'content', p_change.said,
-      'valid_from', p_turn.created_at));
+  select * into v_was from _memoir.memory_store where user_id = v_user and memory_id = v_old[1];
+  if v_new is null or v_was.type = 'instruction' and not exists (select from _memoir.memory_store m
+      where m.user_id = v_user and m.memory_id = v_new and m.type = v_was.type) then
+    v_found := jsonb_populate_record(null::_memoir.extracted, jsonb_build_object('utility', 0.8, 'span_start',
+      p_change.span_start, 'span_length', p_change.span_length, 'rule', 'changed', 'provenance', 'user_stated', 'type',
+      case v_was.type when 'instruction' then v_was.type else 'fact' end, 'category', 'change', 'importance', 'normal',
+      'text_no', 1, 'content', p_change.said, 'valid_from', p_turn.created_at, 'standing', v_was.type = 'instruction'));
     perform _memoir.enter_found(p_session, array[p_turn], array[v_found], p_by, 'rules 1', false, p_config);
-    v_new := (select s.item_id from _memoir.memory_sources s where s.user_id = v_user and s.source_kind = 'turn'
-      and s.source_id = p_turn.message_id and s.item_kind = 'memory' and s.span_start = p_change.span_start
-      and s.item_id <> all (v_old) limit 1);
+    v_new := coalesce((select s.item_id from _memoir.memory_sources s where s.user_id = v_user
+      and s.source_kind = 'turn' and s.source_id = p_turn.message_id and s.item_kind = 'memory'
+      and s.span_start = p_change.span_start and s.item_id <> all (v_old) limit 1), v_new);
   end if;
   if v_old <> '{}' then
     if p_change.remainder is not null then
-      select * into v_rest from _memoir.memory_store where user_id = v_user and memory_id = v_old[1];
-      v_rest.recorded_at := v_now;
-      v_rest.content := p_change.remainder;
-      v_rest.slot := null;
-      v_rest.slot_value := null;
-      v_rest.confidence := null;
-      v_rest.superseded_by := null;
-      v_rest.written_by := p_by;
-      v_rest.metadata := v_rest.metadata || jsonb_build_object('remainder_of', v_change);
+      v_was.recorded_at := v_now;
+      v_was.content := p_change.remainder;
+      v_was.slot := null;
+      v_was.slot_value := null;
+      v_was.confidence := null;
+      v_was.superseded_by := null;
+      v_was.written_by := p_by;
+      v_was.metadata := v_was.metadata || jsonb_build_object('remainder_of', v_change);
       select h.* into v_turn from _memoir.conversation_history h where h.user_id = v_user
         and h.session_id = v_unit.session_id and h.recorded_at = v_unit.recorded_at
         and h.message_id = v_unit.message_id;
-      select * into v_session from _memoir.sessions where user_id = v_user and session_id = v_unit.session_id;
-      perform _memoir.enter(v_rest, v_session, array[v_turn], array[v_unit.span_start], array[v_unit.span_length],
+      select * into v_place from _memoir.sessions where user_id = v_user and session_id = v_unit.session_id;
+      perform _memoir.enter(v_was, v_place, array[v_turn], array[v_unit.span_start], array[v_unit.span_length],
         v_turn.created_at, p_config);
     end if;
     if v_new is not null then

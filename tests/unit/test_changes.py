@@ -78,6 +78,7 @@ def test_questions_pastes_and_captions_state_nothing() -> None:
     for old in ("Do I live in Bergen?", "[image: I live in Bergen]", "Translate this: I live in Bergen"):
         assert read(old, "I moved to Rome", Saying(0.99), before=1) == [], old
     assert read("Long time no talk!", "Actually, long time no talk now.", Saying(0.99, states=0.05)) == []
+    assert read("I live in Bergen", "I live in Rome", Saying(0.95, states=0.35))[0].grade == "certain"
 
 
 def test_shipped_judge_on_all_cases(tmp_path: Any) -> None:

@@ -16,7 +16,7 @@ class Agreeing:
         self.whole = whole  # the chance that a whole message asks
 
     def wishes(self, texts: Sequence[str]) -> list[float]:
-        return [0.8] * len(texts)
+        return [0.65] * len(texts)
 
     def asks(self, texts: Sequence[str]) -> list[float]:
         return [0.85 if self.asking in text else 0.0 for text in texts]

@@ -6,19 +6,21 @@ from dataclasses import replace
 from datetime import timedelta
 
 from cases import extract, turn
+from pg_memoir_language.changes import Change, Earlier, Message
 from pg_memoir_language.scenes import MOST_MESSAGES, REST, without_scenes
 from pg_memoir_language.untrue import blank_untrue, without_untrue
-from pg_memoir_language.wish_changes import Wish, find_wish_changes
+from pg_memoir_language.wish_changes import Wish, as_change, find_wish_changes, with_wishes
 
 
 class Agreeing:
-    """Takes every wish that holds a word for over, and every text with "always" or "each" for a wish."""
+    """Takes every wish that holds a word for over, and every text with "always" or "each" for a wish, "now" for half of
+    one."""
 
     def __init__(self, *over: str, chance: float = 0.9):
         self._over, self._chance = over, chance
 
     def wishes(self, texts: Sequence[str]) -> list[float]:
-        return [0.9 if "always" in text or "each" in text else 0.1 for text in texts]
+        return [0.9 if "always" in text or "each" in text else 0.4 if "now" in text else 0.1 for text in texts]
 
     def over(self, wishes: Sequence[str], message: str) -> list[float]:
         return [self._chance if any(word in wish for word in self._over) else 0.0 for wish in wishes]
@@ -36,12 +38,36 @@ def test_wish_needs_a_form_to_be_over() -> None:
         assert read(message, [poems], Agreeing("haiku")) == [(poems, True, "")], message
     assert read("My boss reads haiku on the train.", [poems], Agreeing("haiku")) == [(poems, False, "")]
     assert read("ok you can quit the little poems", [poems], Agreeing("haiku", chance=0.4)) == []
+    for chance, is_certain in ((0.9, True), (0.8, False)):
+        assert read("So we are at prose now", [poems], Agreeing("haiku", chance=chance)) == [(poems, is_certain, "")]
 
 
 def test_wish_that_stays_is_not_over() -> None:
     wishes = ["Finish each answer with a haiku", "always give sizes in centimetres"]
     message = "you can quit the poems, the sizes thing stays"
     assert [said for said, _, _ in read(message, wishes, Agreeing("haiku", "sizes"))] == [wishes[0]]
+    rule = "rules for poems: always finish each answer with a haiku"
+    assert read("drop the haiku, the other rule is still a rule", [rule], Agreeing("haiku")) == [(rule, True, "")]
+
+
+def test_what_ends_a_wish_is_one_itself() -> None:
+    said = turn("").said_at
+    message = Message("So you can leave my mistakes alone.", said, "english")
+    (found,) = find_wish_changes(message.text, "english", [Wish(0, 1, "Mend my mistakes")], Agreeing("Mend"))
+    assert as_change(found, said, message).content == "User asks: You can leave User's mistakes alone."
+
+
+def test_statement_beside_a_wish_changes() -> None:
+    text, said = "My free day is Tuesday, so always plan my week", turn("").said_at
+    wishes, earlier = [Wish(0, 1, text)], [Earlier(text, "english", said)]
+    message = Message("My free day is Thursday.", said, "english")
+    for start, length, grade, is_kept in (
+        (1, 22, "certain", True),
+        (25, 23, "certain", False),
+        (1, 22, "likely", False),
+    ):
+        change = Change(0, start, length, 1, 24, grade, "ended", 0.9)
+        assert with_wishes([change], [], wishes, message, earlier, Agreeing()) == [change] * is_kept
 
 
 def test_part_of_a_wish_ends() -> None:
