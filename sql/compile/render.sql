@@ -1,7 +1,7 @@
 create or replace function _memoir.text_parts(p_content jsonb)
 returns jsonb language sql immutable as $$
-  select case jsonb_typeof(p_content) when 'array' then p_content when 'string' then case when p_content = '""' then '[]'
-    else jsonb_build_array(jsonb_build_object('type', 'text', 'text', p_content)) end else '[]' end
+  select case jsonb_typeof(p_content) when 'array' then p_content when 'string' then case p_content when '""'
+    then '[]' else jsonb_build_array(jsonb_build_object('type', 'text', 'text', p_content)) end else '[]' end
 $$;
 
 -- Two contents of the same role as one: text with text is text, anything else becomes parts.
