@@ -1,7 +1,7 @@
 """Scenes that are played over several messages: what is said in a part is no statement of who says it.
 
 A message opens a scene where a learnt model is sure of it, or where it has the form ("you be the officer, I will be
-Kojo") and the model does not think otherwise. What follows is played until a message ends it ("okay cut!"), the session
+Kojo") and either a word of play ("let's rp") or a model that does not think otherwise. What follows is played until a message ends it ("okay cut!"), the session
 rests, or many messages have passed. English.
 """
 
@@ -74,7 +74,9 @@ def _start_of_scene(text: str, judge: Judge) -> int | None:
     form = compile_pattern(choices("english", "scene_openings") or "(?!)", True).search(text.translate(APOSTROPHES))
     sentences = list(SENTENCE.finditer(text))
     whole, *chances = judge.scenes([text, *(sentence[0].strip() for sentence in sentences)])
-    if max([whole, *chances]) < (OPENS_IN_FORM if form else OPENS):
+    plays = choices("english", "scene_plays")
+    is_said = form is not None and bool(plays) and search(plays, text.lower(), False)
+    if not is_said and max([whole, *chances]) < (OPENS_IN_FORM if form else OPENS):
         return None
     starts = [s.start() for s, chance in zip(sentences, chances, strict=True) if chance >= OPENS]
     return min([*starts, *([form.start()] if form else [])], default=0)

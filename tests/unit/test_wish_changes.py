@@ -116,7 +116,11 @@ def test_scene_needs_a_judge() -> None:
     ours = "I am a baker in Leeds."
     for text, chance, is_scene in (
         (f"{ours} {OPENING}", 0.2, True),
-        (f"{ours} {OPENING}", 0.1, False),
+        (f"{ours} {OPENING}", 0.0, True),
+        (f"{ours} lets rp now, im a knight of the moon n ur the king", 0.0, True),
+        ("You be the officer now, I will be Kojo.", 0.2, True),
+        ("You be the officer now, I will be Kojo.", 0.1, False),
+        (f"{ours} My friends rehearse with me, they are officers.", 0.1, False),
         ("In this one you are my therapist and I say nothing true.", 0.6, True),
         ("In this one you are my therapist and I say nothing true.", 0.4, False),
         ("The weather is fine today.", 0.9, False),
