@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .work_steps import Request, Session, Step, read_session, words_of
-from .work_words import COMMAND, CORRECTIONS, GOES_ON, JUDGES, PREPARES, REFUSES, SAYS_NOTHING
+from .work_words import COMMAND, CORRECTIONS, GOES_ON, JUDGES, PREPARES, REFUSES, SAYS_NOTHING, TELLS_OF_CODE
 
 Json = dict[str, Any]
 
@@ -176,7 +176,7 @@ def _is_all_it_took(session: Session, failed: Step, worked: Step) -> bool:
     request = session.request_of(worked.turn)
     if not asked or request is None or session.request_of(failed.turn) is not request:
         return False
-    is_way = failed.is_way_wrong or failed.goal not in JUDGES
+    is_way = failed.is_way_wrong or failed.goal not in JUDGES or not TELLS_OF_CODE.search(failed.result)
     about = words_of(request.text[:400]) | failed.words
     return is_way and not PREPARES.search(worked.core) and bool(about & worked.words)
 

@@ -68,6 +68,12 @@ GOALS = tuple(
 )  # fmt: skip
 JUDGES = ("test", "lint", "types")
 """Goals whose failures tell of the code."""
+TELLS_OF_CODE = re.compile(
+    r"\b[1-9]\d* (?:\w+ )?(?:failed|failing|failures?|problems?|errors?|warnings?)\b|\bFAIL(?:ED)?\b|✗|✖|\bassert"
+    r"|\bexpected\b.*\b(?:received|got|but|to)\b|would reformat|\berror:? ?\[?[A-Z]{1,3}\d{2,}",
+    re.I,
+)
+"""What tests, linters, type checkers print of the code that they judge."""
 LOOKS = re.compile(
     r"^(?:(?:\S*/)?pip3? (?:list|show|freeze)|ls|ll|dir|pwd|cat|bat|head|tail|less|grep|rg|find|fd|which|whereis"
     r"|type|echo|printf|stat|file|wc|tree|env|du|df|"

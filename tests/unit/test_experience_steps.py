@@ -128,6 +128,17 @@ def read(*told: str | tuple[str, str, str]) -> list[dict[str, Any]]:
             "python3 tools/zpl.py labels",
             ["python3 tools/usb.py labels"],
         ),
+        # A test run that tells of no test was no way either, if all that the request took came next.
+        (
+            [("ztest web", "Run checks of importer", "Exit code 3"), ("ztest web -p ui", "Run checks", "ok")],
+            "ztest web -p ui",
+            ["ztest web"],
+        ),
+        (
+            [("pytest a", "Run checks of importer", "Exit code 1\nno luck"), ("pytest b", "Run checks", "ok")],
+            "pytest b",
+            ["pytest a"],
+        ),
         # Code that was wrong says nothing of the command; nor does another goal, a look, a script, an open failure.
         ([("pytest a", "", BROKEN), ("Edit a.py", "", "done"), ("pytest a -x", "", "31 passed")], None, []),
         ([("pytest a", "", BROKEN), ("pytest a/b.py", "", "1 passed")], None, []),
