@@ -166,7 +166,11 @@ def score(
     session = np.array([numbers.setdefault(one, len(numbers)) for one in sessions], np.int64)
     days = np.rint((created / 1000000 + 946684800) / 86400).astype(np.int64)
     days[mask(one != NO_SESSION for one in sessions)] = days.min()
-    group = (np.frombuffer(b"".join(items.kind), np.uint8).astype(np.int64) * len(numbers) + session) * 10000000 + days - days.min()
+    group = (
+        (np.frombuffer(b"".join(items.kind), np.uint8).astype(np.int64) * len(numbers) + session) * 10000000
+        + days
+        - days.min()
+    )
     matches = 0.45 * words_share.astype(np.float64) + 0.55 * vector.astype(np.float64)
     order = np.lexsort((item, group))
     starts = np.flatnonzero(np.diff(group[order], prepend=-1))

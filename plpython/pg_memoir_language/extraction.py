@@ -182,11 +182,12 @@ class Reading:
     requests: list[Request]
 
 
-def read_turns(turns: Sequence[Turn], judge: Judge | None = None) -> Reading:
+def read_turns(turns: Sequence[Turn], judge: Judge | None = None, is_at_work: bool = False) -> Reading:
     """Return what rules find in turns, which count from 1: what persons say of themselves, clause by clause; of
     the rest sentences worth keeping; of tools errors, identifiers and totals. A request to forget is no memory.
 
-    `judge`: finds lasting wishes and requests in English that no rule knows.
+    `judge`: finds lasting wishes and requests in English that no rule knows. `is_at_work`: in a session in which an
+    agent runs commands.
     """
     languages = [turn.language for turn in turns]
     clauses, requests = [], []
@@ -202,7 +203,7 @@ def read_turns(turns: Sequence[Turn], judge: Judge | None = None) -> Reading:
             for c in clauses
             if languages[c.text_no - 1] == JUDGED and len(turns[c.text_no - 1].text) <= LONGEST_ASKING
         ]
-        requests += find_free_requests(read, requests, JUDGED, judge)
+        requests += find_free_requests(read, requests, JUDGED, judge, is_at_work)
     asked = [(r.text_no, r.span_start, r.span_start + r.span_length) for r in requests]
     clauses = [
         clause

@@ -51,7 +51,7 @@ def _foreign_patterns() -> tuple[Foreign, ...]:
         (r"""(?:(?:^|\n)[ \t]*(?:select [^\n]*\mfrom|update [[:alnum:]_."]+ set)\M[^\n]*)+""", ("select ", "update ")),
         # Somebody else's words, where they are more than a title.
         (
-            r'(?<!\m(?:with|as|no|not|than|is|it\'s) '
+            r"(?<!\m(?:with|as|no|not|than|is|it\'s) "
             r'(?=["“„«](?:(?!\m(?:i|i\'m|me|my|we|our)\M)[^"“”«»„\n]){1,50}["”“»]))'
             r'["“„«](?:[^"“”«»„\n]*[ \t][^"“”«»„\n]*){4,}["”“»]',
             QUOTES,

@@ -74,9 +74,13 @@ class Meant:
 
 
 def find_free_requests(
-    clauses: Sequence[Clause], found: Sequence[Request], language: str, judge: RequestJudge
+    clauses: Sequence[Clause], found: Sequence[Request], language: str, judge: RequestJudge, is_at_work: bool = False
 ) -> list[Request]:
-    """Return the requests among sentences of texts in one language in which no rule found any."""
+    """Return the requests among sentences of texts in one language in which no rule found any.
+
+    `is_at_work`: an agent runs commands for the speaker, whose tasks sound like requests ("lint the code"), so that a
+    sentence needs a word of forgetting.
+    """
     taken = {request.text_no for request in found}
     cancelled, keeps = choices(language, "forget_cancelled"), choices(language, "kept_things")
     sparing = {row.text_no for row in clauses if keeps and search(keeps, row.said.lower())}
@@ -88,6 +92,7 @@ def find_free_requests(
     for number, group in groupby(whole, key=lambda row: row.text_no):
         said = list(islice(group, MOST_SENTENCES_READ))
         may_ask = [row for row in said if number not in taken and _may_ask(row.said, row.plain, language)]
+        may_ask = [row for row in may_ask if not is_at_work or _has_form(row.said, language)]
         if may_ask:
             read.append((said, may_ask))
     asking = _find_asking(read, sparing, judge, language)

@@ -128,7 +128,7 @@ CORRECTIONS = tuple(
 REFUSES = re.compile(
     r"\b(?:not|no|nope|nothing|nobody|never|wrong|instead|stop|rather|by hand|no longer|ages ago|left-?over|deprecated|careful"
     r"|otherwise|always|have to|must|next time|from now on|unless|but only"
-    r"|only (?:half|part)|half of|use (?:this|that)(?: one)?|(?:right|proper|correct|usual) (?:way|one|command)|supposed to"
+    r"|only (?:half|part)|half of|that(?:['’]s| was| is)? only|left out|use (?:this|that)(?: one)?|(?:right|proper|correct|usual) (?:way|one|command)|supposed to"
     r"|for (?:this|that) (?:we|there))\b|n['’]t\b",
     re.I,
 )

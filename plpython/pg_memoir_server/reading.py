@@ -34,6 +34,7 @@ from pg_memoir_language import (
     summaries,
     untrue,
     wish_changes,
+    work_steps,
 )
 from pg_memoir_language.languages import spoken_language, written_language
 
@@ -119,7 +120,8 @@ def read_turns(given: str) -> Json:
     turns = [_as_turn(turn) for turn in asked["turns"]]
     if read_by := heads():
         turns = scenes.without_scenes(turns, read_by, before)
-    read = extraction.read_turns(turns, Learnt())
+    is_at_work = bool(work_steps.read_session(asked.get("steps") or []).steps)
+    read = extraction.read_turns(turns, Learnt(), is_at_work)
     found = untrue.without_untrue(read.found, turns, read_by) if read_by else read.found
     asking = {request.text_no for request in read.requests}
     return {

@@ -1,11 +1,13 @@
 """Wishes and requests to forget that only the judge knows, each with a form beside it: a judge that always agrees shows what
 the form holds back."""
 
+import json
 from collections.abc import Sequence
 
 from cases import turn
 from pg_memoir_language.extraction import read_turns
 from pg_memoir_language.free_requests import Asked, find_meant
+from pg_memoir_server import reading
 
 
 class Agreeing:
@@ -88,6 +90,24 @@ def test_request_without_a_word_of_forgetting() -> None:
         "Could you leave out the bit about my job in the bio?",
     ):
         assert read_turns([turn(help_wanted)], Sure()).requests == []
+
+
+def test_tasks_of_an_agent_are_no_requests() -> None:
+    """Where an agent runs commands, "lint the code" is a task, however sure the judge is."""
+    for text, is_at_work, count in (
+        ("lint the python code", False, 1),
+        ("lint the python code", True, 0),
+        ("Kindly strike it from whatever you retain about me.", True, 1),
+    ):
+        assert len(read_turns([turn(text)], Sure(), is_at_work).requests) == count
+    steps = [
+        {"turn": 1, "role": "assistant", "calls": [{"id": "1", "name": "Bash", "arguments": '{"command": "make"}'}]},
+        {"turn": 2, "role": "tool", "call": "1", "text": "ok"},
+    ]
+    said = {"text": "lint the python code", "role": "user", "said_at": "2026-03-01T10:00:00+00:00"}
+    for done, count in ([], 1), (steps, 0):
+        given = json.dumps({"turns": [said], "steps": done, "since": 0})
+        assert len(reading.read_turns(given)["requests"]) == count
 
 
 def test_whole_message_denies_and_tells_a_request() -> None:
