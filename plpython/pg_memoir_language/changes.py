@@ -371,7 +371,7 @@ def _change(candidate: Candidate, grade: str, earlier: Sequence[Earlier], messag
 
 
 def word(text: str, said_at: datetime, name: str | None, asked: str = "", kind: str = "fact") -> str:
-    """Return a statement or an instruction as a memory says it, of who has a name by it; an answer with its question."""
+    """Return a statement or an instruction as a memory says it, of who has a name by it. An answer has its question."""
     if asked:
         text = f'{text} (asked "{asked}")'
     rule = {

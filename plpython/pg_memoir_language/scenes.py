@@ -1,8 +1,8 @@
 """Scenes that are played over several messages: what is said in a part is no statement of who says it.
 
 A message opens a scene where a learnt model is sure of it, or where it has the form ("you be the officer, I will be
-Kojo") and either a word of play ("let's rp") or a model that does not think otherwise. What follows is played until a message ends it ("okay cut!"), the session
-rests, or many messages have passed. English.
+Kojo") and either a word of play ("let's rp") or a model that does not think otherwise. What follows is played until a
+message ends it ("okay cut!"), the session rests, or many messages have passed. English.
 """
 
 from __future__ import annotations

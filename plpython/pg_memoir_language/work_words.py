@@ -21,7 +21,8 @@ WAY_FAILED = re.compile(
     r"|argument|"
     r"target|switch|key|subcommand|module|task|project|service|profile|environment|host|remote)|"
     r"invalid (?:option|argument|choice|flag)|^usage: |missing (?:script|argument|option|"
-    r"required|environment)|no rule to make|(?:could(?: not|n['’]t)|unable to|failed to) (?:connect|find|resolve|open|read|load)"
+    r"required|environment)|no rule to make|(?:could(?: not|n['’]t)|unable to|failed to)"
+    r" (?:connect|find|resolve|open|read|load)"
     r"|connection (?:refused|reset)|"
     r"ECONNREFUSED|EACCES|ENOENT|EADDRINUSE|can(?:not|['’]t) (?:find|locate|open|connect|import|access)|is missing"
     r"|specify (?:a|an|the)\b|does not (?:have|contain) an?\b|unauthori[sz]ed|forbidden|"
@@ -89,7 +90,8 @@ STOP_WORDS = frozenset(
     " instead just make".split()
 )
 SAYS_NOTHING = frozenset(
-    "thank thanks again once more pleas please yes okay sure great nice good now time same going ahead continue retry".split()
+    "thank thanks again once more pleas please yes okay sure great nice good now time same going ahead continue"
+    " retry".split()
 )
 """Words of a request that goes on with the one before."""
 _DO = (
@@ -126,9 +128,11 @@ CORRECTIONS = tuple(
     )
 )
 REFUSES = re.compile(
-    r"\b(?:not|no|nope|nothing|nobody|never|wrong|instead|stop|rather|by hand|no longer|ages ago|left-?over|deprecated|careful"
+    r"\b(?:not|no|nope|nothing|nobody|never|wrong|instead|stop|rather|by hand|no longer|ages ago|left-?over"
+    r"|deprecated|careful"
     r"|otherwise|always|have to|must|next time|from now on|unless|but only"
-    r"|only (?:half|part)|half of|that(?:['’]s| was| is)? only|left out|use (?:this|that)(?: one)?|(?:right|proper|correct|usual) (?:way|one|command)|supposed to"
+    r"|only (?:half|part)|half of|that(?:['’]s| was| is)? only|left out|use (?:this|that)(?: one)?"
+    r"|(?:right|proper|correct|usual) (?:way|one|command)|supposed to"
     r"|for (?:this|that) (?:we|there))\b|n['’]t\b",
     re.I,
 )
@@ -141,7 +145,8 @@ GOES_ON = re.compile(
 COMMAND = re.compile(
     r"`[^`\s]+ [^`\n]{2,200}`|(?:^|\s)--?\w[\w-]+(?=[= ])|(?:^|\s)(?:\./|(?:\.?bin|scripts?|ops|tools)/)\w[\w./-]*"
     r"|\b(?:npm|npx|pnpm|yarn|cargo|git|gh|docker|podman|kubectl|helm|terraform|tofu|uvx?|poetry|pip3?|python3?|bundle"
-    r"|rake|gradle|\./gradlew|mvn|bazel|nix|aws|gcloud|dbt|dvc|airflow|ansible(?:-playbook)?|pulumi|wrangler|sbatch|Rscript|julia"
+    r"|rake|gradle|\./gradlew|mvn|bazel|nix|aws|gcloud|dbt|dvc|airflow|ansible(?:-playbook)?|pulumi"
+    r"|wrangler|sbatch|Rscript|julia"
     r"|dotnet|composer|curl|rsync|psql|mix|sqlfluff|kustomize|spark-submit) [a-z][\w./:-]*"
     r"|\b(?:make|just|task) [a-z][\w-]*(?: [A-Z_]+=|[-_:]\w|(?=[.`\"]?$))"
 )
