@@ -255,11 +255,12 @@ def _find_instead(session: Session, request: Request, done: Sequence[Step]) -> S
 def _is_refused(text: str, done: Sequence[Step], instead: Step) -> bool:
     """Does a message say that a command was the wrong one: by a word, or since it speaks of that one and holds the
     next?"""
+    if REFUSES.search(text):
+        return True
     last = next((step for step in reversed(done) if not step.is_look), None)
-    if REFUSES.search(text) or last is None:
-        return bool(REFUSES.search(text))
-    is_held = _names(text, instead.core) and not GOES_ON.search(text)
-    return is_held and bool(words_of(text) & (words_of(last.core) - words_of(instead.core)))
+    if last is None or GOES_ON.search(text) or not _names(text, instead.core):
+        return False
+    return bool(words_of(text) & (words_of(last.core) - words_of(instead.core)))
 
 
 def _names(text: str, command: str) -> bool:

@@ -215,6 +215,37 @@ def test_a_replaced_way_fails_under_all_its_triggers(db: Db, user: str) -> None:
     assert ways(db, user, told[-1][0])[0] == (new[0], "worked")
 
 
+def test_what_took_over_is_found_by_all_triggers_of_the_failed_way(db: Db, user: str) -> None:
+    for trigger in ("ship the service", "deploy the api"):
+        learn(db, user, trigger, "./old", success=False, actor="agent")
+    learn(db, user, "deploy the api", "./new", success=True)
+    assert ways(db, user, "ship the service") == [("./new", "worked"), ("./old", "failed")]
+
+
+def test_later_words_end_no_way(db: Db, user: str) -> None:
+    """What is said of another matter in the request goes when it changes. The ways learnt with it stay."""
+    asked = "I live in Bergen. Run the tests of the importer, please."
+    persist(db, user, "1", asked, *steps(WRONG, ("make check", "31 passed")))
+    call(db, "extract_session", user, "1")
+    before = ways(db, user, "run the tests of the importer")
+    assert ("make check", "worked") in before
+    persist(db, user, "2", "I live in Rome now, not in Bergen any more.")
+    call(db, "extract_session", user, "2")
+    assert "Rome" in str(table(db, "list_memories", user, columns="content"))
+    assert ways(db, user, "run the tests of the importer") == before
+
+
+def test_a_command_that_a_lesson_names_is_credited_to_it(db: Db, user: str) -> None:
+    said = "no, don't run pytest here, use `make check --fast` instead"
+    persist(db, user, "1", "Test the importer.", *steps(("pytest -n 8", "812 passed in 640 s")), said)
+    call(db, "extract_session", user, "1")
+    for number, (sent, verdict) in enumerate((("make check", "untried"), ("make check --fast", "worked")), 2):
+        persist(db, user, str(number), "Is it still green?", *steps((sent, "31 passed")))
+        call(db, "extract_session", user, str(number))
+        lesson = next(found for found in ways(db, user, limit=9) if found[0].startswith(("no,", "don't")))
+        assert lesson[1] == verdict, sent
+
+
 def test_experience_from_a_correction(db: Db, user: str) -> None:
     told = steps(("pytest -n 8", "812 passed in 640 s"))
     persist(
