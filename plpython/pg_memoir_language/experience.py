@@ -265,7 +265,7 @@ def _is_refused(text: str, done: Sequence[Step], instead: Step) -> bool:
 
 def _names(text: str, command: str) -> bool:
     """Does a text hold a command, and not another that only begins like it?"""
-    return bool(re.search(re.escape(command) + r"(?![\w/=:-]| -)", text))
+    return bool(re.search(re.escape(command) + r"(?![\w/=:-]| -| \w+=)", text))
 
 
 def find_corrections(text: str) -> list[tuple[str, str]]:

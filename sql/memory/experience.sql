@@ -102,7 +102,7 @@ begin
       and m.type in ('procedure', 'lesson', 'skill') and m.project in ('global', p_session.project)
       and (right(m.content, length(v_found.way) + 1) = E'\n' || v_found.way or m.type = 'lesson'
         and strpos(v_found.way, ' ') > 0 and strpos(m.content, v_found.way) > 0
-        and split_part(m.content, v_found.way, 2) not like ' -%'));
+        and split_part(split_part(m.content, v_found.way, 2), ' ', 2) not like all ('{-%,%=%}')));
     if not v_found.is_known or v_found.trigger is not null and cardinality(v_ids) between 1 and 7 then
       v_ids := v_ids || (_memoir.enter(jsonb_populate_record(null::_memoir.memory_store, jsonb_set(v_found.memory,
         '{metadata,said_at}', to_jsonb(v_turn.created_at)) || jsonb_build_object('user_id', v_user, 'recorded_at',

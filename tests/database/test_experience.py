@@ -223,7 +223,7 @@ def test_what_took_over_is_found_by_all_triggers_of_the_failed_way(db: Db, user:
 
 
 def test_later_words_end_no_way(db: Db, user: str) -> None:
-    """What is said of another matter in the request goes when it changes. The ways learnt with it stay."""
+    """A fact of another matter in the request goes when it changes. The ways learnt with it stay."""
     asked = "I live in Bergen. Run the tests of the importer, please."
     persist(db, user, "1", asked, *steps(WRONG, ("make check", "31 passed")))
     call(db, "extract_session", user, "1")
@@ -236,10 +236,10 @@ def test_later_words_end_no_way(db: Db, user: str) -> None:
 
 
 def test_a_command_that_a_lesson_names_is_credited_to_it(db: Db, user: str) -> None:
-    said = "no, don't run pytest here, use `make check --fast` instead"
+    said = "no, don't run pytest here, use `make check --fast` or `make check PART=1` instead"
     persist(db, user, "1", "Test the importer.", *steps(("pytest -n 8", "812 passed in 640 s")), said)
     call(db, "extract_session", user, "1")
-    for number, (sent, verdict) in enumerate((("make check", "untried"), ("make check --fast", "worked")), 2):
+    for number, (sent, verdict) in enumerate((("make check", "untried"), ("make check PART=1", "worked")), 2):
         persist(db, user, str(number), "Is it still green?", *steps((sent, "31 passed")))
         call(db, "extract_session", user, str(number))
         lesson = next(found for found in ways(db, user, limit=9) if found[0].startswith(("no,", "don't")))
