@@ -1,9 +1,9 @@
 """All benchmarks, as `make bench` runs them: the machine, the settings, then tables in Markdown.
 
-    python -m bench [--data locomo.json] [--evidence path ...] [--only recall,evidence,latency,writes,...] [--write docs/benchmarks.md bench/RESULTS.md]
+    python -m bench [--data locomo.json] [--only recall,latency,writes,gateway] [--write docs/benchmarks.md bench/RESULTS.md]
 
-`python -m bench.PART` runs these and further parts (consolidation, experience, extraction, pages, replay, scale, spaces, tokens) alone. Other memory
-stores: python -m research.peers. With --write each table also replaces the one of its name in the page that has it, between its two
+`python -m bench.PART` runs these and further parts (experience, extraction, pages, replay, scale, spaces, tokens) alone. Other memory
+stores: python -m research.peers. Other conversations: python -m research.evidence. With --write each table also replaces the one of its name in the page that has it, between its two
 marks.
 """
 
@@ -14,11 +14,11 @@ import re
 import sys
 from pathlib import Path
 
-from . import evidence, gateway, latency, recall, writes
+from . import gateway, latency, recall, writes
 from .common import CannotRun, machine, report, server_dsn
 
-PARTS = {"recall": recall, "evidence": evidence, "latency": latency, "writes": writes, "gateway": gateway}
-USUAL = "recall,evidence,latency,writes"
+PARTS = {"recall": recall, "latency": latency, "writes": writes, "gateway": gateway}
+USUAL = "recall,latency,writes"
 
 
 def replace_sections(pages: list[Path], sections: list[tuple[str, str]]) -> None:
@@ -58,12 +58,6 @@ def main() -> int:
         for name in wanted:
             if name == "recall" and options.data is None:
                 print("recall is left out: make bench DATA=locomo.json\n", flush=True)
-                continue
-            if name == "evidence" and not options.evidence:
-                print(
-                    "evidence is left out: make bench ARGS='--evidence locomo.json --evidence realmem/ --evidence beam/'\n",
-                    flush=True,
-                )
                 continue
             sections += PARTS[name].run(options)
         if options.write:

@@ -1,6 +1,6 @@
 """What conversations become: how many messages yield a memory, which changes are found, and how long that takes.
 
-    python -m bench.extraction --data locomo.json [--data realmem/] [--users 10] [--samples 60] [--list]
+    python -m bench.extraction --data locomo.json [--users 10] [--samples 60] [--list]
 
 Each speaker is a user whose own words are read; all others speak as the assistant. Everything is stored through persist_turn and
 read by extract_session, with the model server's judges, without vectors and without a language model. Gold turns answer questions.
@@ -12,6 +12,7 @@ session after another.
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import sys
 import time
@@ -23,8 +24,7 @@ import psycopg
 from pg_memoir import Memoir
 
 from .common import CannotRun, fresh_database, progress, report, run_alone, table
-from .datasets import Corpus, Said, read
-from .evidence import store
+from .datasets import Corpus, Said, locomo
 
 MADE = """
   select s.source_id::text, m.content, substr(h.content, s.span_start, s.span_length)
@@ -82,14 +82,18 @@ def measure(db: psycopg.Connection[Any], memoir: Memoir, corpus: Corpus, speaker
             else:
                 message["role"] = "assistant"
             events.append(Said(event.key, event.session, message))
-    stored = store(memoir, user, events)
+    stored: dict[str, str] = {}
+    for session, its in itertools.groupby(events, lambda event: event.session):
+        said = list(its)
+        ids = memoir.persist_turn(user, session, [event.message for event in said])["message_ids"]
+        stored |= {event.key: str(found_id) for event, found_id in zip(said, ids, strict=True)}
     started = time.perf_counter()
     for session in dict.fromkeys(event.session for event in events):
         memoir.extract_session(user, session)
     found.seconds += time.perf_counter() - started
     made = db.execute(MADE, [user]).fetchall()
     told = {source for source, *_ in made}
-    gold = {stored[key].id for question in corpus.questions() for key in question.evidence if key in own}
+    gold = {stored[key] for question in corpus.questions() for key in question.evidence if key in own}
     found.users, found.said, found.told = found.users + 1, found.said + len(own), found.told + len(told)
     found.gold, found.gold_told = found.gold + len(gold), found.gold_told + len(gold & told)
     found.memories += [(content, source) for _, content, source in made]
@@ -107,7 +111,7 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     ):
         for path in options.data:
             found = Found()
-            for corpus in read(path):
+            for corpus in locomo(path):
                 for speaker in speakers(corpus):
                     if not options.users or found.users < options.users:
                         progress(f"{corpus.name} {speaker}")
@@ -123,7 +127,7 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    about = "a LoCoMo file, a RealMem or BEAM folder; may be given several times"
+    about = "a LoCoMo file; may be given several times"
     parser.add_argument("--data", action="append", type=Path, required=True, help=about)
     parser.add_argument("--users", type=int, default=0, help="the first so many users of each")
     parser.add_argument("--samples", type=int, default=0, help="memories to print with their sources")

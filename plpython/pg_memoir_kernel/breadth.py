@@ -17,7 +17,7 @@ from .candidates import ASSISTANT, USER, Candidate, worth
 class Breadth:
     """How lines are weighed and cut for a shape of answer: `power` of the odds, how worth falls (`fall`) within a
     session, an `answer`'s share of its question's worth, the shares of a `stub` and an `excerpt`, and the `longest`
-    excerpt in characters. `own`: it is about what the speaker himself said. bench/evidence.py shows what the numbers
+    excerpt in characters. `own`: it is about what the speaker himself said. research/evidence.py shows what the numbers
     bring.
     """
 

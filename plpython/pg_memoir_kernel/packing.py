@@ -98,7 +98,7 @@ def reduce_turns(
     turns: Sequence[Candidate], texts: Mapping[int, Text], share: float, terms: Sequence[str], shape: Breadth | None
 ) -> list[Reduced]:
     """Return of a part of a long turn the sentence that holds most of the question's words, rare ones above all: it
-    is worth three quarters of the root of its share, as gold turns keep the words of answers (bench/RESULTS.md). A
+    is worth three quarters of the root of its share, as gold turns keep the words of answers (research/RESULTS.md). A
     broad recall shows short lines: the sentence cut to the longest excerpt, and to a stub. For an order of events
     that is the first sentence, which says what the turn is about.
     """

@@ -42,10 +42,11 @@ from bench.common import (
     run_alone,
     table,
 )
-from bench.datasets import Asked, Corpus, Remembered, Said, read
-from bench.evidence import ask
+from bench.datasets import Asked, Corpus, Remembered, Said
 from bench.latency import processor_time
 from bench.writes import can_inspect
+from research.conversations import read
+from research.evidence import ask
 
 # What each needs, pinned; in an environment of its own, since their dependencies exclude each other.
 STORES = {

@@ -17,7 +17,8 @@ import psycopg
 from pg_memoir import Memoir
 
 from bench.common import CACHE, CachedEmbedder, CannotRun, fresh_database, progress
-from bench.datasets import Asked, Corpus, Remembered, batches, read
+from bench.datasets import Asked, Corpus, Remembered
+from research.conversations import batches, read
 
 # Messages that ask for nothing: whatever is recalled for them is noise.
 SMALL_TALK = """hi|hello there|hey, how are you?|good morning|good evening!|thanks|thank you so much!|thanks a lot, that helps|ok|okay, great|sure

@@ -1,6 +1,6 @@
 """How much of the evidence compile_context finds, on several kinds of conversations, with default settings.
 
-    python -m bench.evidence --data locomo.json --data realmem/ --data beam/ [--questions 50] [--budgets 1000,2000]
+    python -m research.evidence --data locomo.json --data realmem/ --data beam/ [--questions 50] [--budgets 1000,2000]
 
 Everything is imported through persist_turn and remember; only what precedes a question exists when it is asked. R@10: share of
 the evidence among the ten best turns or memories of the fused ranking. Within n tokens: share of it in the recall of the
@@ -23,8 +23,9 @@ import numpy as np
 import psycopg
 from pg_memoir import Memoir
 
-from .common import CachedEmbedder, CannotRun, fresh_database, progress, report, run_alone, table
-from .datasets import Asked, Corpus, Remembered, Said, batches, read
+from bench.common import CachedEmbedder, CannotRun, fresh_database, progress, report, run_alone, table
+from bench.datasets import Asked, Corpus, Remembered, Said
+from research.conversations import batches, read
 
 BUDGETS = (1000, 2000)
 
@@ -219,10 +220,10 @@ def _percent(values: Sequence[float]) -> str:
     return f"{100 * np.mean(values):.1f}"
 
 
-def add_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
-    """The options that `python -m bench` shares."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options, but for --keep."""
     what = "a LoCoMo file, a folder of RealMem dialogues or of BEAM chats; may be given several times"
-    parser.add_argument("--evidence", *names, dest="evidence", type=Path, action="append", metavar="PATH", help=what)
+    parser.add_argument("--data", type=Path, action="append", metavar="PATH", help=what)
     parser.add_argument(
         "--corpora", default="", help="only corpora whose 'kind: name' contains one of these, with commas"
     )
@@ -232,11 +233,15 @@ def add_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
         action="store_true",
         help="with the memories that the job extract makes; evidence is still the turns",
     )
+    parser.add_argument(
+        "--questions", type=int, default=0, help="a sample of so many questions of each corpus (default: all)"
+    )
+    parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)), help="memory budgets in tokens (%(default)s)")
 
 
 def run(options: argparse.Namespace) -> list[tuple[str, str]]:
-    """Measures in a database of its own. `options`: of add_arguments, and questions, budgets, keep."""
-    if not options.evidence:
+    """Measures in a database of its own. `options`: of add_arguments, and keep."""
+    if not options.data:
         raise CannotRun(
             "no data: give files or folders of conversations with gold evidence (they are not part of the project)"
         )
@@ -255,7 +260,7 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
         for setting in options.set:
             key, _, value = setting.partition("=")
             connection.execute("select memoir.set_setting(%s, %s::jsonb)", (key, value))
-        for corpus in (corpus for path in options.evidence for corpus in read(path)):
+        for corpus in (corpus for path in options.data for corpus in read(path)):
             if only and not any(part in f"{corpus.kind}: {corpus.name}" for part in only):
                 continue
             count = len(corpus.questions())
@@ -269,13 +274,5 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     return tables(found, budgets)
 
 
-def _options(parser: argparse.ArgumentParser) -> None:
-    add_arguments(parser, "--data")
-    parser.add_argument(
-        "--questions", type=int, default=0, help="a sample of so many questions of each corpus (default: all)"
-    )
-    parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)), help="memory budgets in tokens (%(default)s)")
-
-
 if __name__ == "__main__":
-    sys.exit(run_alone("bench.evidence", __doc__, _options, run, keep=True, expected=(CannotRun, ValueError)))
+    sys.exit(run_alone("research.evidence", __doc__, add_arguments, run, keep=True, expected=(CannotRun, ValueError)))

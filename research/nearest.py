@@ -1,6 +1,6 @@
 """The nearest of one user's vectors: the kernel's signs beside an HNSW index of the user's own.
 
-    python -m bench.nearest [--items 60000] [--questions 40]
+    python -m research.nearest [--items 60000] [--questions 40]
 
 Vectors of 384 dimensions are sums of two of 1,000 topics and noise. Milliseconds are of the backend's processor. What is found is
 counted among the 100 nearest by exact distances. The index is partial (`where user_id = …`), built by pgvector.
@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import psycopg
 
-from .common import fresh_database, progress, report, run_alone, table
-from .latency import processor_time
-from .population import DIMENSION
+from bench.common import fresh_database, progress, report, run_alone, table
+from bench.latency import processor_time
+from bench.population import DIMENSION
 
 WANTED = 250  # of a compile
 NEAREST = 100
@@ -118,7 +118,7 @@ def main() -> int:
         shown = [[name, f"{search:.1f}", f"{write:.2f}", share] for name, search, write, share in rows]
         report("nearest", f"## Nearest of {given.items:,} vectors of a user\n\n" + table(head, shown))
 
-    return run_alone("bench.nearest", __doc__, options, run)
+    return run_alone("research.nearest", __doc__, options, run)
 
 
 if __name__ == "__main__":
