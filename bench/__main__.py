@@ -36,19 +36,13 @@ def replace_sections(pages: list[Path], sections: list[tuple[str, str]]) -> None
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    as_it_is = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=as_it_is)
     for part in PARTS.values():
         part.add_arguments(parser)
     parser.add_argument("--only", default=USUAL, help=f"parts to run, with commas, of {', '.join(PARTS)} (%(default)s)")
-    parser.add_argument(
-        "--write",
-        type=Path,
-        nargs="+",
-        default=[],
-        help="files whose marked tables are replaced, each in the one that has it",
-    )
+    about = "files whose marked tables are replaced, each in the one that has it"
+    parser.add_argument("--write", type=Path, nargs="+", default=[], help=about)
     options = parser.parse_args()
     wanted = options.only.split(",")
     if unknown := set(wanted) - set(PARTS):

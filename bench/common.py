@@ -38,21 +38,18 @@ def server_dsn() -> str:
 
 
 @contextlib.contextmanager
-def fresh_database(purpose: str, keep: bool = False, modulus: int | None = None) -> Iterator[str]:
-    """A DSN of a new database with pg_memoir installed; dropped at the end unless `keep`. Its embedder is the server's own.
-
-    With a modulus its partitions are left to be made.
-    """
+def fresh_database(purpose: str, keep: bool = False) -> Iterator[str]:
+    """A DSN of a new database with pg_memoir installed; dropped at the end unless `keep`. Its embedder is the server's own."""
     dsn, name = server_dsn(), f"memoir_bench_{purpose}_{uuid.uuid4().hex[:6]}"
+    made = _in_database(dsn, name)
     with psycopg.connect(_in_database(dsn, "postgres"), autocommit=True) as admin:
         admin.execute(f"create database {name}")
-        made = _in_database(dsn, name)
         try:
-            _install(made, modulus)
-            socket = _embedder_socket(dsn)
-            if socket:
-                with psycopg.connect(made, autocommit=True) as connection:
-                    connection.execute("select memoir.set_setting('embedder_socket', to_jsonb(%s::text))", (socket,))
+            build = os.environ.get("PG_MEMOIR_BUILD", ROOT / ".local" / "build")
+            command: list[str | Path] = ["bash", ROOT / "scripts" / "install.sh", build, made, _embedder_socket(dsn)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise CannotRun(f"pg_memoir could not be installed: {done.stderr[-2000:]}")
             yield made
         finally:
             if keep:
@@ -65,32 +62,12 @@ def _in_database(dsn: str, name: str) -> str:
     return make_conninfo(**{**conninfo_to_dict(dsn), "dbname": name})
 
 
-def _install(dsn: str, modulus: int | None) -> None:
-    build = Path(os.environ.get("PG_MEMOIR_BUILD", ROOT / ".local" / "build"))
-    _psql(dsn, *(["-v", f"modulus={modulus}"] if modulus else []), "-1", "-f", str(build / "pg_memoir.sql"))
-    _psql(dsn, "-c", "call memoir.setup()", *([] if modulus else ["-c", "call memoir.ensure_partitions()"]))
-    with psycopg.connect(dsn) as connection:
-        python = connection.execute("select 1 from pg_available_extensions where name = 'plpython3u'").fetchone()
-    if python and (build / "pg_memoir_plpython.sql").exists():
-        _psql(dsn, "-c", "create extension if not exists plpython3u")
-        _psql(dsn, "-1", "-f", str(build / "pg_memoir_plpython.sql"))
-
-
-def _psql(dsn: str, *args: str) -> None:
-    environment = os.environ | {"PGOPTIONS": "-c client_min_messages=warning"}
-    command = ["psql", "-X", "-q", "-o", "/dev/null", "-v", "ON_ERROR_STOP=1", *args, dsn]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise CannotRun(f"psql {' '.join(args)}: {done.stderr[-2000:]}")
-
-
 def _embedder_socket(dsn: str) -> str:
-    try:
-        with psycopg.connect(dsn) as connection:
-            row = connection.execute("select config ->> 'embedder_socket' from _memoir.settings_merged").fetchone()
-    except psycopg.Error:
-        return ""
-    return (row[0] or "") if row else ""
+    """The socket of the server's own embedder, where its database has pg_memoir."""
+    with contextlib.suppress(psycopg.Error), psycopg.connect(dsn) as connection:
+        row = connection.execute("select config ->> 'embedder_socket' from _memoir.settings_merged").fetchone()
+        return (row and row[0]) or ""
+    return ""
 
 
 # --- The machine -------------------------------------------------------------------------------------------------------
@@ -113,6 +90,20 @@ def machine(dsn: str) -> list[str]:
         f"- client: Python {platform.python_version()}, psycopg {psycopg.__version__}, over a Unix socket, on the same machine",
         f"- load of the machine when the run began: {os.getloadavg()[0]:.1f}",
     ]
+
+
+def processor_time(pid: int) -> float | None:
+    """Milliseconds that a process has run so far, where the system says it."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e6
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def private_bytes(pid: int) -> float:
+    """Memory that a process has to itself. Raises OSError where this system does not say it."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) * 1024.0 for line in lines if line.startswith(("Private_Clean", "Private_Dirty")))
 
 
 def _processor() -> str:

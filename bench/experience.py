@@ -2,11 +2,7 @@
 
     python -m bench.experience [--tasks bench/tasks/experience_test.toml] [--sessions FOLDER] [--list]
 
-Each task of the file comes four times, in other words each time, in a session of its own: at first a way fails and another works, or
-a person corrects the agent. Some ways fail later, when another has taken their place. Before each session its first message is
-compiled. Printed: is the way that worked among the first three, is it the first, does a failed way stand above it, how many tokens
-that costs; and what is shown for tasks without any experience, which is harm. --sessions: transcripts (one JSON object a line), stored in
-the order of their names, each asked for its first message before.
+METHODS.md says what is measured and how.
 """
 
 from __future__ import annotations
@@ -186,16 +182,8 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     embed = CachedEmbedder()
     given = tomllib.loads(options.tasks.read_text())
     with fresh_database("experience", options.keep) as dsn, Memoir(dsn) as memoir:
-        columns = [
-            "asked for",
-            "messages",
-            "with a block",
-            "way in the first three",
-            "way first",
-            "failed above",
-            "tokens",
-            "most",
-        ]
+        columns = ["asked for", "messages", "with a block", "way in the first three", "way first", "failed above"]
+        columns += ["tokens", "most"]
         rows = measure(memoir, given["task"], given["unrelated"], options.list, embed)
         sections = [report("experience", table(columns, rows))]
         if options.sessions:

@@ -2,11 +2,7 @@
 
     python -m bench.extraction --data locomo.json [--users 10] [--samples 60] [--list]
 
-Each speaker is a user whose own words are read; all others speak as the assistant. Everything is stored through persist_turn and
-read by extract_session, with the model server's judges, without vectors and without a language model. Gold turns answer questions.
-Changes are certain or likely, per 1,000 messages: between friends next to nothing becomes untrue, so nearly all of them are wrong.
---list prints each pair, --samples memories beside their sources, to be read by hand. ms a message: from call to answer, one
-session after another.
+METHODS.md says what is measured and how.
 """
 
 from __future__ import annotations
@@ -58,11 +54,9 @@ class Found:
             return f"{times * part / max(1, whole):.1f}"
 
         grades = [sum(grade == each for grade, *_ in self.changes) for each in ("certain", "likely")]
-        return [
-            name, self.users, self.said, len(self.memories), per(self.told, self.said, 100), self.gold,
-            per(self.gold_told, self.gold, 100), *(per(count, self.said, 1000) for count in grades),
-            per(self.seconds, self.said, 1000),
-        ]  # fmt: skip
+        shares = [per(self.told, self.said, 100), self.gold, per(self.gold_told, self.gold, 100)]
+        changes = (per(count, self.said, 1000) for count in grades)
+        return [name, self.users, self.said, len(self.memories), *shares, *changes, per(self.seconds, self.said, 1000)]
 
 
 def speakers(corpus: Corpus) -> list[str | None]:

@@ -2,12 +2,7 @@
 
     python -m bench.gateway [--requests 100] [--steps 40] [--modes manage] [--kilobytes 4] [--streams 200] [--flat 10000] [--beside 5]
 
-An upstream on this machine answers at once, so what is measured is the gateway alone. A conversation of an agent grows by a step with
-every request; direct and through the gateway take turns. Time is to the first byte of the answer. Then so many streams at once, each of
-which lasts two seconds, in modes observe and manage of a process of its own, and the memory of one over very many requests.
-
-Last, what another client waits while one sends or gets something large. Gateway, upstream, both clients are processes of their own, so what
-is measured is how long the gateway keeps others waiting.
+METHODS.md says what is measured and how.
 """
 
 from __future__ import annotations
@@ -17,13 +12,11 @@ import asyncio
 import json
 import multiprocessing
 import os
-import re
 import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -34,7 +27,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
-from .common import fresh_database, percentile, report, run_alone, table
+from .common import fresh_database, percentile, private_bytes, report, run_alone, table
 
 TOOLS = [{"name": "read", "description": "Reads a file", "input_schema": {"type": "object", "properties": {}}}]
 HEADERS = {"content-type": "application/json", "x-api-key": "k"}
@@ -67,9 +60,9 @@ async def answered(request: Request, last: float = 0) -> StreamingResponse:
         {"type": "message_stop"},
     ]
 
-    async def stream() -> AsyncIterator[str]:
+    async def stream() -> AsyncIterator[bytes]:
         for one in told:
-            yield f"event: {one['type']}\ndata: {json.dumps(one)}\n\n"
+            yield _as_event(one)
             await asyncio.sleep(last / len(told))
 
     return StreamingResponse(stream(), media_type="text/event-stream")
@@ -118,9 +111,8 @@ async def measured(dsn: str, mode: str, kilobytes: int, steps: int, requests: in
     direct, through = [], []
     upstream = Starlette(routes=[Route("/{path:path}", answered, methods=["POST"])])
     async with serving(upstream) as there, httpx.AsyncClient(timeout=60) as client:
-        app = create_app(
-            load({}, given={"dsn": dsn, "mode": mode, "upstream_anthropic": there, "user": f"u{mode}{kilobytes}"})
-        )
+        given = {"dsn": dsn, "mode": mode, "upstream_anthropic": there, "user": f"u{mode}{kilobytes}"}
+        app = create_app(load({}, given=given))
         async with serving(app) as here:
             for at in range(requests):
                 session = f"{mode}{kilobytes}-{at // steps}"
@@ -200,24 +192,20 @@ async def remembered(dsn: str, requests: int, steps: int, at_once: int = 8) -> l
         for last in range(requests // 5, requests + 1, requests // 5):
             await asyncio.gather(*(work(last) for _ in range(at_once)))
             await _until(url, "pg_memoir_gateway_pending_bytes 0")
-            held.append((last, _megabytes(pid)))
+            held.append((last, private_bytes(pid) / 2**20))
     return held
 
 
 def _event(size: int) -> bytes:
     """A stream of Responses with one event of so many bytes."""
-    told: list[dict[str, Any]] = [
-        {
-            "type": "response.created",
-            "response": {"id": "r", "object": "response", "status": "in_progress", "output": []},
-        },
-        {"type": "response.image_generation_call.partial_image", "output_index": 0, "partial_image_b64": "A" * size},
-        {
-            "type": "response.completed",
-            "response": {"id": "r", "object": "response", "status": "completed", "output": []},
-        },
-    ]
-    return "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in told).encode()
+    response = {"id": "r", "object": "response", "status": "in_progress", "output": []}
+    image = {"type": "response.image_generation_call.partial_image", "output_index": 0, "partial_image_b64": "A" * size}
+    end = {"type": "response.completed", "response": response | {"status": "completed"}}
+    return b"".join(map(_as_event, [{"type": "response.created", "response": response}, image, end]))
+
+
+def _as_event(told: dict[str, Any]) -> bytes:
+    return f"event: {told['type']}\ndata: {json.dumps(told)}\n\n".encode()
 
 
 def _list(messages: list[Any]) -> bytes:
@@ -246,7 +234,9 @@ LARGE: dict[str, Callable[[], bytes]] = {
 
 def serve_blindly(port: int) -> None:
     """An upstream that reads no request, so that it does not wait for itself."""
-    short, large = b"".join(_short()), _event(4 << 20)
+    message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": {}}
+    start = _as_event({"type": "message_start", "message": message})
+    short, large = start + _as_event({"type": "message_stop"}), _event(4 << 20)
 
     async def handle(request: Request) -> StreamingResponse:
         async for _ in request.stream():
@@ -261,12 +251,6 @@ def serve_blindly(port: int) -> None:
 
     app = Starlette(routes=[Route("/{path:path}", handle, methods=["POST"])])
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="critical", access_log=False)
-
-
-def _short() -> list[bytes]:
-    message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": {}}
-    told = [{"type": "message_start", "message": message}, {"type": "message_stop"}]
-    return [f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode() for one in told]
 
 
 def send_large(url: str, name: str, times: int) -> None:
@@ -329,12 +313,6 @@ async def _until(url: str, line: str) -> None:
             await asyncio.sleep(0.1)
 
 
-def _megabytes(pid: int) -> float:
-    """Memory that a process has to itself."""
-    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    return sum(int(count) for count in re.findall(r"^Private_\w+:\s+(\d+) kB", rollup, re.M)) / 1024
-
-
 def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     """Measures all modes, at lists of two sizes, then many streams and very many requests, in a database of its own."""
     rows, more, done = [], [], []
@@ -358,11 +336,10 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     if near:
         alone = percentile(near["nothing"], 0.99)
         heads = ["beside", "requests", "p50 ms", "p99 ms", "ratio p99"]
-        shares = {name: [percentile(seconds, share) for share in (0.5, 0.99)] for name, seconds in near.items()}
-        rows = [
-            [name, str(len(near[name])), f"{1000 * half:.0f}", f"{1000 * most:.0f}", f"{most / alone:.1f}"]
-            for name, (half, most) in shares.items()
-        ]
+        rows = []
+        for name, seconds in near.items():
+            half, most = (percentile(seconds, share) for share in (0.5, 0.99))
+            rows.append([name, str(len(seconds)), f"{1000 * half:.0f}", f"{1000 * most:.0f}", f"{most / alone:.1f}"])
         done.append(report("gateway_beside", table(heads, rows)))
     return done
 

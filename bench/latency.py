@@ -2,11 +2,8 @@
 
     python -m bench.latency [--queries 300] [--users 1000] [--turns 250 --memories 50]
 
-The floor reads, in one statement, the same user's rows through the same indexes: the exact nearest vectors, the posting lists of
-the query's words, the session's last turns; a second one also the rows that a compile needs then, of items, memories and texts. Where the
-query has no vector, the bare call of the embedder is added; each such question is asked twice. Compiles and
-floors alternate, query by query, so that both see the same machine. Where the server is on this machine and Linux tells it, the
-time that the backend really ran is shown beside the elapsed time: on a busy machine only that means anything.
+METHODS.md says what is measured and how. Compiles and floors alternate, query by query, so that both see the
+same machine.
 """
 
 from __future__ import annotations
@@ -25,7 +22,16 @@ from typing import Any
 
 import psycopg
 
-from .common import EMBEDDING_MODEL, fresh_database, percentile, report, run_alone, table
+from .common import (
+    EMBEDDING_MODEL,
+    fresh_database,
+    percentile,
+    private_bytes,
+    processor_time,
+    report,
+    run_alone,
+    table,
+)
 from .population import Size, Words, full_user, last_session, populate, vector
 
 WARM_UP = 40
@@ -93,20 +99,11 @@ def milliseconds(work: Callable[[], Any]) -> float:
     return (time.perf_counter() - begun) * 1000
 
 
-def processor_time(pid: int) -> float | None:
-    """Milliseconds that a process has run so far, where the system says it."""
-    try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e6
-    except (OSError, ValueError, IndexError):
-        return None
-
-
 def queries(connection: psycopg.Connection, size: Size, words: Words, rng: random.Random, count: int) -> list[Query]:
     """Questions in each measured user's newest session, in the population's words."""
-    return [
-        Query(connection, full_user(n % size.full), last_session(size), words.sentence(5, 12)[:-1] + "?", vector(rng))
-        for n in range(count)
-    ]
+    texts = (words.sentence(5, 12)[:-1] + "?" for _ in range(count))
+    users = (full_user(n % size.full) for n in range(count))
+    return [Query(connection, user, last_session(size), text, vector(rng)) for user, text in zip(users, texts)]
 
 
 def measure_compiles(connection: psycopg.Connection, asked: Sequence[Query], socket: str) -> dict[str, list[float]]:
@@ -146,49 +143,36 @@ def measure_compiles(connection: psycopg.Connection, asked: Sequence[Query], soc
     return times
 
 
+# Lines of the table: name, series; of ratios a second series.
+LINES = (
+    ("compile, embedding supplied", "with"),
+    ("floor: bare scans of the indexes", "floor"),
+    ("the same, and the rows they lead to", "rows"),
+    ("compile, processor time of the backend", "with, ran"),
+    ("floor, processor time of the backend", "floor, ran"),
+    ("with the rows, processor time of the backend", "rows, ran"),
+    ("compile, query text only", "text"),
+    ("floor: bare scans and embedding call", "floor and call"),
+    ("of that, embedding call", "call"),
+    ("ratio to the scans of the indexes", "with", "floor"),
+    ("ratio to those with the rows", "with", "rows"),
+    ("ratio of processor times, indexes", "with, ran", "floor, ran"),
+    ("ratio of processor times, with the rows", "with, ran", "rows, ran"),
+    ("ratio, query text only", "text", "floor and call"),
+    ("ratio of processor times, query text only, to a supplied embedding", "text, ran", "with, ran"),
+    ("the same, of a question asked again", "again, ran", "with, ran"),
+)
+
+
 def compile_table(times: dict[str, list[float]]) -> str:
-    """Percentiles of compiles and floors, and their ratios."""
-    shares = (0.5, 0.95, 0.99)
-    series = [
-        ("compile, embedding supplied", times["with"]),
-        ("floor: bare scans of the indexes", times["floor"]),
-        ("the same, and the rows they lead to", times["rows"]),
-    ]
-    pairs = [
-        ("ratio to the scans of the indexes", times["with"], times["floor"]),
-        ("ratio to those with the rows", times["with"], times["rows"]),
-    ]
-    if "with, ran" in times:
-        series += [
-            ("compile, processor time of the backend", times["with, ran"]),
-            ("floor, processor time of the backend", times["floor, ran"]),
-            ("with the rows, processor time of the backend", times["rows, ran"]),
-        ]
-        pairs += [
-            ("ratio of processor times, indexes", times["with, ran"], times["floor, ran"]),
-            ("ratio of processor times, with the rows", times["with, ran"], times["rows, ran"]),
-        ]
-    if "text" in times:
-        both = [a + b for a, b in zip(times["floor"], times["call"], strict=True)]
-        series += [
-            ("compile, query text only", times["text"]),
-            ("floor: bare scans and embedding call", both),
-            ("of that, embedding call", times["call"]),
-        ]
-        pairs.append(("ratio, query text only", times["text"], both))
-    if "text, ran" in times:
-        pairs += [
-            (
-                "ratio of processor times, query text only, to a supplied embedding",
-                times["text, ran"],
-                times["with, ran"],
-            ),
-            ("the same, of a question asked again", times["again, ran"], times["with, ran"]),
-        ]
-    rows = [[name, *(f"{percentile(values, share):.2f}" for share in shares)] for name, values in series]
-    rows += [
-        [name, *(f"{percentile(a, share) / percentile(b, share):.2f}" for share in shares)] for name, a, b in pairs
-    ]
+    """Percentiles of compiles and floors, and their ratios, of the series that were measured."""
+    if "call" in times:
+        times["floor and call"] = [a + b for a, b in zip(times["floor"], times["call"], strict=True)]
+    shares, rows = (0.5, 0.95, 0.99), []
+    for name, *series in LINES:
+        if all(each in times for each in series):
+            found = [[percentile(times[each], share) for share in shares] for each in series]
+            rows.append([name, *(f"{values[0] / (values[1:] or (1,))[0]:.2f}" for values in zip(*found))])
     return table(["ms", "p50", "p95", "p99"], rows)
 
 
@@ -238,12 +222,8 @@ def first_compiles(dsn: str, query: Query, times: int = 15) -> str:
     statement = f"select length(memoir.compile_context('{query.user}', '{query.session}', '{query.text}', p_query_embedding => {literal})::text)"
     found: list[list[float]] = []
     for _ in range(times):
-        done = subprocess.run(
-            ["psql", "-X", "-q", "-c", r"\timing on", "-c", statement, "-c", statement, dsn],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        command = ["psql", "-X", "-q", "-c", r"\timing on", "-c", statement, "-c", statement, dsn]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
         found.append([float(value) for value in re.findall(r"Time: ([\d.]+) ms", done.stdout)])
     rows = [
         [name, *(f"{percentile([pair[at] for pair in found], share):.1f}" for share in (0.5, 0.95))]
@@ -269,9 +249,7 @@ def _memory(connection: psycopg.Connection) -> tuple[str, str]:
         "select pg_backend_pid(), (select sum(total_bytes) from pg_backend_memory_contexts)"
     ).fetchone()
     try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text()
-        kilobytes = re.findall(r"^Private_(?:Clean|Dirty):\s+(\d+) kB", lines, re.MULTILINE)
-        private = f"{sum(map(int, kilobytes)) / 1024:.1f}"
+        private = f"{private_bytes(pid) / 2**20:.1f}"
     except OSError:
         private = "not permitted"
     return private, f"{float(contexts) / 2**20:.1f}"

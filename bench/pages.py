@@ -2,11 +2,7 @@
 
     python -m bench.pages [--facts bench/tasks/pages.toml] [--list]
 
-Each person says each fact of the file in sessions with small talk between. Of the sentences on their page a person changes one in two,
-deletes one in four and leaves one in four; a sentence is added. Then the person says all of the old things again, in the same words
-and in others, in new sessions; then all turns are read once more, as by an extraction that was set back. An edit holds where no sentence
-of the page has what the person changed or deleted, and the new sentence is there. Before, the page is pushed as it was, with lines moved,
-other white space, other line ends, wrapped, with other marks and numbered footnotes: each of these must change nothing.
+METHODS.md says what is measured and how.
 """
 
 from __future__ import annotations
@@ -17,6 +13,7 @@ import re
 import sys
 import textwrap
 import tomllib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,11 +70,7 @@ def edit_lines(change: Callable[[str], str]) -> Callable[[str], str]:
 def wrap(line: str) -> str:
     """Returns a line as an editor wraps it at 40 columns."""
     indent = "  " if line.startswith("- ") else ""
-    return (
-        textwrap.fill(line, 40, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-        if line
-        else line
-    )
+    return textwrap.fill(line, 40, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def move(page: str) -> str:
@@ -149,14 +142,11 @@ def edit_page(page: MarkdownPage, facts: list[dict[str, Any]], nth: int, added: 
 def find_lost(page: MarkdownPage, edits: list[Edited]) -> list[Edited]:
     """Returns the edits that a page does not show any more."""
     texts = [one.text for one in page.sentences]
-    return [
-        edit
-        for edit in edits
-        if edit.new is not None
-        and edit.new not in texts
-        or edit.old is not None
-        and any(re.search(rf"\b{re.escape(edit.old)}\b", text) for text in texts)
-    ]
+
+    def is_back(old: str) -> bool:
+        return any(re.search(rf"\b{re.escape(old)}\b", text) for text in texts)
+
+    return [one for one in edits if one.new and one.new not in texts or one.old and is_back(one.old)]
 
 
 def count_sourced(memoir: Memoir, user: str, page: MarkdownPage) -> tuple[int, int]:
@@ -186,21 +176,19 @@ def read_again(memoir: Memoir, db: psycopg.Connection[Any], user: str) -> None:
 
 def measure(
     memoir: Memoir, db: psycopg.Connection[Any], given: dict[str, Any], embed: CachedEmbedder, lists: bool
-) -> tuple[dict[str, list[int]], dict[str, dict[str, int]], tuple[int, int]]:
+) -> tuple[dict[str, list[int]], dict[str, Counter[str]], tuple[int, int]]:
     """Returns counts of harm, of edits that hold by stage and kind, and of sentences with sources."""
     chance, facts = random.Random(11), given["fact"]
     harm: dict[str, list[int]] = {}
-    held: dict[str, dict[str, int]] = {}
+    held: dict[str, Counter[str]] = {}
     sourced = sentences = 0
 
     def check(stage: str, user: str, edits: list[Edited]) -> None:
         memoir.embed_backlog(embed)
         page = memoir.memory_page(user)
         lost = find_lost(page, edits)
-        counts = held.setdefault(stage, {})
-        for edit in edits:
-            counts[edit.kind] = counts.get(edit.kind, 0) + 1
-            counts[f"{edit.kind} held"] = counts.get(f"{edit.kind} held", 0) + (edit not in lost)
+        held.setdefault(stage, Counter()).update(edit.kind for edit in edits)
+        held[stage].update(f"{edit.kind} held" for edit in edits if edit not in lost)
         for edit in lost if lists else []:
             about = [one.text for one in page.sentences if edit.old and edit.old in one.text]
             print(f"{stage}: {user} {edit.kind} {edit.said[0]!r} -> {edit.new!r}; the page has {about}")
@@ -226,20 +214,10 @@ def measure(
         check("said again in the same words", user, edits)
         read_again(memoir, db, user)
         check("and all turns read again", user, edits)
-        wordings = [
-            (fact, fact["values"][nth])
-            for fact in facts
-            if (fact["say"].format(fact["values"][nth]), fact["values"][nth]) in old
-        ]
+        gone = [(fact, value) for fact in facts if (fact["say"].format(value := fact["values"][nth]), value) in old]
         for way in range(2):
-            talk(
-                memoir,
-                user,
-                f"{user}-other-{way}",
-                [fact["again"][way].format(value) for fact, value in wordings],
-                given["chat"],
-                chance,
-            )
+            wordings = [fact["again"][way].format(value) for fact, value in gone]
+            talk(memoir, user, f"{user}-other-{way}", wordings, given["chat"], chance)
         check("said again in other words", user, edits)
         read_again(memoir, db, user)
         check("and all turns read once more", user, edits)
@@ -264,14 +242,10 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     ):
         harm, held, (sourced, sentences) = measure(memoir, db, given, embed, options.list)
     kinds = ("changed", "deleted", "added")
-    rows = [
-        [
-            stage,
-            *(f"{counts.get(f'{kind} held', 0)} of {counts.get(kind, 0)}" for kind in kinds),
-            f"{sum(counts.get(f'{kind} held', 0) for kind in kinds)} of {sum(counts.get(kind, 0) for kind in kinds)}",
-        ]
-        for stage, counts in held.items()
-    ]
+    rows = []
+    for stage, counts in held.items():
+        pairs = [(counts[f"{kind} held"], counts[kind]) for kind in kinds]
+        rows.append([stage, *(f"{kept} of {all_of}" for kept, all_of in [*pairs, map(sum, zip(*pairs))])])
     untouched = [[name, f"{edits} of {sentences}"] for name, (edits, sentences) in harm.items()]
     return [
         report("pages-sources", table(["sentences", "with a source"], [[sentences, sourced]])),

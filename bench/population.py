@@ -55,12 +55,8 @@ class Words:
         """From `low` to `high` words."""
         count = self._rng.randint(low, high)
         rare = iter(self._rng.choices(self._words, cum_weights=self._cumulative, k=count))
-        return (
-            " ".join(
-                self._rng.choice(STOP_WORDS) if self._rng.random() < 0.45 else next(rare) for _ in range(count)
-            ).capitalize()
-            + "."
-        )
+        words = [self._rng.choice(STOP_WORDS) if self._rng.random() < 0.45 else next(rare) for _ in range(count)]
+        return " ".join(words).capitalize() + "."
 
 
 def full_user(number: int) -> str:

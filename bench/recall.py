@@ -1,10 +1,8 @@
 """Evidence recall on a LoCoMo-format file: of the turns that answer a question, how many are in the compiled list?
 
-    python -m bench.recall --data locomo.json [--conversations 2] [--questions 200] [--budgets 500,1000,2000,4000]
+    python -m bench.recall --data locomo.json [--conversations conv-26] [--questions 200] [--budgets 500,1000,2000,4000]
 
-Every dialogue session is imported with its dates; each question is compiled in a session of its own that holds nothing else.
-A gold turn counts as found if its words stand in the list. The baselines fill the same tokens, by the same counter, one line
-per turn with date and speaker, best first: a line that doesn't fit is left out and the next one tried.
+METHODS.md says what is measured and how.
 """
 
 from __future__ import annotations
@@ -22,19 +20,10 @@ from pg_memoir import Memoir
 from pg_memoir_cli import import_conversations
 
 from .common import CachedEmbedder, CannotRun, fresh_database, percentile, progress, report, run_alone, table
-from .datasets import LOCOMO, Said, locomo
+from .datasets import LOCOMO, Asked, Said, locomo
 
 BUDGETS = (500, 1000, 2000, 4000)
 RRF_K = 60
-
-
-@dataclass
-class Question:
-    """A question and the places of the turns that answer it."""
-
-    text: str
-    category: str
-    gold: list[int]
 
 
 @dataclass
@@ -45,7 +34,8 @@ class Conversation:
     lines: list[str]
     named: list[str]
     texts: list[str]
-    questions: list[Question]
+    questions: list[Asked]
+    places: dict[str, int]  # of the turns, by the keys of evidence
 
 
 @dataclass
@@ -75,12 +65,8 @@ def load(path: Path, users: Sequence[str]) -> list[Conversation]:
         named = [f"{event.message['name']}: {event.message['content']}" for event in said]
         lines = [f"{event.message['created_at'][:10]} {line}" for event, line in zip(said, named, strict=True)]
         places = {event.key: place for place, event in enumerate(said)}
-        asked = [
-            Question(question.text, question.category, sorted(places[key] for key in question.evidence))
-            for question in corpus.questions()
-        ]
         texts = [event.message["content"].partition("\n[image")[0] for event in said]  # without a picture's caption
-        loaded.append(Conversation(f"locomo:{corpus.name}", lines, named, texts, asked))
+        loaded.append(Conversation(f"locomo:{corpus.name}", lines, named, texts, corpus.questions(), places))
     return loaded
 
 
@@ -160,7 +146,7 @@ def compiled(
 
 
 def measure(
-    dsn: str, path: Path, budgets: Sequence[int], pick: Callable[[list[Question]], list[Question]], only: Sequence[str]
+    dsn: str, path: Path, budgets: Sequence[int], pick: Callable[[list[Asked]], list[Asked]], only: Sequence[str]
 ) -> list[tuple[str, str]]:
     """Imports the file, asks every question, prints and returns the tables."""
     embed = CachedEmbedder()
@@ -170,8 +156,7 @@ def measure(
         if not users:
             raise CannotRun(f"no conversation of {path.name} is named {', '.join(only)}")
         memoir.embed_backlog(embed)
-    scores: dict[tuple[str, int], Score] = {}
-    by_category: dict[tuple[str, str, int], Score] = {}
+    scores: dict[tuple[str, str, int], Score] = {}
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("call memoir.run_job('merge')")  # as the job does in the background
         connection.execute("analyze")
@@ -188,6 +173,7 @@ def measure(
             vectors = embed([question.text for question in conversation.questions])
             texts = [plain(text) for text in conversation.texts]
             for number, question in enumerate(conversation.questions):
+                gold = [conversation.places[key] for key in question.evidence]
                 progress(f"{conversation.user}: question {number + 1} of {len(conversation.questions)}")
                 for budget in budgets:
                     listed, used = compiled(connection, conversation.user, question.text, vectors[number], budget)
@@ -199,47 +185,32 @@ def measure(
                             sum(costs[place] for place in taken),
                         )
                     for name, (text, tokens) in lists.items():
-                        for score in (
-                            scores.setdefault((name, budget), Score()),
-                            by_category.setdefault((name, question.category, budget), Score()),
-                        ):
-                            score.gold.append(len(question.gold))
-                            score.found.append(sum(texts[place] in text for place in question.gold))
+                        for category in ("", question.category):
+                            score = scores.setdefault((name, category, budget), Score())
+                            score.gold.append(len(gold))
+                            score.found.append(sum(texts[place] in text for place in gold))
                             score.tokens.append(tokens)
     progress("")
-    return _tables(scores, by_category, budgets, conversations, path, tokenizer)
+    intro = f"{path.name}: {len(conversations)} conversations, {sum(len(each.lines) for each in conversations)} turns, "
+    intro += f"{sum(len(each.questions) for each in conversations)} questions; tokens counted by {tokenizer}.\n\n"
+    return _tables(scores, budgets, intro)
 
 
-def _tables(
-    scores: dict[tuple[str, int], Score],
-    by_category: dict[tuple[str, str, int], Score],
-    budgets: Sequence[int],
-    conversations: Sequence[Conversation],
-    path: Path,
-    tokenizer: str,
-) -> list[tuple[str, str]]:
-    names = list(dict.fromkeys(name for name, _ in scores))
-    asked = sum(len(conversation.questions) for conversation in conversations)
-    turns = sum(len(conversation.lines) for conversation in conversations)
+def _tables(scores: dict[tuple[str, str, int], Score], budgets: Sequence[int], intro: str) -> list[tuple[str, str]]:
+    """Scores are by method, category ("": all), budget."""
+    names = list(dict.fromkeys(name for name, *_ in scores))
     head = ["share of gold turns / of questions with all, %", *(f"{budget} tokens" for budget in budgets)]
-    rows = [[name, *(scores[name, budget].cell() for budget in budgets)] for name in names]
-    used = [
-        f"{np.mean(scores['pg_memoir', budget].tokens):.0f} (p95 {percentile(scores['pg_memoir', budget].tokens, 0.95)})"
-        for budget in budgets
-    ]
-    rows.append(["tokens of pg_memoir's recall", *used])
-    intro = f"{path.name}: {len(conversations)} conversations, {turns} turns, {asked} questions; tokens counted by {tokenizer}.\n\n"
+    rows = [[name, *(scores[name, "", budget].cell() for budget in budgets)] for name in names]
+    used = [scores["pg_memoir", "", budget].tokens for budget in budgets]
+    rows.append(["tokens of pg_memoir's recall", *(f"{np.mean(n):.0f} (p95 {percentile(n, 0.95)})" for n in used)])
     main = intro + table(head, rows)
-    best = [
-        max((name for name in names if name != "pg_memoir"), key=lambda name: scores[name, budget].turns())
-        for budget in budgets
-    ]
+    best = [max(names[1:], key=lambda name: scores[name, "", budget].turns()) for budget in budgets]
     detail = []
-    known = {category for _, category, _ in by_category}
+    known = {category for _, category, _ in scores}
     for category in [category for category in (*LOCOMO.values(), "other") if category in known]:
         for name in ("pg_memoir", *dict.fromkeys(best)):
-            cells = [by_category[name, category, budget].cell() for budget in budgets]
-            count = len(by_category[name, category, budgets[0]].gold)
+            cells = [scores[name, category, budget].cell() for budget in budgets]
+            count = len(scores[name, category, budgets[0]].gold)
             detail.append([f"{category} ({count}): {name}", *cells])
     return [report("recall", main), report("recall-by-category", table(["by category", *head[1:]], detail))]
 
@@ -263,7 +234,7 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
         )
     rng = random.Random(0)
 
-    def pick(questions: list[Question]) -> list[Question]:
+    def pick(questions: list[Asked]) -> list[Asked]:
         return rng.sample(questions, min(options.questions, len(questions))) if options.questions else questions
 
     with fresh_database("recall", options.keep) as dsn:

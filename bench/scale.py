@@ -14,12 +14,10 @@ import argparse
 import random
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import psycopg
 
-from .common import CannotRun, fresh_database, report, run_alone, table
-from .latency import processor_time
+from .common import CannotRun, fresh_database, private_bytes, processor_time, report, run_alone, table
 from .population import TURNS_PER_SESSION, Words, embed, fill, vector
 
 DAY = 86_400
@@ -86,11 +84,6 @@ def _stored(connection: psycopg.Connection) -> float:
     )
 
 
-def _private(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) * 1024.0 for line in lines if line.startswith("Private_"))
-
-
 def _ran(connection: psycopg.Connection) -> float:
     ran = processor_time(connection.info.backend_pid)
     if ran is None:
@@ -122,7 +115,7 @@ def measure(dsn: str, items: int) -> Cost:
         for question in questions:
             connection.execute(ask, question)
         spent = (_ran(connection) - ran) / COMPILES
-        return Cost(disk, log / items, write, spent, _private(connection.info.backend_pid))
+        return Cost(disk, log / items, write, spent, private_bytes(connection.info.backend_pid))
 
 
 def need(cost: Cost, users: float, given: argparse.Namespace) -> Need:
@@ -174,22 +167,16 @@ def run(given: argparse.Namespace) -> list[tuple[str, str]]:
     with fresh_database("scale") as dsn:
         cost = measure(dsn, given.items)
     needs = [need(cost, float(users), given) for users in given.users.split(",")]
+    units = {"disk": "B", "log": "B/s", "memory": "B"}
     wanted = [
-        [
-            amount(of.users), amount(of.messages), amount(of.cores), amount(of.disk, "B"), amount(of.log, "B/s"),
-            amount(of.memory, "B"), amount(of.connections), amount(of.dead),
-        ]
-        for of in needs
-    ]  # fmt: skip
-    shares = [servers(of, cost, given) for of in needs]
-    counts = [
-        [
-            amount(of.users),
-            *(f"{share[name]:,.1f}" for name in share),
-            max(share, key=lambda name: share[name]) if max(share.values()) > 1 else "none",
-        ]
-        for of, share in zip(needs, shares, strict=True)
+        [amount(value, units.get(name, "")) for name, value in vars(of).items() if name != "compiles"] for of in needs
     ]
+    shares = [servers(of, cost, given) for of in needs]
+    counts = []
+    for of, share in zip(needs, shares, strict=True):
+        first = max(share, key=lambda name: share[name])
+        row = [f"{value:,.1f}" for value in share.values()]
+        counts.append([amount(of.users), *row, first if share[first] > 1 else "none"])
     head = ["users", "messages/s", "processors", "disk", "log", "rows in memory", "connections", "dead rows/s"]
     assumed = ", ".join(f"{name} {getattr(given, name.replace('-', '_')):,}" for name, *_ in ASSUMED)
     text = [

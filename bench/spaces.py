@@ -1,11 +1,8 @@
-"""Shared spaces under load: people, agents and services read, write, share and leave; every answer is checked.
+"""Shared spaces under load: people, agents and services read, write, share and leave. Every answer is checked.
 
     python -m bench.spaces [--calls 100000] [--minutes 120] [--people 50] [--spaces 20] [--seed 1]
 
-A model beside the database knows who may do what and which facts each space holds. Every fact has a code that stands
-nowhere else, so an answer that holds the code of a space whose reader the person is not, is a leak, and so is a call
-that succeeds and should not. Questions are for facts of the person's spaces, by compile or recall. After each removal
-the next call asks for a fact of that space. Questions are found by words: the run needs no embedder.
+METHODS.md says what is measured and how.
 """
 
 from __future__ import annotations
@@ -13,6 +10,7 @@ from __future__ import annotations
 import argparse
 import random
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -350,23 +348,21 @@ def show(tally: Tally, people: int, spaces: int) -> tuple[str, str]:
     return report("spaces", "\n".join([text, *(["", *told] if told else [])]))
 
 
-def main() -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--minutes", type=float, default=120, help="end then, whatever was done")
+    for name, default in {"calls": 100_000, "people": 50, "spaces": 20, "seed": 1}.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+
+
+def run(given: argparse.Namespace) -> None:
     """Run it in a database of its own."""
-
-    def options(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--calls", type=int, default=100_000)
-        parser.add_argument("--minutes", type=float, default=120, help="end then, whatever was done")
-        parser.add_argument("--people", type=int, default=50)
-        parser.add_argument("--spaces", type=int, default=20)
-        parser.add_argument("--seed", type=int, default=1)
-
-    def run(given: argparse.Namespace) -> None:
-        with fresh_database("spaces") as dsn:
-            found = simulate(dsn, given.calls, given.people, given.spaces, given.seed, given.minutes)
-            show(found, given.people, given.spaces)
-
-    return run_alone("bench.spaces", __doc__, options, run)
+    with fresh_database("spaces") as dsn:
+        show(
+            simulate(dsn, given.calls, given.people, given.spaces, given.seed, given.minutes),
+            given.people,
+            given.spaces,
+        )
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(run_alone("bench.spaces", __doc__, add_arguments, run))

@@ -2,9 +2,8 @@
 
     python -m bench.writes [--seconds 10] [--writers 1,4,16]
 
-Each writer is a process with a connection of its own that persists exchanges of two turns, one after another, into a session of
-its own user. The plain INSERT puts the same two texts into a table of user, session, index, role, content and time with a primary
-key: the least any store of turns does. WAL is counted from the log itself (pg_walinspect), full-page images apart.
+METHODS.md says what is measured and how. Each writer is a process with a connection and a user of its own. The log is
+read with pg_walinspect.
 """
 
 from __future__ import annotations
@@ -92,11 +91,8 @@ def together(connection: psycopg.Connection, dsn: str, kind: str, writers: int, 
         connection.execute("select pg_create_physical_replication_slot(%s, true, true)", (SLOT,))
     start = connection.execute("select pg_current_wal_insert_lsn()").fetchone()[0]
     with ProcessPoolExecutor(writers, multiprocessing.get_context("spawn")) as pool:
-        runs = list(
-            pool.map(
-                write, [dsn] * writers, [kind] * writers, range(writers), [seconds] * writers, [start_at] * writers
-            )
-        )
+        writing = [pool.submit(write, dsn, kind, number, seconds, start_at) for number in range(writers)]
+        runs = [each.result() for each in writing]
     end = connection.execute("select pg_current_wal_flush_lsn()").fetchone()[0]
     total = Run(
         sum(run.exchanges for run in runs),
@@ -133,15 +129,8 @@ def measure(dsn: str, writers: Sequence[int], seconds: float) -> list[tuple[str,
                 progress(name)
                 rows.append(together(connection, dsn, kind, count, seconds, inspect).row(name))
     progress("")
-    head = [
-        f"{seconds:.0f} s each",
-        "turns/s",
-        "p50 ms",
-        "p99 ms",
-        "text bytes/turn",
-        "WAL bytes/turn",
-        "full-page images, bytes/turn",
-    ]
+    head = [f"{seconds:.0f} s each", "turns/s", "p50 ms", "p99 ms", "text bytes/turn", "WAL bytes/turn"]
+    head.append("full-page images, bytes/turn")
     note = "An exchange of two turns is one call; ms are of a call. Other log of the same time (jobs, autovacuum) is counted in.\n\n"
     return [report("writes", note + table(head, rows))]
 

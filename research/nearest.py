@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import psycopg
 
-from bench.common import fresh_database, progress, report, run_alone, table
-from bench.latency import processor_time
+from bench.common import fresh_database, processor_time, progress, report, run_alone, table
 from bench.population import DIMENSION
 
 WANTED = 250  # of a compile

@@ -4,8 +4,8 @@
 
 Sessions are generated (files, searches, edits, tests, errors, parallel calls; facts planted in single tool results) or recorded
 transcripts of Claude Code. Compared are the list as the client sends it (whatever the window) and pg_memoir: appended and compiled
-through the client, and beside the client's own list, as the gateway does it. Cost: of a model of prompt caching
-(bench/replay/caching.py) at list prices, answers included, as a share of what the client's own list costs. Kept: tokens of the list
+through the client, and beside the client's own list, as the gateway does it. Cost: as a share of what the client's own list costs
+(bench/replay/caching.py), answers included. Kept: tokens of the list
 before with which a list begins. A fault: the next message uses an entity of an earlier result or call that the list does not show;
 faults are given as share of moves (a result made shorter, once a moment) with a 95 % interval, and by kind. Numbers are not
 counted, since round ones and those of lines are met by chance. Asked: planted facts whose result is no longer shown whole are asked
@@ -56,31 +56,19 @@ def outcomes(session: Session, window: int, dsn: str) -> list[Outcome]:
     return out
 
 
-HEAD = [
-    "session",
-    "window",
-    "strategy",
-    "calls",
-    "cost",
-    "in results",
-    "kept",
-    "last list",
-    "moves",
-    "faults",
-    "by class",
-]
-DETAILS = ["session", "window", "strategy", "tokens", "faults of moves", "asked: found", "added ms p50 / p95 / most"]
+KEY = ["session", "window", "strategy"]
+HEAD = [*KEY, "calls", "cost", "in results", "kept", "last list", "moves", "faults", "by class"]
+DETAILS = [*KEY, "tokens", "faults of moves", "asked: found", "added ms p50 / p95 / most"]
 
 
 def rows(window: str, plain: Outcome, outcome: Outcome) -> tuple[list[str], list[str]]:
     """Of both tables: what a strategy of ours costs, sends, keeps and hides, and more of it."""
     names = [outcome.session, window, outcome.strategy.removeprefix("pg_memoir").strip() or "compiled"]
-    ratios = [f"{outcome.costs[name] / plain.costs[name]:.2f}" for name in outcome.costs]
     kinds = {kind: count for kind, count in outcome.faults.items() if kind != "number"}
     faults = sum(kinds.values())
     of_window = [
         str(plain.calls),
-        ratios[0],
+        f"{outcome.spent[-1] / plain.spent[-1]:.2f}",
         f"{100 * outcome.results / max(1, plain.results) - 100:+.0f} %",
         f"{100 * outcome.kept / max(1, outcome.could):.1f} %",
         f"{outcome.last:,} of {plain.last:,}",
@@ -94,7 +82,6 @@ def rows(window: str, plain: Outcome, outcome: Outcome) -> tuple[list[str], list
         interval(min(faults, outcome.moves), outcome.moves),
         f"{outcome.answered} of {outcome.asked}" if outcome.asked else "–",
         " / ".join(f"{1000 * seconds:.0f}" for seconds in times),
-        *ratios,
     ]
     return names + of_window, names + details
 
@@ -114,12 +101,8 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
         raise CannotRun(f"unknown window {', '.join(unknown)}: {', '.join(WINDOWS)}")
     if wrong := [given for given in options.set if "=" not in given]:
         raise CannotRun(f"--set {wrong[0]}: give key=json, for example window_prefix_share=0")
-    sessions = [
-        generated(int(steps), seed)
-        for steps in options.steps.split(",")
-        if steps
-        for seed in range(1, options.seeds + 1)
-    ]
+    lengths = [int(steps) for steps in options.steps.split(",") if steps]
+    sessions = [generated(steps, seed) for steps in lengths for seed in range(1, options.seeds + 1)]
     if options.recorded:
         sessions += recorded(options.recorded)
     if not sessions:
@@ -127,8 +110,8 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     made: list[tuple[list[str], list[str]]] = []
     with fresh_database("replay") as dsn:
         with psycopg.connect(dsn, autocommit=True) as admin:
-            for key, value in (given.split("=", 1) for given in options.set):
-                admin.execute("select memoir.set_setting(%s, %s::jsonb)", (key, value))
+            for given in options.set:
+                admin.execute("select memoir.set_setting(%s, %s::jsonb)", given.split("=", 1))
         for session, window in [(session, window) for session in sessions for window in windows]:
             progress(f"{session.name}, {window}")
             plain, *ours = outcomes(session, WINDOWS[window], dsn)
@@ -139,8 +122,7 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
                 options.plots.mkdir(parents=True, exist_ok=True)
                 drawing = draw([plain, *ours], f"{session.name}, window {window}")
                 (options.plots / f"{name}.svg").write_text(drawing, "utf-8")
-    costs = [f"cost, {name}" for name in plain.costs]
-    tables = table(HEAD, [row for row, _ in made]), table([*DETAILS, *costs], [row for _, row in made])
+    tables = table(HEAD, [row for row, _ in made]), table(DETAILS, [row for _, row in made])
     return [report("replay", "\n\n".join(tables))]
 
 

@@ -1,9 +1,8 @@
-"""What calls cost, by a model of prompt caching as providers document it.
+"""What calls cost, by a model of prompt caching as Anthropic documents it, at the prices of Claude Sonnet 4.5.
 
-With marks (Anthropic): at each mark a prefix is written; a call finds the longest written prefix that ends at one of its own
-marks or at most 20 blocks before one; what it found costs the price of a read and lives on, from there to the last mark it is
-written, behind that it is plain input. Prefixes below the minimum are not kept. Without marks (OpenAI): every prefix is kept
-in steps of 128 tokens from 1,024 on, and writing costs nothing extra.
+At each mark a prefix is written, for five minutes. A call finds the longest written prefix that ends at one of its own marks or
+at most 20 blocks before one. What it found costs the price of a read and lives on, from there to the last mark it is written,
+behind that it is plain input. Prefixes below the minimum are not kept.
 """
 
 from __future__ import annotations
@@ -20,22 +19,8 @@ LOOK_BACK = 20  # blocks
 MINIMUM = 1024  # tokens
 
 
-@dataclass(frozen=True)
-class Prices:
-    """Dollars per million tokens; write: of a life of five minutes, of an hour. None: no marks, writing is free."""
-
-    model: str
-    input: float
-    read: float
-    write: tuple[float, float] | None
-    output: float
-
-
-PRICES = (
-    Prices("claude-sonnet-4.5", 3.0, 0.30, (3.75, 6.0), 15.0),
-    Prices("claude-haiku-4.5", 1.0, 0.10, (1.25, 2.0), 5.0),
-    Prices("gpt-5", 1.25, 0.125, None, 10.0),
-)
+LIFE = 300.0  # seconds of a prefix
+INPUT, READ, WRITE, OUTPUT = 3.0, 0.30, 3.75, 15.0  # dollars per million tokens
 _ENCODING = bpe_openai.get_encoding("o200k_base")
 
 
@@ -83,44 +68,33 @@ def request(body: dict[str, Any], tools: str) -> Request:
 
 @dataclass
 class Cache:
-    """The cache of one model at one life, and what went through it: tokens read, written, plain."""
+    """The cache of a model, and what went through it: tokens read, written, plain."""
 
-    life: float = 300.0
-    marked: bool = True
     written: dict[bytes, float] = field(default_factory=dict)
     read: int = 0
     wrote: int = 0
     plain: int = 0
 
     def call(self, sent: Request, at: float) -> None:
+        """Send a request at a time in seconds."""
         ends, found, last = sent.ends, 0, 0
-        if self.marked:
-            for mark in sent.marks:
-                for block in range(mark, max(-1, mark - LOOK_BACK - 1), -1):
-                    if self.written.get(ends[block][0], 0) > at:
-                        found = max(found, ends[block][1])
-                        self.written[ends[block][0]] = at + self.life
-                        break
-                if ends[mark][1] >= MINIMUM:
-                    self.written[ends[mark][0]] = at + self.life
-                    last = max(last, ends[mark][1])
-        else:
-            for key, size in ends:
-                if self.written.get(key, 0) > at:
-                    found = size
-                self.written[key] = at + self.life
-            found = found // 128 * 128 if found >= MINIMUM else 0
+        for mark in sent.marks:
+            for block in range(mark, max(-1, mark - LOOK_BACK - 1), -1):
+                if self.written.get(ends[block][0], 0) > at:
+                    found = max(found, ends[block][1])
+                    self.written[ends[block][0]] = at + LIFE
+                    break
+            if ends[mark][1] >= MINIMUM:
+                self.written[ends[mark][0]] = at + LIFE
+                last = max(last, ends[mark][1])
         last = max(last, found)
         self.read += found
         self.wrote += last - found
         self.plain += sent.total - last
 
-    def cost(self, prices: Prices, output: int) -> float:
-        """In dollars."""
-        write = prices.input if prices.write is None else prices.write[self.life > 300]
-        return (
-            self.read * prices.read + self.wrote * write + self.plain * prices.input + output * prices.output
-        ) / 1_000_000
+    def cost(self, output: int) -> float:
+        """Dollars so far, with so many tokens of answers."""
+        return (self.read * READ + self.wrote * WRITE + self.plain * INPUT + output * OUTPUT) / 1_000_000
 
 
 def kept(before: Request | None, now: Request) -> tuple[int, int]:

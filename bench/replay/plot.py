@@ -38,9 +38,7 @@ def _draw_panel(left: int, name: str, lines: Sequence[Sequence[float]]) -> list[
     bottom = TOP + HEIGHT
     parts = [
         f'<path d="M{left} {TOP} V{bottom} H{left + WIDTH}" fill="none" stroke="black"/>',
-        f'<text x="{left + 6}" y="{TOP + 12}">{name}, up to {most:,.2f}</text>'
-        if most < 100
-        else f'<text x="{left + 6}" y="{TOP + 12}">{name}, up to {most:,.0f}</text>',
+        f'<text x="{left + 6}" y="{TOP + 12}">{name}, up to {most:,.{2 if most < 100 else 0}f}</text>',
         f'<text x="{left}" y="{bottom + 16}">calls 1 to {max(map(len, lines), default=0)}</text>',
     ]
     for colour, line in zip(COLOURS, lines, strict=False):

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from .caching import PRICES, Cache, Request, kept, request, tokens
+from .caching import Cache, Request, kept, request, tokens
 from .entities import entities
 from .sessions import Message, Session
 from .strategies import TOOLS, Strategy
@@ -35,9 +35,8 @@ class Outcome:
     asked: int = 0
     answered: int = 0
     seconds: list[float] = field(default_factory=list)
-    costs: dict[str, float] = field(default_factory=dict)
     last: int = 0  # tokens of the last list
-    sizes: list[int] = field(default_factory=list)  # of each list, and what the calls so far cost, at the first prices
+    sizes: list[int] = field(default_factory=list)  # of each list, and what the calls so far cost
     spent: list[float] = field(default_factory=list)
 
 
@@ -116,12 +115,7 @@ class Needs:
 def replay(session: Session, strategy: Strategy, window: int, clock: Callable[[float], None] | None = None) -> Outcome:
     """Call by call. Planted facts are asked for when their result is no longer whole in the list, in the session's course."""
     out = Outcome(strategy.name, session.name, window)
-    caches = {
-        (prices.model, life): Cache(life=life, marked=prices.write is not None)
-        for prices in PRICES
-        for life in ((300.0, 3600.0) if prices.write else (600.0,))
-    }
-    needs, before, now, seen = Needs(), None, 0.0, 0
+    cache, needs, before, now, seen = Cache(), Needs(), None, 0.0, 0
     asks = random.Random(session.name)
     open_plants = list(session.plants)
     step_of = {at: step for step, at in enumerate(at for at, m in enumerate(session.messages) if m.get("tool_calls"))}
@@ -131,8 +125,7 @@ def replay(session: Session, strategy: Strategy, window: int, clock: Callable[[f
             clock(now)
         sent = strategy.send(session, at)
         made = request(sent.body, TOOL_TEXT)
-        for cache in caches.values():
-            cache.call(made, now)
+        cache.call(made, now)
         same, could = kept(before, made)
         before = made
         answer = session.messages[at]
@@ -149,7 +142,7 @@ def replay(session: Session, strategy: Strategy, window: int, clock: Callable[[f
         out.kept, out.could = out.kept + same, out.could + could
         out.faults += missing
         out.sizes.append(made.total)
-        out.spent.append(caches[PRICES[0].model, 300.0].cost(PRICES[0], out.output))
+        out.spent.append(cache.cost(out.output))
         out.seconds.append(sent.seconds)
         for plant in [plant for plant in open_plants if plant.step < step_of.get(at, 0) and plant.answer not in shown]:
             open_plants.remove(plant)
@@ -158,10 +151,5 @@ def replay(session: Session, strategy: Strategy, window: int, clock: Callable[[f
                 if found is not None:
                     out.asked += 1
                     out.answered += plant.answer in found
-    for prices in PRICES:
-        for (model, life), cache in caches.items():
-            if model == prices.model:
-                name = model if life <= 600 else f"{model}, 1 h"
-                out.costs[name] = cache.cost(prices, out.output)
     out.moves = strategy.moves()
     return out

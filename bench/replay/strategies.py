@@ -58,13 +58,8 @@ class Strategy(Protocol):
 
 def blocks(message: Message) -> list[dict[str, Any]]:
     if message["role"] == "tool":
-        return [
-            {
-                "type": "tool_result",
-                "tool_use_id": message["tool_call_id"],
-                "content": [{"type": "text", "text": message["content"] or "(empty)"}],
-            }
-        ]
+        result = [{"type": "text", "text": message["content"] or "(empty)"}]
+        return [{"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": result}]
     content = message.get("content")
     out = [{"type": "text", "text": text} for text in split_fences(content)] if content else []
     for call in message.get("tool_calls", []):

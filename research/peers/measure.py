@@ -37,13 +37,13 @@ from bench.common import (
     CannotRun,
     fresh_database,
     percentile,
+    processor_time,
     progress,
     report,
     run_alone,
     table,
 )
 from bench.datasets import Asked, Corpus, Remembered, Said
-from bench.latency import processor_time
 from bench.writes import can_inspect
 from research.conversations import read
 from research.evidence import ask
