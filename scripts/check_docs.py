@@ -1,5 +1,5 @@
-"""What can be checked of the written pages: paragraphs of at most 80 words, links and anchors that lead somewhere,
-names of functions, settings' files and tests that exist, no path of anybody's machine.
+"""Checks the written pages: paragraphs of at most 80 words, names of functions, settings' files and tests that exist,
+no path of a machine. Links and anchors are checked where the site is built (build_site.py).
 
     python scripts/check_docs.py        # prints what is wrong, ends with 1 if anything is
 """
@@ -7,7 +7,6 @@ names of functions, settings' files and tests that exist, no path of anybody's m
 import re
 import sys
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -19,7 +18,6 @@ MADE = {"docs/reference.md"}  # from the comments in sql/, which are not pages t
 WORDS = 80
 
 MARKDOWN = MarkdownIt().enable("table")
-LINK = re.compile(r"\]\(([^)\s]+)\)")
 SPAN = re.compile(r"`([^`]+)`")
 NAMED_FILE = re.compile(
     r"^(?:sql|migrations|plpython|client|cli|gateway|bench|research|scripts|tests|docs)/[\w./-]*\w/?$|^test_\w+\.py$"
@@ -29,12 +27,6 @@ MACHINE = re.compile(r"(?<![\w.])/(?:work|root|home|Users|tmp)/\w+")
 DEFINED = re.compile(
     r"create\s+(?:or\s+replace\s+)?(?:unlogged\s+)?(?:function|procedure|view|table|type|domain|sequence)\s+"
     r"(?:if\s+not\s+exists\s+)?(_?memoir)\.(\w+)", re.IGNORECASE)  # fmt: skip
-
-
-def anchors(text: str) -> set[str]:
-    """Of headings, as the usual renderers make them."""
-    headings = [after.content for token, after in pairwise(MARKDOWN.parse(text)) if token.type == "heading_open"]
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def defined_names() -> dict[str, set[str]]:
@@ -55,25 +47,14 @@ def file_exists(name: str) -> bool:
     return (ROOT / name).exists() or (ROOT / "sql" / name).exists()
 
 
-def wrong_link(page: Path, target: str) -> bool:
-    if re.match(r"[a-z]+:", target):
-        return False
-    name, _, anchor = target.partition("#")
-    file = (page.parent / name).resolve() if name else page
-    return not file.exists() or bool(anchor) and anchor not in anchors(file.read_text())
-
-
 def complaints(name: str, names: dict[str, set[str]], methods: set[str]) -> Iterator[str]:
-    page, before = ROOT / name, ""
-    text = page.read_text()
+    text, before = (ROOT / name).read_text(), ""
     for token in MARKDOWN.parse(text):
         where = f"{name}:{token.map[0] + 1 if token.map else 0}"
         if token.type == "inline":
             words = token.content.split()
             if before == "paragraph_open" and len(words) > WORDS and name not in MADE:
                 yield f"{where}: a paragraph of {len(words)} words, at most {WORDS}: {' '.join(words[:6])} …"
-            links = (target for target in LINK.findall(token.content) if wrong_link(page, target))
-            yield from (f"{where}: leads nowhere: {target}" for target in links)
             spans = (span for span in SPAN.findall(token.content) if NAMED_FILE.match(span))
             yield from (f"{where}: no such file: {span}" for span in spans if not file_exists(span))
         if token.type in ("inline", "fence", "code_block"):
