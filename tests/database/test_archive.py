@@ -74,8 +74,8 @@ def test_a_month_goes_when_its_sessions_have_ended(db: Db, user: str) -> None:
     assert count_turns(db, user) == (8, 4, 4)
 
 
-def texts(db: Db, user: str) -> list[str]:
-    return [row["content"] for (row,) in db.execute("select memoir.history(%s, 's')", [user])]
+def texts(db: Db, user: str, session: str = "s") -> list[str]:
+    return [row["content"] for (row,) in db.execute("select memoir.history(%s, %s)", [user, session])]
 
 
 def list_archive_notes(db: Db, user: str) -> list[str]:
@@ -126,11 +126,18 @@ def test_an_exported_month_comes_back_but_for_what_was_erased(db: Db, user: str)
     set_settings(db, archive_destination="client", archive_requires="nothing")
     archive(db)
     part, written = one(db, "select memoir.part_of(%s)", user), texts(db, user)
-    month = date(2033, 7, 1)
-    file = [turn for (turn,) in db.execute("select turn from memoir.export_month(%s, %s)", [part, month])]
-    db.execute("select memoir.confirm_export(%s, %s, %s, 'a file')", [part, month, len(file)])
+    month, file, key = date(2033, 7, 1), [], None
+    while rows := table(db, "export_month", part, month, key, 3, columns="key, turn"):  # a page at a time
+        file += [turn for _, turn in rows]
+        key = rows[-1][0]
+    assert sorted(turn["content"] for turn in file) == sorted([*written, *texts(db, user, "gone")])
+    with raises("PM014"):
+        call(db, "confirm_export", part, month, len(file) - 1, "a file")
     archive(db)
-    assert texts(db, user) == []
+    assert count_turns(db, user) == (8, 8, 0), "before all is confirmed, all stays"
+    call(db, "confirm_export", part, month, len(file), "a file")
+    archive(db)
+    assert texts(db, user) == [] and count_turns(db, user) == (8, 0, 8)
     db.execute("select memoir.erase_session(%s, 'gone')", [user])
     restore = "select memoir.restore_month(%s, %s, %s)"
     assert one(db, restore, part, month, None) == {"restored": 0, "missing": 6}
@@ -155,26 +162,6 @@ def test_erase_reaches_what_is_archived(db: Db, user: str) -> None:
     assert (erased[month], erased["archived_memories"]) == (2, 1)
     for name in (month, "archived_memories"):
         assert count_rows(db, name, "user_id = %s", me) == 0
-
-
-def test_client_exports_a_month_before_its_drop(db: Db, user: str) -> None:
-    set_clock(db, "2031-07-07T00:00:00Z")
-    say(db, user, "s", *(f"Line {n}" for n in range(5)))
-    set_clock(db, "2031-10-10T00:00:00Z")
-    set_settings(db, archive_destination="client", archive_requires="nothing")
-    archive(db)
-    place, turns, key = (call(db, "part_of", user), date(2031, 7, 1)), [], None
-    while rows := table(db, "export_month", *place, key, 3, columns="key, turn"):  # a page at a time
-        turns += [turn["content"] for _, turn in rows if turn["role"] == "user"]
-        key = rows[-1][0]
-    assert turns == [f"Line {n}" for n in range(5)]
-    with raises("PM014"):
-        call(db, "confirm_export", *place, 9, "a file")
-    archive(db)
-    assert count_turns(db, user) == (10, 10, 0)
-    call(db, "confirm_export", *place, 10, "a file")
-    archive(db)
-    assert count_turns(db, user) == (10, 0, 10)
 
 
 def test_open_reader_only_delays_a_detach(memoir_dsn: str, db: Db, user: str) -> None:

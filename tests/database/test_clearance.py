@@ -118,13 +118,6 @@ def test_open_exchange_with_a_secret_question(db: Db, user: str, logins: Logins)
     assert [m["content"] for m in shown] == [f"Pay with {CARD}"]
 
 
-def test_kept_recall_is_for_those_it_was_made_for(db: Db, user: str, logins: Logins) -> None:
-    remember(db, user, "The hibiscus is from Elba", sensitivity="private")
-    persist(db, user, "s", "Where is the hibiscus from?")
-    for name, is_visible in (("private", True), ("normal", False), ("private", True)):
-        assert ("Elba" in str(compile_list(logins[name], user, "s", None))) == is_visible
-
-
 def test_notes_and_neighbours_hold_no_secret(db: Db, user: str) -> None:
     """A working note with a secret is not shown, and the next turn's vector is not made with one."""
     quiet = {"role": "user", "content": "Quietly spoken", "embeddable": False}

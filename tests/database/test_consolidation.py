@@ -99,18 +99,11 @@ def test_what_differs_stays_apart(db: Db, user: str) -> None:
         assert consolidate(db) == 0 and len(active(db, who)) == 3, apart
 
 
-def test_forgetting_parts_and_wholes(db: Db, user: str) -> None:
-    """A part frees the others. The whole takes all of it."""
-    members = hikes(db, user)
+def test_forgetting_a_whole_takes_its_parts(db: Db, user: str) -> None:
+    """test_corrections_hold.py has what a forgotten part leaves."""
+    hikes(db, user)
     consolidate(db)
     (whole,) = active(db, user)
-    call(db, "forget", user, members[1])
-    assert active(db, user) == sorted(text for text in HIKES if "Brigida" not in text)
-    assert "Brigida" not in str(recalled(db, user, "hiking with Brigida"))
-    assert memory_row(db, key_of(db, user, whole)) == ("forgotten",)
-    other = user + "-2"
-    hikes(db, other)
-    consolidate(db)
-    call(db, "forget", other, key_of(db, other, whole))
-    assert active(db, other) == []
-    assert {remember(db, other, text)["outcome"] for text in HIKES} == {"refused_tombstone"}
+    call(db, "forget", user, key_of(db, user, whole))
+    assert active(db, user) == []
+    assert {remember(db, user, text)["outcome"] for text in HIKES} == {"refused_tombstone"}

@@ -74,13 +74,6 @@ def test_correction_keeps_the_labels(db: Db, user: str) -> None:
     assert call(db, "unpin", user, "s", old) is True and call(db, "unpin", user, "s", new) is False
 
 
-def test_polarity(db: Db, user: str) -> None:
-    old = remembered(db, user, "Likes tea.", embedding=VECTOR)
-    new = call(db, "correct", user, old, "No longer likes tea.", embedding=VECTOR)["memory_id"]
-    assert recall_texts(db, user, "tea", query_embedding=VECTOR) == ["No longer likes tea."]
-    assert is_refused(db, user, "Likes tea", actor="agent") and remembered(db, user, "no longer likes tea.") == new
-
-
 def test_retraction(db: Db, user: str) -> None:
     persist(db, user, "s", "I own a boat.", "Noted.")
     of = {"session": "s", "actor": "person", "source_turns": [0], "slot": "vehicle", "slot_value": "boat"}

@@ -222,10 +222,11 @@ def test_part_goes_out_of_the_whole(db: Db, user: str, act: str) -> None:
     day(db, 0)
     old, *_ = remember_related(db, user, "Goes hiking with Brigida.", *OTHERS)
     assert run_job(db, "consolidation")["made"] == 1
-    [whole] = active(db, user)
+    [whole], [whole_id] = active(db, user), wholes(db, user)
     remember_related(db, user, "Goes hiking with Brigida.")
     new = act_on(db, user, act, old)
     assert active(db, user) == sorted([*OTHERS, *new])
+    assert act != "forget" or table(db, "memory_history", user, whole_id, columns="state")[-1] == ("forgotten",)
     for key in wholes(db, user):
         call(db, "undo_consolidation", user, key)
     run_job(db, "consolidation")

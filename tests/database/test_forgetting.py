@@ -173,11 +173,19 @@ def test_forgotten_stays_away(db: Db, user: str) -> None:
     # Not the text in any disguise, not the value in its slot in other words, not by anybody, not elsewhere.
     ways: list[dict[str, Any]] = [
         {}, {"actor": "agent"}, {"actor": "tool"}, {"provenance": "correction"}, {"project": "kiln"}, {"embedding": NEAR},
+        {"type": "instruction"},
     ]  # fmt: skip
-    for text in ("THE GATE  CODE IS KESTREL.", "The gate code is Kes\u200btrel.", "Ｔｈｅ gate code is Kes\u0007trel."):
+    for text in (
+        "THE GATE  CODE IS KESTREL.", "The gate code is Kes\u200btrel.", "Ｔｈｅ gate code is Kes\u0007trel.",
+        "Th\u0435 gat\u0435 code is \u041aestrel.", "The gate code is K e s t r e l", "The gate code is KestreI",
+    ):  # fmt: skip
         for named in ways:
             assert remember(db, user, text, **named)["outcome"] == "refused_tombstone", (ascii(text), named)
-    for name, value in (("Gate\u00a0Code", "KESTREL"), ("ｇate code", " kes\u00adtrel ")):
+    for name, value in (
+        ("Gate\u00a0Code", "KESTREL"),
+        ("ｇate code", " kes\u00adtrel "),
+        ("Gat\u0435 code", "kestrel"),
+    ):
         refused = remember(db, user, f"It is still {value}, you know.", slot=name, slot_value=value)
         assert (refused["memory_id"], refused["outcome"]) == (None, "refused_tombstone")
     # Other values, other slots and other users are free.

@@ -290,15 +290,6 @@ def test_sweep_removes_what_is_past_its_time(db: Db, user: str, clock: Callable[
     assert len(history(db, user, "s")) == 6 and "Be kind." in str(call(db, "compile_context", user, "s", "hi"))
 
 
-def test_backfill_queues_missing_vectors(db: Db, user: str) -> None:
-    remember(db, user, "has a red bicycle")
-    call(db, "register_embedding_model", "next", "none", 3)
-    waiting = "select users_waiting from memoir.embedding_progress() where model = 'next'"
-    assert one(db, waiting) == 0
-    run_job(db, "backfill")
-    assert one(db, waiting) >= 1 and run_job(db, "backfill") == {}
-
-
 def test_sweep_deletes_old_records_of_pg_cron(db: Db) -> None:
     """Only of its own calls in this database. The table is pg_cron's where the server has it here."""
     if one(db, "select to_regclass('cron.job_run_details')") is None:

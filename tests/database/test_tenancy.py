@@ -346,11 +346,11 @@ def test_a_moved_session_changes_its_readers(world: World) -> None:
 def test_a_kept_recall_is_for_the_same_bounds(world: World) -> None:
     """An exchange that one login has begun and another continues: the recall is made anew unless both may see the same."""
     app, session, query = world.connection("app"), unique("s"), "Where does the regatta start?"
-    remember(app, "ann", "The regatta starts in Trieste.", project="blue")
+    remember(app, "ann", "The regatta starts in Trieste.", project="blue", sensitivity="private")
     call(app, "open_session", "ann", session, project="red")
     assert "Trieste" in str(call(app, "compile_context", "ann", session, query))
     persist(app, "ann", session, query, *step(1, "look", {}, "nothing"), function="append_messages")
-    for key, is_seen in (("admin", True), ("red", False), ("app", True)):
+    for key, is_seen in (("admin", True), ("red", False), ("app", True), ("normal", False), ("app", True)):
         assert ("Trieste" in str(call(world.connection(key), "compile_context", "ann", session))) == is_seen
 
 

@@ -10,8 +10,6 @@ from confusable_homoglyphs.confusables import confusables_data
 from internals import run_internal
 from servers import connect
 
-VALUE = "The gate code is Kestrel 4711, paid in bronze by Maxim Jorvik-Quilp (5.50)"
-
 
 @pytest.fixture(scope="module")
 def db(memoir_dsn: str) -> Iterator[Db]:
@@ -31,17 +29,6 @@ def find_alike(letter: str) -> list[str]:
     folded = [(c, unicodedata.normalize("NFKC", c).lower()) for c in near if not c.isascii()]
     letters = [(c, f[0]) for c, f in folded]
     return [c for c, f in letters if unicodedata.category(f) in ("Ll", "Lo") and unicodedata.bidirectional(f) == "L"]
-
-
-def test_disguises_are_refused_at_the_door(db: Db, user: str) -> None:
-    memory = remembered(db, user, VALUE, slot="gate code", slot_value="Kestrel-4711")
-    call(db, "retract", user, memory)
-    cyrillic, apart = VALUE.replace("e", "\u0435").replace("K", "\u041a"), VALUE.replace("Kestrel", "K e s t r e l")
-    for text in (VALUE.upper(), cyrillic, apart, unicodedata.normalize("NFD", VALUE) + ".", VALUE.replace("l", "I")):
-        for named in ({}, {"actor": "agent"}, {"provenance": "correction"}, {"type": "instruction"}):
-            assert remember(db, user, text, **named)["outcome"] == "refused_tombstone", (ascii(text), named)
-    slotted = {"slot": "Gat\u0435 code", "slot_value": "kestrel 4711", "actor": "agent"}
-    assert remember(db, user, "It opens with that bird.", **slotted)["outcome"] == "refused_tombstone"
 
 
 def test_different_values_stay_different(db: Db) -> None:

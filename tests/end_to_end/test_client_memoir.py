@@ -70,14 +70,10 @@ def test_a_conversation(memoir, user):
 
 
 def test_refusals_say_what_and_why(memoir, user):
-    with pytest.raises(errors.BudgetTooSmallError) as caught:
-        memoir.compile_context(user, "s1", "word " * 500, budget=100)
-    assert caught.value.budget == 100 and caught.value.needed > 500 and caught.value.message_tokens
-    assert isinstance(caught.value.__cause__, psycopg.Error) and caught.value.code == "PM020"
-    with pytest.raises(errors.InvalidMessageError, match=r"messages\[0\].role.*robot"):
+    """test_contract.py has the types of most."""
+    with pytest.raises(errors.InvalidMessageError, match=r"messages\[0\].role.*robot") as caught:
         memoir.persist_turn(user, "s1", [{"role": "robot", "content": "Hi"}])
-    with pytest.raises(errors.UnknownSessionError):
-        memoir.session_info(user, "nowhere")
+    assert isinstance(caught.value.__cause__, psycopg.Error) and caught.value.code == "PM010"
     with pytest.raises(errors.InvalidSettingError, match="no_such"):
         memoir.set_setting("no_such", 1)
     with pytest.raises(psycopg.errors.UndefinedFunction):
