@@ -1,9 +1,8 @@
-"""Builds the documentation site with mkdocs, in an environment of its own, and checks what mkdocs does not.
+"""Builds the documentation site with mkdocs, and checks what mkdocs does not.
 
 python scripts/build_site.py [FOLDER]      # default: .local/site; prints what is wrong, ends with 1 if anything is
 """
 
-import fcntl
 import json
 import os
 import re
@@ -18,8 +17,6 @@ from urllib.parse import urlsplit
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parent.parent
-ENVIRONMENT = ROOT / ".local" / "site-python"
-REQUIREMENTS = [str(ROOT / "requirements" / name) for name in ("docs.txt", "constraints.txt")]
 MARKDOWN = MarkdownIt().enable("table")
 # An element of a page, and the token of Markdown that asks for it. Counted on each side, since a list that one renderer
 # takes for a paragraph is no error to it.
@@ -51,25 +48,10 @@ class Page(HTMLParser):
         self.is_article = self.is_article and tag != "article"
 
 
-def make_environment() -> str:
-    """Returns the Python of the environment, which is made anew when its requirements have changed."""
-    python, stamp = str(ENVIRONMENT / "bin" / "python"), ENVIRONMENT / "requirements"
-    want = "".join(Path(file).read_text() for file in REQUIREMENTS)
-    with ENVIRONMENT.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several processes of a test run build the site
-        if not stamp.exists() or stamp.read_text() != want:
-            subprocess.run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)], check=True)
-            install = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-c", REQUIREMENTS[1]]
-            subprocess.run([*install, "pip"], check=True)
-            subprocess.run([*install, "-r", REQUIREMENTS[0]], check=True)
-            stamp.write_text(want)
-    return python
-
-
 def build(folder: Path) -> bool:
     """Builds the site. Returns False if mkdocs warned of something."""
     # Not --quiet: with it mkdocs does not count warnings.
-    command = [make_environment(), "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     env = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     print(done.stdout if done.returncode else "", end="")
