@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from answers import text
 from confined import confined, unshare
 from node import MODULES
 from parallel import until
 from pg_memoir import Memoir
-from upstream import Upstream, upstream
+from upstream import Upstream
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.extended]
 FACT = "Our deploys go out on Tuesdays, and the staging host is called heron-7."
@@ -37,12 +36,6 @@ def find_program(agent: str) -> str:
     if unshare() is None:
         pytest.skip("a program can't be run in a network namespace of its own here")
     return str(found[0])
-
-
-@pytest.fixture
-def model() -> Iterator[Upstream]:
-    with upstream(lambda body: [text("Understood.")]) as running:
-        yield running
 
 
 @pytest.fixture

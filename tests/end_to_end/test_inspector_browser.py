@@ -1,12 +1,12 @@
 """The inspector in a real browser: every page by keyboard and by axe, light and dark, on a desk and in a hand, without
 scripts."""
 
-import shutil
 from collections.abc import Iterator
 
 import psycopg
 import pytest
 from agents import Agent
+from browser import chromium
 from calls import call, persist, remembered, table
 from node import MODULES
 from selenium import webdriver
@@ -36,16 +36,8 @@ PLAIN = (
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[webdriver.Chrome]:
-    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
-    assert all(programs), "scripts/setup.sh --acceptance installs a browser"
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(programs[0])
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(programs[1])))
-    yield driver
-    driver.quit()
+    with chromium("browser") as driver:
+        yield driver
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,13 @@
 """The documentation site: it builds without a warning, its own checks can fail, and its search works from a disk."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import build_site
 import pytest
-from selenium import webdriver
+from browser import chromium
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
@@ -65,15 +64,7 @@ def test_site_check_finds_lost_list(tmp_path: Path) -> None:
 @pytest.mark.extended
 def test_site_searches_from_disk(site: Path) -> None:
     """Opened from a disk, the search finds pages, and no page asks another host for anything."""
-    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
-    assert all(programs), "scripts/setup.sh --acceptance installs a browser"
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(programs[0])
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(programs[1])))
-    try:
+    with chromium("performance", "browser") as browser:
         for page in ("reference.html", "guides/inspector.html", "start/notebook.html", "index.html"):
             browser.get((site / page).as_uri())
         browser.find_element(By.TAG_NAME, "body").send_keys("f")
@@ -89,5 +80,3 @@ def test_site_searches_from_disk(site: Path) -> None:
             event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"
         }
         assert len(asked) > 8 and {url.split(":")[0] for url in asked} <= {"file", "data"}
-    finally:
-        browser.quit()
