@@ -22,7 +22,7 @@ ASSETS = ROOT / "scripts" / "site"
 UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n"
 
 
-class Shown(File):  # type: ignore[misc]  # mkdocs is in the environment of the site
+class Shown(File):
     """A page whose text is made of a file that is no Markdown."""
 
     def is_documentation_page(self) -> bool:
