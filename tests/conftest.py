@@ -14,8 +14,9 @@ import psycopg
 import pytest
 from calls import set_clock, use_vectors
 from pg_memoir import Memoir
+from pg_memoir_cli import app
 from psycopg.types.json import Jsonb
-from servers import connect, environment_of, fresh_server, in_database, install, unique
+from servers import connect, database, environment_of, fresh_server, in_database, install, unique, use_embedder
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -66,11 +67,8 @@ def template(server_dsn: str) -> str:
 @pytest.fixture(scope="module")
 def memoir_dsn(server_dsn: str, template: str) -> Iterator[str]:
     """A superuser's DSN of a fresh database with pg_memoir, one per test module."""
-    name = unique("memoir_test")
-    with connect(server_dsn) as admin:
-        admin.execute(f"create database {name} template {template}")
-        yield in_database(server_dsn, name)
-        admin.execute(f"drop database {name} with (force)")
+    with database(server_dsn, f"template {template}") as dsn:
+        yield dsn
 
 
 @pytest.fixture(scope="module")
@@ -108,12 +106,7 @@ def little_vectors(memoir_dsn: str) -> None:
 @pytest.fixture
 def embedding_dsn(private_dsn: str, memoir_dsn: str) -> str:
     """The module's database, with the embedder of the checkout's private server."""
-    with connect(private_dsn) as private:
-        row = private.execute("select value from memoir.list_settings() where key = 'embedder_socket'").fetchone()
-        private.execute("select memoir.ensure_embedder()")
-    with connect(memoir_dsn) as db:
-        db.execute("call memoir.setup()")  # the search_path of a copied database
-        db.execute("select memoir.set_setting('embedder_socket', to_jsonb(%s::text))", row)
+    use_embedder(memoir_dsn, private_dsn)
     return memoir_dsn
 
 
@@ -142,6 +135,15 @@ def clock(db: psycopg.Connection) -> Iterator[Callable[[str], None]]:
 def memoir(memoir_dsn: str) -> Iterator[Memoir]:
     with Memoir(memoir_dsn) as client:
         yield client
+
+
+@pytest.fixture
+def run(
+    memoir_dsn: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs pg-memoir with these arguments; returns its exit code, standard output and standard error."""
+    monkeypatch.setenv("PG_MEMOIR_DSN", memoir_dsn)
+    return lambda *arguments: (app.main([*map(str, arguments)]), *capsys.readouterr())
 
 
 @pytest.fixture

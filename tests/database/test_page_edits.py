@@ -1,6 +1,5 @@
 """Memory pages over the database: what stands on them, what edits do, and that these hold."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -25,12 +24,6 @@ AGAIN = [
     "My dog's name is Rollo.",
 ]
 LATER = datetime.now(UTC) + timedelta(days=400)
-
-
-@pytest.fixture
-def memoir(memoir_dsn: str) -> Iterator[Memoir]:
-    with Memoir(memoir_dsn, max_size=2) as client:
-        yield client
 
 
 def texts(memoir: Memoir, user: str, **named: str) -> list[str]:

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+from commands import output_of
 from frameworks import FRAMEWORKS, ROOT, python_of, surroundings
 
 pytestmark = pytest.mark.extended
@@ -40,9 +41,7 @@ def written(request, memoir_dsn, user):
     finally:
         for writer in writers:
             writer.kill()
-    read = subprocess.run([*command, "read"], env=surroundings(), capture_output=True, text=True, timeout=120)
-    assert read.returncode == 0, read.stderr
-    return answers, json.loads(read.stdout)
+    return answers, json.loads(output_of([*command, "read"], env=surroundings()))
 
 
 def in_order(found: list[str]) -> bool:
@@ -157,6 +156,4 @@ def test_writers_of_a_pydantic_ai_session(written):
     "kind", ["documents", *(pytest.param(framework, marks=pytest.mark.acceptance) for framework in FRAMEWORKS)]
 )
 def test_adapter_texts_come_back(kind, memoir_dsn, user):
-    command = [*command_of(kind, memoir_dsn, user), "texts"]
-    done = subprocess.run(command, env=surroundings(), capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
+    output_of([*command_of(kind, memoir_dsn, user), "texts"], env=surroundings())

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import output_of
 from confined import confined, unshare
 from node import MODULES
 from parallel import until
@@ -77,10 +78,7 @@ def environment(memoir_dsn: str, model: Upstream, tmp_path: Path) -> dict[str, s
 
 
 def run(command: list[str], environment: dict[str, str], folder: Path) -> None:
-    done = subprocess.run(
-        command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    output_of(command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, timeout=180)
 
 
 @pytest.fixture
@@ -109,12 +107,6 @@ def told(memoir: Memoir, user: str = USER) -> list[Any]:
     """All that is kept of a repository's sessions."""
     sessions = [memoir.history(user, session.session) for session in memoir.list_sessions(user)]
     return [turn["content"] for turns in sessions for turn in turns]
-
-
-@pytest.fixture
-def memoir(memoir_dsn: str) -> Iterator[Memoir]:
-    with Memoir(memoir_dsn) as made:
-        yield made
 
 
 def test_agents_share_the_memory_of_a_repository(

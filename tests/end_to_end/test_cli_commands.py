@@ -35,16 +35,9 @@ def memoir(memoir_dsn):
 
 
 @pytest.fixture
-def run(memoir, memoir_dsn, capsys, monkeypatch) -> Run:
-    """A command's exit code, standard output and standard error."""
-    monkeypatch.setenv("PG_MEMOIR_DSN", memoir_dsn)
-
-    def called(*arguments: str) -> tuple[int, str, str]:
-        code = cli.main(list(arguments))
-        answer = capsys.readouterr()
-        return code, answer.out, answer.err
-
-    return called
+def run(memoir, run: Run) -> Run:
+    """With what memoir has kept."""
+    return run
 
 
 def test_help_teaches(run):
@@ -341,7 +334,7 @@ def test_settings_from_the_command_line(run, memoir):
     assert run("settings", "recall_tokens_max", "--reset")[0] == 0
     assert run("settings", "recall_tokens_max")[1].startswith("recall_tokens_max\t2000")
     assert run("settings", "recall_tokens_max", "900", "--user", "zoe")[0] == 0
-    assert "recall_tokens_max can't be \"many\"" in run("settings", "recall_tokens_max", "many")[2]
+    assert 'recall_tokens_max can\'t be "many"' in run("settings", "recall_tokens_max", "many")[2]
     assert run("settings", "nothing_such", "1")[0] == 1 and "nothing_such" in run("settings", "nothing_such")[2]
 
 

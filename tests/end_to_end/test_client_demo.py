@@ -3,11 +3,11 @@ of one's own, in every format it names, with a question of one's own."""
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from commands import output_of
 from pg_memoir import Memoir
 
 pytestmark = pytest.mark.extended
@@ -37,10 +37,7 @@ FORMATS = {
 
 
 def demo(dsn, *arguments):
-    command = [sys.executable, str(DEMO), "--dsn", dsn, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return output_of([sys.executable, DEMO, "--dsn", dsn, *arguments])
 
 
 def strip_times(output):

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from commands import output_of
 from frameworks import python_with
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.extended]
@@ -36,9 +37,7 @@ BASE = "docker.io/library/postgres:{major}-bookworm"
 
 
 def test_compose_and_chart() -> None:
-    done = subprocess.run([python_with("deploy", *PARSERS), "-c", READ], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    told = json.loads(output_of([python_with("deploy", *PARSERS), "-c", READ], cwd=ROOT))
     build = told["compose"]["services"]["db"]["build"]
     assert (ROOT / "deploy" / build["context"] / build["dockerfile"]).is_file()
     assert told["report"]["errors"] == [] and all(one["severity"] < 2 for one in told["report"]["messages"])

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from commands import output_of
 from frameworks import ROOT, python_with, surroundings
 from pages import examples, settled
 from pg_memoir import Memoir
@@ -42,10 +43,7 @@ def environment(stub: ChatCompletionsStub | None, **more: str) -> dict[str, str]
 
 
 def printed(python: str, *arguments: str | Path, given: str = "", **env: Any) -> str:
-    command = [python, "-W", "ignore", *arguments]
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=300, **env)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return output_of([python, "-W", "ignore", *arguments], input=given, **env)
 
 
 def test_examples_are_short() -> None:

@@ -1,8 +1,7 @@
 """Each framework's example runs as printed, in an environment of its own, against stubs of the providers."""
 
-import subprocess
-
 import pytest
+from commands import output_of
 from frameworks import FRAMEWORKS, ROOT, python_of, surroundings
 from servers import connect
 from stubs import Answer, ChatCompletionsStub, MessagesStub, ResponsesStub
@@ -44,12 +43,11 @@ def test_an_example_prints_what_it_should(framework, memoir_dsn):
             ANTHROPIC_API_KEY="stub", ANTHROPIC_BASE_URL=stub.url, CREWAI_DISABLE_TELEMETRY="true",
         )  # fmt: skip
         example = ROOT / "integrations" / "examples" / f"{framework}.py"
-        done = subprocess.run([python, "-W", "ignore", example], capture_output=True, text=True, env=env, timeout=300)
-        assert done.returncode == 0, done.stderr
+        printed = output_of([python, "-W", "ignore", example], env=env)
         if framework in ("llama_index_memory", "crewai_memory"):  # which print more
-            assert PRINTED[framework] in done.stdout
+            assert PRINTED[framework] in printed
         else:
-            assert done.stdout == PRINTED[framework], done.stderr
+            assert printed == PRINTED[framework]
         if "peanuts" in example.read_text():
             assert "I can't eat peanuts." in str(stub.requests[-1]["messages"])
 
@@ -66,6 +64,4 @@ def test_an_example_prints_what_it_should(framework, memoir_dsn):
 def test_a_suite_passes(framework, suite, memoir_dsn):
     command = [python_of(framework), "-P", "-m", "pytest", "-c", "/dev/null", "--noconftest", "-o", "asyncio_mode=auto"]
     command += ["-q", "-W", "ignore", "-p", "no:cacheprovider", f"tests/external/{suite}"]
-    env = surroundings(PG_MEMOIR_DSN=memoir_dsn)
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=env, timeout=300)
-    assert done.returncode == 0, done.stdout
+    output_of(command, cwd=ROOT, env=surroundings(PG_MEMOIR_DSN=memoir_dsn))

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from commands import output_of
 from servers import connect, database
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.extended]
@@ -50,9 +51,7 @@ def outside() -> dict[str, str]:
 def run(command: list[str | Path], folder: Path, user: str | None = None, **environment: str) -> str:
     given = {"cwd": folder, "env": outside() | environment, "timeout": 1200, "user": user}
     given |= {"group": "nogroup", "extra_groups": []} if user else {}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, **given)
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+    return output_of(command, **given)
 
 
 def installed(version: str, folder: Path, dist: Path, *packages: str) -> Path:

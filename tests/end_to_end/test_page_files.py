@@ -1,12 +1,12 @@
 """Memory pages as files: pulled, edited, pushed, and what stands in the way."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import typer
 from pg_memoir import Memoir
-from pg_memoir_cli import app as cli
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -20,16 +20,8 @@ def memoir(memoir_dsn: str, user: str) -> Iterator[Memoir]:
 
 
 @pytest.fixture
-def run(memoir_dsn: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """A command's exit code, standard output and standard error."""
-    monkeypatch.setenv("PG_MEMOIR_DSN", memoir_dsn)
-
-    def called(*arguments: object) -> tuple[int, str, str]:
-        code = cli.main(["pages", *map(str, arguments)])
-        answer = capsys.readouterr()
-        return code, answer.out, answer.err
-
-    return called
+def run(run: Run) -> Run:
+    return partial(run, "pages")
 
 
 def texts(memoir: Memoir, user: str) -> list[str]:

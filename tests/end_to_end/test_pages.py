@@ -18,7 +18,7 @@ from check_docs import PAGES as WRITTEN
 from internals import lease_jobs, release_job
 from pages import examples, outputs, settled, write_output
 from pg_memoir import Memoir, from_openai
-from servers import connect, database
+from servers import connect, database, use_embedder
 
 # The manuals of bench/ and research/ are left out: their commands take hours.
 PAGES = [*WRITTEN, "deploy/README.md", "integrations/README.md"]
@@ -114,13 +114,8 @@ def given(dsn: str) -> dict[str, Any]:
 @pytest.fixture
 def page_dsn(server_dsn: str, template: str, private_dsn: str) -> Iterator[str]:
     """A fresh database with the embedder of the checkout's private server."""
-    with connect(private_dsn) as private:
-        row = private.execute("select value from memoir.list_settings() where key = 'embedder_socket'").fetchone()
-        private.execute("select memoir.ensure_embedder()")
     with database(server_dsn, f"template {template}") as dsn:
-        with connect(dsn) as db:
-            db.execute("call memoir.setup()")  # the search_path of a copied database
-            db.execute("select memoir.set_setting('embedder_socket', to_jsonb(%s::text))", row)
+        use_embedder(dsn, private_dsn)
         yield dsn
 
 

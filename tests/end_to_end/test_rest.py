@@ -5,7 +5,6 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
+from commands import output_of
 from node import MODULES, program
 from pages import outputs, settled, write_output
 from pg_memoir import Memoir
@@ -383,9 +383,7 @@ def run_schemathesis(url: str, folder: Path, *options: str) -> str:
     """Returns what it prints; it ends with 0 only without failures."""
     command = [str(Path(sys.executable).parent / "st"), "--config-file", str(RULES), "run", f"{url}/openapi.json"]
     command += ["-H", f"Authorization: Bearer {SHOP}", "--warnings", "off", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, cwd=folder)
-    assert done.returncode == 0, done.stdout[-20000:] + done.stderr[-2000:]
-    return done.stdout
+    return output_of(command, timeout=900, cwd=folder)
 
 
 def test_rest_follows_its_document(rest: str, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from commands import output_of
 from parallel import until
 from pg_memoir_server import embed_client, models, protocol, supervise, tokens
 from pg_memoir_server.detach import lock_holder
@@ -416,10 +417,7 @@ except embed_client.EmbedderUnavailable:
     folder.parent.chmod(0o755)
     os.chmod(shared, 0o666)  # the file's mode is not what keeps them out
     try:
-        assert (
-            subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-            == "refused\n"
-        )
+        assert output_of([sys.executable, "-c", script]) == "refused\n"
     finally:
         os.chmod(shared, 0o600)
         folder.chmod(0o700)
@@ -429,7 +427,4 @@ except embed_client.EmbedderUnavailable:
 def test_the_client_is_light():
     script = "import sys; from pg_memoir_server import embed_client; print(*[m for m in ('numpy', 'torch', 'asyncio', 'onnxruntime', 'typing') if m in sys.modules])"
     environment = os.environ | {"PYTHONPATH": str(Path(embed_client.__file__).parents[1])}
-    loaded = subprocess.run(
-        [sys.executable, "-S", "-c", script], env=environment, capture_output=True, text=True, check=True
-    )
-    assert loaded.stdout.strip() == ""
+    assert output_of([sys.executable, "-S", "-c", script], env=environment).strip() == ""

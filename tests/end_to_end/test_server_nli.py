@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 from calls import remembered, table
+from commands import output_of
 from internals import clear_work, memory_row, use_up_attempts, work
 from pg_memoir import Memoir
 from pg_memoir_cli import worker
@@ -128,8 +129,6 @@ def test_the_command_judges(db: psycopg.Connection, memoir_dsn: str, user: str, 
     assert wrong.returncode == 1 and "there is no folder" in wrong.stderr
     assert work(db, "nli", "state, attempts") == [("ready", 0)]  # no fault of the work
     tiny_model(tmp_path)
-    given: Any = {"env": os.environ | {"OMP_NUM_THREADS": "1"}, "check": False}
-    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, **given)
-    assert done.returncode == 0, done.stderr
+    output_of([*command, tmp_path], env=os.environ | {"OMP_NUM_THREADS": "1"})
     assert [row[:3] for row in verdicts(db, user)] == [(second, first, f"nli {tmp_path.name}")]
     assert work(db, "nli") == []

@@ -1,13 +1,13 @@
 """The documentation site: it builds without a warning, its own checks can fail, and its search works from a disk."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import build_site
 import pytest
 from browser import chromium
+from commands import output_of
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
@@ -22,8 +22,7 @@ LOADED = {
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as make docs does."""
     folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run([sys.executable, build_site.__file__, folder], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    output_of([sys.executable, build_site.__file__, folder])
     return folder
 
 

@@ -118,6 +118,16 @@ def complete(dsn: str, modulus: int | None = 1) -> None:
         db.execute("call memoir.ensure_partitions(0)")
 
 
+def use_embedder(dsn: str, private_dsn: str) -> None:
+    """Has a copied database embed with the embedder of the checkout's private server."""
+    with connect(private_dsn) as private:
+        row = private.execute("select value from memoir.list_settings() where key = 'embedder_socket'").fetchone()
+        private.execute("select memoir.ensure_embedder()")
+    with connect(dsn) as db:
+        db.execute("call memoir.setup()")  # the search_path of a copied database
+        db.execute("select memoir.set_setting('embedder_socket', to_jsonb(%s::text))", row)
+
+
 def as_server_user(*command: str | Path, env: dict[str, str] | None = None) -> None:
     """Runs a command as the user who runs PostgreSQL, which refuses root; raises with what it printed."""
     line = [str(part) for part in command]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import output_of
 from pg_memoir_cli.agents import codex_trust, installing, repository
 from pg_memoir_cli.agents.clients import AGENTS, Place
 from pg_memoir_cli.agents.files import FileError
@@ -363,12 +364,7 @@ def test_remote_is_read_as_git_reads_it(tmp_path: Path, config: str, name: str) 
     (tmp_path / ".git/HEAD").touch()
     (tmp_path / ".git/config").write_text(config, newline="")
     assert repository.find_repository(tmp_path) == name
-    told = subprocess.run(
-        ["git", "config", "--file", tmp_path / ".git/config", "--get-regexp", r"remote\..*\.url"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    told = output_of(["git", "config", "--file", tmp_path / ".git/config", "--get-regexp", r"remote\..*\.url"])
     assert repository.normalise_remote(told.partition(" ")[2].removesuffix("\n")) == name
 
 
