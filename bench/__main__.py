@@ -1,10 +1,10 @@
 """All benchmarks, as `make bench` runs them: the machine, the settings, then tables in Markdown.
 
-    python -m bench [--data locomo.json] [--only recall,latency,writes,gateway] [--write docs/benchmarks.md bench/RESULTS.md]
+    python -m bench [--data locomo.json] [--only recall,latency,writes,gateway] [--write docs/benchmarks.md …]
 
-`python -m bench.PART` runs these and further parts (experience, extraction, pages, replay, scale, spaces, tokens) alone. Other memory
-stores: python -m research.peers. Other conversations: python -m research.evidence. With --write each table also replaces the one of its name in the page that has it, between its two
-marks.
+`python -m bench.PART` runs these and others alone: experience, extraction, pages, replay, scale, spaces, tokens. Other
+memory stores: `python -m research.peers`. Other conversations: `python -m research.evidence`. With --write each table
+also replaces the one of its name in the page that has it, between its two marks.
 """
 
 from __future__ import annotations

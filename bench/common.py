@@ -39,7 +39,7 @@ def server_dsn() -> str:
 
 @contextlib.contextmanager
 def fresh_database(purpose: str, keep: bool = False) -> Iterator[str]:
-    """A DSN of a new database with pg_memoir installed; dropped at the end unless `keep`. Its embedder is the server's own."""
+    """A DSN of a new database with pg_memoir, dropped at the end unless `keep`. Its embedder is the server's own."""
     dsn, name = server_dsn(), f"memoir_bench_{purpose}_{uuid.uuid4().hex[:6]}"
     made = _in_database(dsn, name)
     with psycopg.connect(_in_database(dsn, "postgres"), autocommit=True) as admin:

@@ -1,14 +1,15 @@
 """Conversations with gold evidence, each as what happened in order: said, remembered, asked.
 
     locomo(path)    of bench/datasets.py: two friends over months
-    realmem(path)   RealMem: user and assistant over months; of each persona a corpus of turns and one of ready-made memories
+    realmem(path)   RealMem: user and assistant over months; of each persona a corpus of turns and one of memories
     beam(path)      BEAM: one long chat with long assistant answers; evidence names messages
     proactive(path) ProactiveMemBench: a user tells an assistant of a life; remarks that ask nothing follow
     remarks(path)   research/ranker/remarks: what somebody said once, and a later remark without a word in common
     languages(path) research/languages/pairs: the same statements and questions in 15 languages
-    locomo_plus(path, locomo)   LoCoMo-Plus: what two friends said once, put into LoCoMo, and later remarks without a word in common
+    locomo_plus(path, locomo)   LoCoMo-Plus: of LoCoMo, what two friends said once, and remarks without a word in common
 
-`read(path)` tells which it is; LoCoMo-Plus is given as `cues.json+locomo.json`. What is asked may only be answered by what comes before it.
+`read(path)` tells which it is; LoCoMo-Plus is given as `cues.json+locomo.json`. What is asked may only be answered by
+what comes before it.
 """
 
 from __future__ import annotations

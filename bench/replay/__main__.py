@@ -1,15 +1,15 @@
 """Sessions of coding agents, replayed call by call, with what is sent for each call and what that costs.
 
-    python -m bench.replay [--steps 50,200,1000] [--windows 32k,128k,200k,1M] [--seeds 1] [--recorded folder] [--set key=json]
+    python -m bench.replay [--steps 50,200,1000] [--windows 32k,1M] [--seeds 1] [--recorded folder] [--set key=json]
 
-Sessions are generated (files, searches, edits, tests, errors, parallel calls; facts planted in single tool results) or recorded
-transcripts of Claude Code. Compared are the list as the client sends it (whatever the window) and pg_memoir: appended and compiled
-through the client, and beside the client's own list, as the gateway does it. Cost: as a share of what the client's own list costs
-(bench/replay/caching.py), answers included. Kept: tokens of the list
-before with which a list begins. A fault: the next message uses an entity of an earlier result or call that the list does not show;
-faults are given as share of moves (a result made shorter, once a moment) with a 95 % interval, and by kind. Numbers are not
-counted, since round ones and those of lines are met by chance. Asked: planted facts whose result is no longer shown whole are asked
-of memory_query; found: the fact is in its answer. Added: milliseconds to append and compile.
+Sessions are generated (files, searches, edits, tests, errors, parallel calls; facts planted in single tool results) or
+recorded transcripts of Claude Code. Compared are the list as the client sends it (whatever the window) and pg_memoir:
+appended and compiled through the client, and beside the client's own list, as the gateway does it. Cost: as a share of
+what the client's own list costs (bench/replay/caching.py), answers included. Kept: tokens of the list before with which
+a list begins. A fault: the next message uses an entity of an earlier result or call that the list does not show; faults
+are given as share of moves (a result made shorter, once a moment) with a 95 % interval, and by kind. Numbers are not
+counted, since round ones and those of lines are met by chance. Asked: planted facts whose result is no longer shown
+whole are asked of memory_query; found: the fact is in its answer. Added: milliseconds to append and compile.
 """
 
 from __future__ import annotations

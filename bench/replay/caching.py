@@ -1,8 +1,8 @@
 """What calls cost, by a model of prompt caching as Anthropic documents it, at the prices of Claude Sonnet 4.5.
 
-At each mark a prefix is written, for five minutes. A call finds the longest written prefix that ends at one of its own marks or
-at most 20 blocks before one. What it found costs the price of a read and lives on, from there to the last mark it is written,
-behind that it is plain input. Prefixes below the minimum are not kept.
+At each mark a prefix is written, for five minutes. A call finds the longest written prefix that ends at one of its own
+marks or at most 20 blocks before one. What it found costs the price of a read and lives on, from there to the last mark
+it is written, behind that it is plain input. Prefixes below the minimum are not kept.
 """
 
 from __future__ import annotations
