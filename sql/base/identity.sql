@@ -44,8 +44,14 @@ return _memoir.session_id(
 create or replace function _memoir.lock_user(p_user_id uuid, p_need text)
 returns void language plpgsql as $$
 begin
-  if p_need = 'write' then perform from _memoir.users where user_id = p_user_id for key share;
-  elsif p_need = 'erase' then perform from _memoir.users where user_id = p_user_id for update; end if;
+  if p_need = 'write' then
+    perform from _memoir.users where user_id = p_user_id for key share;
+  elsif p_need = 'erase' then
+    -- Compiles first, since one may be followed by writes in its transaction.
+    insert into _memoir.compile_locks values (p_user_id) on conflict do nothing;
+    perform from _memoir.compile_locks where user_id = p_user_id for update;
+    perform from _memoir.users where user_id = p_user_id for update;
+  end if;
 end $$;
 
 -- For jobs, which wait for nobody: a writer's locks, the session's before the user's, unless somebody has one.

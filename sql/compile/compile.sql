@@ -75,8 +75,8 @@ returns jsonb language plpgsql security definer set search_path from current as 
 declare
   v _memoir.compile_state := _memoir.compile_at_moment(p_user, p_session, p_query, p_budget, p_memory_budget, p_task,
     p_tools, p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
+  v_compile uuid := _memoir.leave_traces(v);
 begin
-  perform _memoir.leave_traces(v);
   return _memoir.formatted(v.messages, v.prefix, v.is_open, p_format, v.frozen);
 end $$;
 comment on function memoir.compile_context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz,
