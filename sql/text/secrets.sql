@@ -58,6 +58,25 @@ begin
     (select config from _memoir.settings_merged) ->> 'embedder_socket');
 end $$;
 
+-- Returns the kinds of secrets in each text, apart by commas, '' for none, and the tokens of p_counted.
+create or replace function _memoir.read_messages(p_config jsonb, p_texts text[], p_counted text[], p_tokenizer text,
+  out kinds text[], out tokens integer[])
+language plpgsql stable as $$
+declare
+  v_read record;
+begin
+  if p_tokenizer <> 'estimate' and (p_config ->> 'detect_secrets')::boolean and _memoir.reads_language() then
+    v_read := _memoir.py_read_messages(p_texts, p_counted, p_tokenizer, p_config ->> 'embedder_socket');
+    kinds := v_read.kinds;
+    tokens := v_read.tokens;
+  else
+    tokens := _memoir.count_tokens(p_counted, p_tokenizer);
+  end if;
+  for i in 1 .. cardinality(p_texts) loop
+    if kinds[i] is null then kinds[i] := array_to_string(_memoir.detected(p_config, p_texts[i]), ', '); end if;
+  end loop;
+end $$;
+
 -- Returns the kinds of secrets in texts: none for nearly every text, and where the setting detect_secrets is off.
 create or replace function _memoir.detected(p_config jsonb, variadic p_texts text[])
 returns text[] language plpgsql stable as $$
