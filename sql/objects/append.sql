@@ -41,9 +41,7 @@ begin
     perform _memoir.enqueue_unlocked('phases', p_state.user_id, p_state.session_id::text,
       p_state.recorded_at + interval '5 minutes');
   end if;
-  if v_least > all (p_state.costs) and not exists (select from unnest(p_state.messages) m where m.role = 'tool') then
-    return;
-  end if;
+  if v_least > all (p_state.costs) and not _memoir.has_results(p_state.messages) then return; end if;
   v_calls := _memoir.answered_calls(p_state);
   foreach v_message in array p_state.messages loop
     v_place := v_place + 1;

@@ -6,6 +6,17 @@ returns boolean language sql immutable as $$
   select p_name ~ '(?:^|__|[.])memory_(?:search|timeline|get|query|remember|correct|forget|update|pin|restore|release)$'
 $$;
 
+create or replace function _memoir.has_results(p_messages _memoir.message[])
+returns boolean language plpgsql immutable as $$
+declare
+  v_message _memoir.message;
+begin
+  foreach v_message in array p_messages loop
+    if v_message.role = 'tool' then return true; end if;
+  end loop;
+  return false;
+end $$;
+
 -- Calls of memory's own tools to which messages may be the results: among them, or in turns p_from to p_to before.
 create or replace function _memoir.memory_calls(p_user_id uuid, p_session_id uuid, p_messages _memoir.message[],
   p_from integer, p_to integer)
@@ -13,7 +24,7 @@ returns text[] language plpgsql stable as $$
 declare
   v_since timestamptz; v_until timestamptz; v_calls text[];
 begin
-  if not exists (select from unnest(p_messages) m where m.role = 'tool') then return '{}'; end if;
+  if not _memoir.has_results(p_messages) then return '{}'; end if;
   v_calls := array(select c ->> 'id' from unnest(p_messages) m, jsonb_array_elements(m.tool_calls) c
     where _memoir.is_memory_tool(c -> 'function' ->> 'name'));
   if p_from <= p_to then

@@ -94,7 +94,9 @@ begin
   end if;
   p_state.session := v_session;
   p_state.model := _memoir.model(v_session.model);
-  p_state.warnings := p_state.warnings || coalesce(to_jsonb(_memoir.model_warning(v_session.model)), '[]');
+  if (p_state.model).tokenizer = 'estimate' then
+    p_state.warnings := p_state.warnings || coalesce(to_jsonb(_memoir.model_warning(v_session.model)), '[]');
+  end if;
   p_state.config := _memoir.config(p_state.user_id, v_session.settings);
 end $$;
 

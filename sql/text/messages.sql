@@ -105,7 +105,7 @@ begin
   perform _memoir.refuse_value(coalesce(jsonb_typeof(p_json -> 'embeddable'), 'null') not in ('null', 'boolean'),
     p_where || '.embeddable', p_json -> 'embeddable', 'true or false', p_code => 'PM010');
   v_message.embeddable := coalesce((p_json ->> 'embeddable')::boolean, true);
-  perform _memoir.check_labels(p_where, p_json, v_message.text);
+  if p_json ?| '{tags,snapshot_ref}' then perform _memoir.check_labels(p_where, p_json, v_message.text); end if;
   -- What the columns do not say: unknown keys, the role developer, an explicit null. Not names that history() adds.
   v_rebuilt := _memoir.rebuilt(v_message.role, v_message.text, v_message.parts, v_message.name, v_message.tool_calls,
     v_message.tool_call_id);
