@@ -65,8 +65,8 @@ def test_a_user_is_erased_from_every_table(db: Db, user: str) -> None:
         for name in tables:
             given = {"local_to": owner, "scope": "local", "login": "t_erased"}
             plant(db, name, user_id=owner, **given)
-    before = dict.fromkeys(tables, 1)
-    assert call(db, "erase_user", user) == {"erased": "user", "rows": before, "total": len(tables)}
+    before = {name: 1 for name in tables if name != "compile_locks"}  # an erase makes such a row itself, so it counts none
+    assert call(db, "erase_user", user) == {"erased": "user", "rows": before, "total": len(before)}
     assert tables_of(db, ids[0]) == [] and tables_of(db, ids[1]) == tables
     assert find_tables_with(db, str(ids[0])) == []
     kept = "select user_id, detail from _memoir.audit_log where action = 'erase' order by audit_id desc limit 1"
