@@ -8,6 +8,8 @@ create or replace function _memoir.compile(inout v _memoir.compile_state, p_user
   p_budget integer, p_memory_budget integer, p_task text, p_tools jsonb, p_query_embedding real[],
   p_query_parts jsonb, p_as_of timestamptz, p_valid_at timestamptz, p_format text, p_after_turn text)
 language plpgsql stable as $$
+declare
+  v_begun _memoir.question;
 begin
   v.caller := _memoir.authorise(p_user, 'read');
   perform _memoir.check_choice('format', p_format, '{openai,anthropic}'),
@@ -25,7 +27,7 @@ begin
   v := _memoir.with_session(v, p_session, p_after_turn);
   v := _memoir.with_budget(v, p_budget, p_tools);
   v := _memoir.with_newest_message(v, p_query, p_query_parts);
-  perform _memoir.read_question(v.query, v.config, p_query_embedding, true) where not v.is_open;
+  if not v.is_open then v_begun := _memoir.read_question(v.query, v.config, p_query_embedding, true); end if;
   v := _memoir.with_system_message(v);
   v := _memoir.with_shown_turns(v);
   v := _memoir.with_messages(v);

@@ -232,13 +232,20 @@ end $$;
 
 -- Turns as messages, neighbours merged where the API wants that, and the newest message after them.
 create or replace function _memoir.with_messages(inout v _memoir.compile_state)
-language plpgsql stable as $$
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_overhead integer := (v.model).message_overhead; v_images text := (v.model).images; v_turn _memoir.shown_turn;
   v_shown _memoir.shown_turn[] := v.shown; v_rendered jsonb[] := _memoir.openai_messages(v_shown);
-  v_messages jsonb[] := '{}'; v_costs integer[] := '{}'; n integer;
+  v_messages jsonb[] := '{}'; v_costs integer[] := '{}'; n integer := cardinality(v_shown);
+  v_roles text := (select string_agg(left(t.role::text, 1), '') from unnest(v_shown) t);
 begin
-  for i in 1 .. cardinality(v_shown) loop
+  -- Mostly they alternate: a loop over them costs more than all the rest.
+  if not v.is_open and (v.frame).user_id is null and v_roles !~ 's|uu|aa' then
+    v_messages := v_rendered;
+    v_costs := array(select t.cost from unnest(v_shown) t);
+    n := 0;
+  end if;
+  for i in 1 .. n loop
     v_turn := v_shown[i];
     n := cardinality(v_messages);
     -- Templates of many servers insist on alternating roles.

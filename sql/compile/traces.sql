@@ -5,6 +5,7 @@ returns uuid language plpgsql as $$
 declare
   v_compile uuid := gen_random_uuid(); v_sample float8 := v.config ->> 'ledger_sample'; v_user uuid := v.user_id;
   v_at timestamptz := v.at; v_erasures integer := (v.user_counters).erasures; v_row _memoir.compile_buffer;
+  v_kept boolean;
 begin
   if pg_is_in_recovery() or current_setting('transaction_read_only')::boolean or v.statistics_version = '0' then
     return v_compile;
@@ -15,7 +16,7 @@ begin
   perform from _memoir.users u join _memoir.user_counters c on c.user_id = v_user and c.erasures = v_erasures
   where u.user_id = v_user and u.created_at <= v_at;
   if not found then return v_compile; end if;
-  if v.arms ->> 'recall' <> 'kept' or not v.is_open then perform _memoir.keep_recall(v); end if;
+  if v.arms ->> 'recall' <> 'kept' or not v.is_open then v_kept := _memoir.keep_recall(v); end if;
   if v_sample < 1 and random() >= v_sample then return v_compile; end if;
   v_row := _memoir.trace(v, v_compile);
   insert into _memoir.compile_buffer overriding user value select v_row.*;
@@ -35,9 +36,9 @@ exception when lock_not_available or unique_violation then return false;
 end $$;
 
 -- The recall that a continued compile of the exchange shows again. Who has its row in an open transaction is not waited
--- for: then it is made anew.
+-- for: then it is made anew, which false says.
 create or replace function _memoir.keep_recall(v _memoir.compile_state)
-returns void language plpgsql set lock_timeout = '10ms' as $$
+returns boolean language plpgsql set lock_timeout = '10ms' as $$
 begin
   -- Only a managed window goes on showing those of earlier exchanges.
   if (v.frame).user_id is null and v.as_of is null then
@@ -54,7 +55,8 @@ begin
   -- Somebody of lower clearance or fewer projects who looks in does not take it from whom it was made for.
   where kept_recalls.query_hash <> excluded.query_hash or kept_recalls.clearance <= excluded.clearance
     and (excluded.projects is null or kept_recalls.projects <@ excluded.projects);
-exception when lock_not_available then null;
+  return true;
+exception when lock_not_available then return false;
 end $$;
 
 create or replace function _memoir.trace(v _memoir.compile_state, p_compile uuid)

@@ -75,7 +75,8 @@ begin
       from _memoir.conversation_history h
       where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_part.since and v_to
         and h.turn_index between v_from and v_last and h.tokens_before >= v_threshold
-        and not _memoir.is_unseen(h, v_session, v_marks) order by h.turn_index) || v_turns;
+        and (h.role <> 'system' and v_marks is null or not _memoir.is_unseen(h, v_session, v_marks))
+      order by h.turn_index) || v_turns;
     continue when v_threshold = 0
       or v_part.from_turn = 0 and (v_turns[1]).turn_index <= v_counters.exchange_start;
     for v_row in select * from _memoir.conversation_history h
@@ -109,10 +110,11 @@ end $$;
 -- Returns whether a turn is no longer there, or is the system prompt, which the list has already.
 create or replace function _memoir.is_unseen(p_row _memoir.conversation_history, p_session _memoir.sessions,
   p_marks jsonb)
-returns boolean language sql stable as $$
-  select p_marks is not null and _memoir.is_retracted(p_row.turn_index, p_marks) or p_row.role = 'system'
-    and coalesce(sha256(convert_to(p_row.content, 'UTF8')) = p_session.system_prompt_hash, false)
-$$;
+returns boolean language plpgsql stable as $$
+begin
+  return p_marks is not null and _memoir.is_retracted(p_row.turn_index, p_marks) or p_row.role = 'system'
+    and coalesce(sha256(convert_to(p_row.content, 'UTF8')) = p_session.system_prompt_hash, false);
+end $$;
 
 -- A turn as the list shows it whole, its result no longer than p_most, or that it is withheld from callers of this
 -- clearance. What it costs.
