@@ -112,7 +112,6 @@ begin
   v_state := _memoir.append_opened(v_state, p_messages);
   -- Everything is checked and counted before the locks are taken, so that they are held briefly.
   v_state := _memoir.append_checked(v_state, p_messages);
-  v_state := _memoir.append_counted(v_state);
   v_state := _memoir.append_locked(v_state);
   if v_state.result is not null then return v_state.result; end if;
   v_state := _memoir.append_placed(v_state);

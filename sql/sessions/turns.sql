@@ -100,15 +100,15 @@ begin
   p_state.config := _memoir.config(p_state.user_id, v_session.settings);
 end $$;
 
--- Checked: the messages in their normal form, what each costs in the session's tokenizer, and which look as if they held
--- a secret: in their text, parts, arguments of calls or metadata. All texts are read in one call.
+-- Checked: the messages in their normal form, what each costs in the session's tokenizer, what the answer cost, and if
+-- one looks as if it held a secret: in text, parts, arguments of calls or metadata. All texts are read in one call.
 create or replace function _memoir.append_checked(inout p_state _memoir.append_state, p_messages jsonb)
 language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_messages _memoir.message[]; v_message _memoir.message; v_config jsonb := p_state.config; v_read record;
   v_metadata text := nullif(p_state.metadata, '{}')::text; v_images text := (p_state.model).images; v_parts text;
   v_arguments text; v_said text[] := '{}'; v_texts text[] := '{}'; v_ends integer[] := '{}'; v_costs integer[] := '{}';
-  v_from integer := 1;
+  v_from integer := 1; v_prices _memoir.models; v_prompt numeric := coalesce(p_state.prompt_tokens, 0);
 begin
   for i in 0 .. jsonb_array_length(p_messages) - 1 loop
     v_message := _memoir.parse_message(format('messages[%s]', i), p_messages -> i, v_config, v_images);
@@ -142,14 +142,6 @@ begin
   end loop;
   p_state.messages := v_messages;
   p_state.costs := v_costs;
-end $$;
-
--- Counted: what the answer cost.
-create or replace function _memoir.append_counted(inout p_state _memoir.append_state)
-language plpgsql as $$
-declare
-  v_prices _memoir.models; v_prompt numeric := coalesce(p_state.prompt_tokens, 0);
-begin
   -- By the prices of the model that gave the answer, else of the session's. Cached tokens are counted among the
   -- prompt's; where a server reports more of them, the turn is stored all the same.
   p_state.cost_microcents := 0;

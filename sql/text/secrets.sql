@@ -62,13 +62,10 @@ end $$;
 create or replace function _memoir.read_messages(p_config jsonb, p_texts text[], p_counted text[], p_tokenizer text,
   out kinds text[], out tokens integer[])
 language plpgsql stable as $$
-declare
-  v_read record;
 begin
   if p_tokenizer <> 'estimate' and (p_config ->> 'detect_secrets')::boolean and _memoir.reads_language() then
-    v_read := _memoir.py_read_messages(p_texts, p_counted, p_tokenizer, p_config ->> 'embedder_socket');
-    kinds := v_read.kinds;
-    tokens := v_read.tokens;
+    select r.kinds, r.tokens into kinds, tokens
+    from _memoir.py_read_messages(p_texts, p_counted, p_tokenizer, p_config ->> 'embedder_socket') r;
   else
     tokens := _memoir.count_tokens(p_counted, p_tokenizer);
   end if;
