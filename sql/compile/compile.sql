@@ -8,8 +8,6 @@ create or replace function _memoir.compile(inout v _memoir.compile_state, p_user
   p_budget integer, p_memory_budget integer, p_task text, p_tools jsonb, p_query_embedding real[],
   p_query_parts jsonb, p_as_of timestamptz, p_valid_at timestamptz, p_format text, p_after_turn text)
 language plpgsql stable as $$
-declare
-  v_begun _memoir.question;
 begin
   v.caller := _memoir.authorise(p_user, 'read');
   perform _memoir.check_choice('format', p_format, '{openai,anthropic}'),
@@ -27,7 +25,7 @@ begin
   v := _memoir.with_session(v, p_session, p_after_turn);
   v := _memoir.with_budget(v, p_budget, p_tools);
   v := _memoir.with_newest_message(v, p_query, p_query_parts);
-  if not v.is_open then v_begun := _memoir.read_question(v.query, v.config, p_query_embedding, true); end if;
+  if not v.is_open then v.query := (_memoir.read_question(v.query, v.config, p_query_embedding, true)).query; end if;
   v := _memoir.with_system_message(v);
   v := _memoir.with_shown_turns(v);
   v := _memoir.with_messages(v);
@@ -77,9 +75,10 @@ returns jsonb language plpgsql security definer set search_path from current as 
 declare
   v _memoir.compile_state := _memoir.compile_at_moment(p_user, p_session, p_query, p_budget, p_memory_budget, p_task,
     p_tools, p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
-  v_compile uuid := _memoir.leave_traces(v);
 begin
-  return _memoir.formatted(v.messages, v.prefix, v.is_open, p_format, v.frozen);
+  -- In an expression: the plan of a statement would copy the state.
+  return case when _memoir.leave_traces(v) is not null
+    then _memoir.formatted(v.messages, v.prefix, v.is_open, p_format, v.frozen) end;
 end $$;
 comment on function memoir.compile_context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz,
   timestamptz, text, text) is

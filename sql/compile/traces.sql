@@ -5,7 +5,6 @@ returns uuid language plpgsql as $$
 declare
   v_compile uuid := gen_random_uuid(); v_sample float8 := v.config ->> 'ledger_sample'; v_user uuid := v.user_id;
   v_at timestamptz := v.at; v_erasures integer := (v.user_counters).erasures; v_row _memoir.compile_buffer;
-  v_kept boolean;
 begin
   if pg_is_in_recovery() or current_setting('transaction_read_only')::boolean or v.statistics_version = '0' then
     return v_compile;
@@ -16,7 +15,7 @@ begin
   perform from _memoir.users u join _memoir.user_counters c on c.user_id = v_user and c.erasures = v_erasures
   where u.user_id = v_user and u.created_at <= v_at;
   if not found then return v_compile; end if;
-  if v.arms ->> 'recall' <> 'kept' or not v.is_open then v_kept := _memoir.keep_recall(v); end if;
+  if (v.arms ->> 'recall' <> 'kept' or not v.is_open) and not _memoir.keep_recall(v) then null; end if;
   if v_sample < 1 and random() >= v_sample then return v_compile; end if;
   v_row := _memoir.trace(v, v_compile);
   insert into _memoir.compile_buffer overriding user value select v_row.*;
