@@ -372,6 +372,8 @@ def find_merge_problem(given: str) -> Json:
 def read_messages(given: str) -> Json:
     """{"texts": […], "counted": […], "tokenizer"} → {"kinds": the kinds of secrets in each text, "tokens": of each}."""
     asked = json.loads(given)
+    if asked["tokenizer"] not in tokens.ENCODINGS:  # another would be a file to read
+        raise ValueError(f"unknown tokenizer {asked['tokenizer']!r}")
     kinds = [secrets.secret_kinds(text) for text in asked["texts"]]
     return {"kinds": kinds, "tokens": tokens.count(asked["counted"], asked["tokenizer"])}
 
