@@ -63,7 +63,8 @@ create or replace function _memoir.read_messages(p_config jsonb, p_texts text[],
   out kinds text[], out tokens integer[])
 language plpgsql stable as $$
 begin
-  if p_tokenizer <> 'estimate' and (p_config ->> 'detect_secrets')::boolean and _memoir.reads_language() then
+  if p_tokenizer <> 'estimate' and (p_config ->> 'detect_secrets')::boolean
+    and to_regprocedure('_memoir.py_read_messages(text[],text[],text,text)') is not null then
     select r.kinds, r.tokens into kinds, tokens
     from _memoir.py_read_messages(p_texts, p_counted, p_tokenizer, p_config ->> 'embedder_socket') r;
   else
