@@ -110,12 +110,15 @@ def read_language(plpy: Any, function: str, text: str, socket: str | None) -> An
 
 def read_messages(
     plpy: Any, texts: list[str], counted: list[str], tokenizer: str, socket: str | None
-) -> tuple[list[str | None], list[int]]:
-    """The kinds of secrets in each text, as py_find_secrets tells them, and the tokens of what is counted."""
+) -> tuple[list[str | None], list[int] | None]:
+    """The kinds of secrets in each text, as py_find_secrets tells them, and the tokens of what is counted, None without
+    the tokenizer.
+    """
     from . import embed_client, tokens
 
     found, path = None, embed_client.free_path(socket) if socket else None
-    if path and tokenizer in tokens.ENCODINGS and not tokens.is_loaded(tokenizer) and sum(map(len, texts)) < MOST_AT_ONCE:
+    is_served = tokenizer in tokens.ENCODINGS and tokens.available(tokenizer) and not tokens.is_loaded(tokenizer)
+    if path and is_served and sum(map(len, texts)) < MOST_AT_ONCE:
         given = json.dumps({"texts": texts, "counted": counted, "tokenizer": tokenizer}, ensure_ascii=False)
         try:
             found = embed_client.read(path, "read_messages", given)
@@ -123,11 +126,8 @@ def read_messages(
             pass
     if found is None:
         kinds = [read_language(plpy, "secret_kinds", text, socket) for text in texts]
-        try:
-            found = {"kinds": kinds, "tokens": tokens.count_shared(counted, tokenizer, socket)}
-        except tokens.UnknownTokenizer as error:
-            fail(plpy, error, "22023")
-            raise
+        is_there = tokens.available(tokenizer)
+        found = {"kinds": kinds, "tokens": tokens.count_shared(counted, tokenizer, socket) if is_there else None}
     return [None if its is None else ", ".join(its) for its in found["kinds"]], found["tokens"]
 
 

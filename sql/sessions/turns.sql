@@ -124,8 +124,8 @@ begin
     v_ends := array_append(v_ends, cardinality(v_texts));
     v_messages := array_append(v_messages, v_message);
   end loop;
-  p_state.tokenizer := _memoir.tokenizer_used((p_state.session).tokenizer);
-  v_read := _memoir.read_messages(v_config, v_said, v_texts, p_state.tokenizer);
+  v_read := _memoir.read_messages(v_config, v_said, v_texts, (p_state.session).tokenizer);
+  p_state.tokenizer := v_read.tokenizer;
   for i in 1 .. cardinality(v_messages) loop
     v_message := v_messages[i];
     v_message.sensitivity := case when v_read.kinds[i] = '' then coalesce(v_message.sensitivity, 'normal')
