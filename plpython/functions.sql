@@ -73,8 +73,8 @@ from pg_memoir_server import shim
 return shim.read_language(plpy, "secret_kinds", p_text, p_socket)
 $$;
 
--- The kinds of secrets in each text, apart by commas, null as above, and the tokens of p_counted, null where nothing here
--- counts by the tokenizer: one request where that goes.
+-- The kinds of secrets in each text, apart by commas, null as above, and the tokens of p_counted, null where the server
+-- has no such tokenizer: one request where that goes.
 create or replace function _memoir.py_read_messages(p_texts text[], p_counted text[], p_tokenizer text, p_socket text,
   out kinds text[], out tokens integer[])
 language plpython3u stable as $$
