@@ -312,6 +312,20 @@ def test_erasure_waits_for_earlier_writers(db: Db, memoir_dsn: str, user: str, w
     assert "Hello" not in str(left)
 
 
+def test_erasure_waits_for_a_compile_after_a_crash(db: Db, memoir_dsn: str, user: str) -> None:
+    """A crash empties the unlogged table whose row a compile locks."""
+    mine = user_id(db, user)
+    persist(db, user, "s", "Hello", "Hi")
+    db.execute("truncate _memoir.compile_locks")
+    with connect(memoir_dsn) as holder, holder.transaction():
+        holder.execute(f"select memoir.{WRITES['compile']}", [user])
+        left = holder.execute("select count(*) from _memoir.compile_buffer where user_id = %s", [mine])
+        assert left.fetchone() == (1,)
+        begun = run_beside(memoir_dsn, "select memoir.erase_user(%s)", [user])
+        assert not begun.done()
+    assert begun.exception(30) is None and tables_of(db, mine) == []
+
+
 def test_workers_bring_nothing_back(db: Db, memoir_dsn: str, user: str) -> None:
     mine = user_id(db, user)
     persist(db, user, "s", "Hello there", "Hi you")
