@@ -3,20 +3,19 @@
 create or replace function _memoir.leave_traces(v _memoir.compile_state)
 returns uuid language plpgsql as $$
 declare
-  v_compile uuid := gen_random_uuid(); v_sample float8 := v.config ->> 'ledger_sample'; v_user uuid := v.user_id;
-  v_at timestamptz := v.at; v_erasures integer := (v.user_counters).erasures; v_row _memoir.compile_buffer;
+  v_compile uuid := gen_random_uuid(); v_user uuid := v.user_id; v_row _memoir.compile_buffer;
 begin
   if pg_is_in_recovery() or current_setting('transaction_read_only')::boolean or v.statistics_version = '0' then
     return v_compile;
   end if;
   -- What was compiled before an erase leaves nothing after it; who is being erased is not waited for.
-  perform from _memoir.compile_locks where user_id = v_user for key share skip locked;
+  perform from _memoir.user_locks where user_id = v_user for key share skip locked;
   if not found and not _memoir.made_lock(v_user) then return v_compile; end if;
-  perform from _memoir.users u join _memoir.user_counters c on c.user_id = v_user and c.erasures = v_erasures
-  where u.user_id = v_user and u.created_at <= v_at;
+  perform from _memoir.users u join _memoir.user_counters c on c.user_id = v_user
+  where u.user_id = v_user and u.created_at <= v.at and c.erasures = (v.user_counters).erasures;
   if not found then return v_compile; end if;
   if (v.arms ->> 'recall' <> 'kept' or not v.is_open) and not _memoir.keep_recall(v) then null; end if;
-  if v_sample < 1 and random() >= v_sample then return v_compile; end if;
+  if random() >= (v.config ->> 'ledger_sample')::float8 then return v_compile; end if;
   v_row := _memoir.trace(v, v_compile);
   insert into _memoir.compile_buffer overriding user value select v_row.*;
   return v_compile;
@@ -26,10 +25,10 @@ end $$;
 create or replace function _memoir.made_lock(p_user_id uuid)
 returns boolean language plpgsql set lock_timeout = '10ms' as $$
 begin
-  if exists (select from _memoir.compile_locks where user_id = p_user_id) then return false; end if;
-  insert into _memoir.compile_locks values (p_user_id);
+  if exists (select from _memoir.user_locks where user_id = p_user_id) then return false; end if;
+  insert into _memoir.user_locks values (p_user_id);
   if exists (select from _memoir.users where user_id = p_user_id) then return true; end if;
-  delete from _memoir.compile_locks where user_id = p_user_id;
+  delete from _memoir.user_locks where user_id = p_user_id;
   return false;
 exception when lock_not_available or unique_violation then return false;
 end $$;

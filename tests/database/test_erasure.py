@@ -65,7 +65,7 @@ def test_a_user_is_erased_from_every_table(db: Db, user: str) -> None:
         for name in tables:
             given = {"local_to": owner, "scope": "local", "login": "t_erased"}
             plant(db, name, user_id=owner, **given)
-    before = {name: 1 for name in tables if name != "compile_locks"}  # an erase makes such a row itself, so it counts none
+    before = {name: 1 for name in tables if name != "user_locks"}  # an erase makes such a row itself, so it counts none
     assert call(db, "erase_user", user) == {"erased": "user", "rows": before, "total": len(before)}
     assert tables_of(db, ids[0]) == [] and tables_of(db, ids[1]) == tables
     assert find_tables_with(db, str(ids[0])) == []
@@ -316,7 +316,7 @@ def test_erasure_waits_for_a_compile_after_a_crash(db: Db, memoir_dsn: str, user
     """A crash empties the unlogged table whose row a compile locks."""
     mine = user_id(db, user)
     persist(db, user, "s", "Hello", "Hi")
-    db.execute("truncate _memoir.compile_locks")
+    db.execute("truncate _memoir.user_locks")
     with connect(memoir_dsn) as holder, holder.transaction():
         holder.execute(f"select memoir.{WRITES['compile']}", [user])
         left = holder.execute("select count(*) from _memoir.compile_buffer where user_id = %s", [mine])
