@@ -73,6 +73,15 @@ from pg_memoir_server import shim
 return shim.read_language(plpy, "secret_kinds", p_text, p_socket)
 $$;
 
+-- The kinds of secrets in each text, apart by commas, null as above, and the tokens of p_counted, null where the server
+-- has no such tokenizer: one request where that goes.
+create or replace function _memoir.py_read_messages(p_texts text[], p_counted text[], p_tokenizer text, p_socket text,
+  out kinds text[], out tokens integer[])
+language plpython3u stable as $$
+from pg_memoir_server import shim
+return shim.read_messages(plpy, p_texts, p_counted, p_tokenizer, p_socket)
+$$;
+
 -- What a function of the package says of a text (pg_memoir_server.reading.FUNCTIONS); null where the package is not
 -- found or has nothing to say.
 create or replace function _memoir.py_read(p_function text, p_given text, p_socket text)

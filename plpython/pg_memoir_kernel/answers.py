@@ -13,10 +13,11 @@ SHARE = 0.8  # of a question's worth that its answer has at least
 
 def bring_answers(candidates: Sequence[Candidate]) -> None:
     """Let the next turn of each of the best questions, by somebody else, be worth about as much, if it can be shown."""
+    asked = [c for c in candidates[:FIRST] if c.is_turn and c.reason is None and c.flags & IS_QUESTION]
+    if not asked:
+        return
     turns = {(c.session, c.turn): c for c in candidates if c.is_turn and c.chunk == 0}
-    for asks in candidates[:FIRST]:
-        if not asks.is_turn or asks.reason is not None or not asks.flags & IS_QUESTION:
-            continue
+    for asks in asked:
         answer = turns.get((asks.session, asks.turn + 1))
         # Two named speakers may have one role.
         if answer is None or answer.role == asks.role and not answer.flags & HAS_SPEAKER:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +12,15 @@ import numpy as np
 def mask(flags: Iterable[bool]) -> np.ndarray:
     """Return flags as an array to read. NumPy looks at each item of a list, which takes five times as long."""
     return np.frombuffer(bytes(flags), bool)
+
+
+def pick(columns: Iterable[Any], order: np.ndarray) -> Iterator[list[Any]]:
+    """Yield columns, arrays and lists, as lists in an order of their places."""
+    places = order.tolist()
+    # Of one place an itemgetter returns no tuple, of none there is none.
+    taken = itemgetter(*places) if len(places) > 1 else lambda column: [column[n] for n in places]
+    for column in columns:
+        yield column[order].tolist() if isinstance(column, np.ndarray) else list(taken(column))
 
 
 def distinct(numbers: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import is_among, mask
+from .arrays import is_among, mask, pick
 from .items import ROLES
 from .matches import F32
 from .ranking import Ranked
@@ -171,8 +171,11 @@ def value(ranked: Ranked, told: Told, config: Mapping[str, Any]) -> list[Candida
     if not len(items):
         return []
     refs, kinds = items.ref, items.kind
-    pinned, frequent = ([ref in some for ref in refs] for some in (told.pinned, told.frequent))
-    related = [kind == b"m" and ref in told.related for kind, ref in zip(kinds, refs, strict=True)]
+    none = [False] * len(refs)
+    pinned, frequent = ([ref in some for ref in refs] if some else none for some in (told.pinned, told.frequent))
+    related = none
+    if told.related:
+        related = [kind == b"m" and ref in told.related for kind, ref in zip(kinds, refs, strict=True)]
     reasons = [None if m is None else _unfit(m, told, ref) for m, ref in zip(memories, refs, strict=True)]
     total = _totals(ranked, memories, pinned, config)
     is_below = _below(ranked, total, pinned, frequent, related, reasons, told)
@@ -189,14 +192,11 @@ def value(ranked: Ranked, told: Told, config: Mapping[str, Any]) -> list[Candida
         items.item, kinds, refs, items.session, items.turn, items.chunk, items.start, items.length, items.tokens,
         items.role, items.flags, items.words, items.created, items.recorded, items.project, final, ranked.score,
         ranked.words, [None if cosine != cosine else cosine for cosine in cosines], ranked.around, ranked.session,
-        ranked.telling, ranked.facts, worths, reasons, pinned, [False] * len(refs), related, frequent, ceilings,
+        ranked.telling, ranked.facts, worths, reasons, pinned, none, related, frequent, ceilings,
         memories,
     )  # fmt: skip
     # As Candidate names its fields. A call for each row that was taken apart before would take twice as long.
-    places = order.tolist()
-    return list(
-        map(Candidate, *(c[order].tolist() if isinstance(c, np.ndarray) else [c[n] for n in places] for c in columns))
-    )
+    return list(map(Candidate, *pick(columns, order)))
 
 
 def _unfit(memory: MemoryFacts, told: Told, ref: bytes) -> str | None:
@@ -269,9 +269,9 @@ def _fits(ranked: Ranked, fit: Floor) -> np.ndarray:
     share = np.clip(ranked.score.astype(np.float64), 0.0001, 0.9999)
     cosine = np.where(np.isnan(ranked.cosine), 0.25, ranked.cosine.astype(np.float64))
     # With no project of its own a session has none elsewhere.
-    elsewhere = np.array(
-        [fit.elsewhere if fit.project is not None and p not in ("global", fit.project) else 0.0 for p in items.project]
-    )
+    elsewhere: np.ndarray | float = 0.0
+    if fit.project is not None:
+        elsewhere = np.array([0.0 if p in ("global", fit.project) else fit.elsewhere for p in items.project])
     odds = weights[0] + weights[1] * np.log(share / (1 - share)) + weights[2] * cosine
     fits: np.ndarray = odds + weights[3] * ranked.telling.astype(np.float64) + elsewhere >= 0
     return fits
@@ -279,6 +279,8 @@ def _fits(ranked: Ranked, fit: Floor) -> np.ndarray:
 
 def _with_parts(ranked: Ranked, own: np.ndarray, rest: float) -> np.ndarray:
     items = ranked.items
+    if not items.chunk.any():
+        return own
     parted = {
         ref
         for kind, ref, chunk in zip(items.kind, items.ref, items.chunk.tolist(), strict=True)

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import pick
+
 ROLES = ("", "system", "user", "assistant", "tool")
 IS_QUESTION, AFTER_QUESTION, LAST_CHUNK, HAS_SPEAKER = 1, 2, 4, 8
 NO_SESSION = bytes(16)
@@ -56,10 +58,8 @@ class Items:
 
     def take(self, order: np.ndarray) -> Items:
         """Return some of the items in an order of their places."""
-        places = order.tolist()
-        columns = (getattr(self, name) for name in COLUMNS)
-        found: list[Any] = [c[order] if isinstance(c, np.ndarray) else [c[n] for n in places] for c in columns]
-        return Items(*found)
+        numbers = [getattr(self, name)[order] for name in NUMBERS]
+        return Items(*numbers, *pick((getattr(self, name) for name in COLUMNS[len(NUMBERS) :]), order))
 
     def join(self, other: Items) -> Items:
         """Return these items and others behind them."""

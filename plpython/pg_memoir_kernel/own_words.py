@@ -22,16 +22,17 @@ def own_words_first(candidates: list[Candidate], vectors: Mapping[int, np.ndarra
     better place, and the echo falls behind. Told by their vectors (of unit length, by item): a statement said before,
     as close as a paraphrase is.
     """
-    first = candidates[:60]
-    answers = {(c.session, c.turn): c for c in candidates if c.is_turn and c.role == ASSISTANT and c.chunk == 0}
-    for asks in first:
-        # A short question to the assistant says nothing by itself, however much it is like the query. Its worth is its
-        # answer's.
-        if asks.is_turn and asks.role == USER and _is_short_question(asks) and not asks.is_pinned:
-            answer = answers.get((asks.session, asks.turn + 1))
-            if answer and answer.reason is None and answer.worth < asks.worth:
-                answer.worth = asks.worth
-            asks.worth *= 0.3
+    # A short question to the assistant says nothing by itself, however much it is like the query. Its worth is its
+    # answer's.
+    asking = (c for c in candidates[:60] if c.is_turn and c.role == USER and not c.is_pinned)
+    questions = [c for c in asking if _is_short_question(c)]
+    if questions:
+        answers = {(c.session, c.turn): c for c in candidates if c.is_turn and c.role == ASSISTANT and c.chunk == 0}
+    for asks in questions:
+        answer = answers.get((asks.session, asks.turn + 1))
+        if answer and answer.reason is None and answer.worth < asks.worth:
+            answer.worth = asks.worth
+        asks.worth *= 0.3
     own, echoes = ([c for c in its if c.item in vectors] for its in own_and_echoes(candidates))
     echoes = echoes[:12]
     if not echoes or not own:

@@ -38,6 +38,7 @@ from pg_memoir_language import (
 )
 from pg_memoir_language.languages import spoken_language, written_language
 
+from . import tokens
 from .shim import SLOW
 
 Json = dict[str, Any]
@@ -368,8 +369,18 @@ def find_merge_problem(given: str) -> Json:
     return {"problem": compare.find_merge_problem(asked["text"], asked["covered"], asked["given"])}
 
 
+def read_messages(given: str) -> Json:
+    """{"texts": […], "counted": […], "tokenizer"} → {"kinds": the kinds of secrets in each text, "tokens": of each}."""
+    asked = json.loads(given)
+    if asked["tokenizer"] not in tokens.ENCODINGS:  # another would be a file to read
+        raise ValueError(f"unknown tokenizer {asked['tokenizer']!r}")
+    kinds = [secrets.secret_kinds(text) for text in asked["texts"]]
+    return {"kinds": kinds, "tokens": tokens.count(asked["counted"], asked["tokenizer"])}
+
+
 FUNCTIONS: dict[str, Callable[[str], Any]] = {
     "secret_kinds": secrets.secret_kinds,
+    "read_messages": read_messages,
     "redact": secrets.redact,
     "read_question": questions.read_question,
     "read_statement": statements.read_statement,

@@ -20,6 +20,7 @@ SLOW = (
     "find_contradictions",
     "join_texts",
 )  # functions of reading.py that may take a minute
+MOST_AT_ONCE = 20_000  # characters of messages that are asked about in one request, which has them twice
 
 
 def fail(plpy: Any, problem: object, sqlstate: str = "58000") -> None:
@@ -105,6 +106,29 @@ def read_language(plpy: Any, function: str, text: str, socket: str | None) -> An
     except Exception as error:  # a fault in reading must not keep anybody from writing
         plpy.warning(f"{function} failed: {type(error).__name__}: {error}")
         return None
+
+
+def read_messages(
+    plpy: Any, texts: list[str], counted: list[str], tokenizer: str, socket: str | None
+) -> tuple[list[str | None], list[int] | None]:
+    """The kinds of secrets in each text, as py_find_secrets tells them, and the tokens of what is counted, None without
+    the tokenizer.
+    """
+    from . import embed_client, tokens
+
+    found, path = None, embed_client.free_path(socket) if socket else None
+    is_served = tokenizer in tokens.ENCODINGS and tokens.available(tokenizer) and not tokens.is_loaded(tokenizer)
+    if path and is_served and sum(map(len, texts)) < MOST_AT_ONCE:
+        given = json.dumps({"texts": texts, "counted": counted, "tokenizer": tokenizer}, ensure_ascii=False)
+        try:
+            found = embed_client.read(path, "read_messages", given)
+        except embed_client.EmbedderError:
+            pass
+    if found is None:
+        kinds = [read_language(plpy, "secret_kinds", text, socket) for text in texts]
+        is_there = tokens.available(tokenizer)
+        found = {"kinds": kinds, "tokens": tokens.count_shared(counted, tokenizer, socket) if is_there else None}
+    return [None if its is None else ", ".join(its) for its in found["kinds"]], found["tokens"]
 
 
 def ask(

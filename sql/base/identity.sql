@@ -39,13 +39,20 @@ returns uuid language sql immutable
 return _memoir.session_id(
   _memoir.session_id('6ba7b811-9dad-11d1-80b4-00c04fd430c8', 'pg_memoir:' || p_namespace), p_user);
 
--- Writers of a user share his row, an erase has it alone: who writes meanwhile is waited for, who comes later finds
+-- Writers of a user share a row, an erase has it alone: who writes meanwhile is waited for, who comes later finds
 -- nobody. To the end of the transaction. No advisory lock, since any login could take one; volatile, since it locks.
 create or replace function _memoir.lock_user(p_user_id uuid, p_need text)
 returns void language plpgsql as $$
 begin
-  if p_need = 'write' then perform from _memoir.users where user_id = p_user_id for key share;
-  elsif p_need = 'erase' then perform from _memoir.users where user_id = p_user_id for update; end if;
+  if p_need = 'write' then
+    perform from _memoir.user_locks where user_id = p_user_id for key share;
+    if not found then insert into _memoir.user_locks select u.user_id from _memoir.users u
+      where u.user_id = p_user_id on conflict do nothing; end if;
+  elsif p_need = 'erase' then
+    insert into _memoir.user_locks values (p_user_id) on conflict do nothing;
+    perform from _memoir.user_locks where user_id = p_user_id for update;
+    perform from _memoir.users where user_id = p_user_id for update;
+  end if;
 end $$;
 
 -- For jobs, which wait for nobody: a writer's locks, the session's before the user's, unless somebody has one.

@@ -61,7 +61,7 @@ share of a prompt token''s price. By default Anthropic''s 0.1, 1.25 and 2, else 
 -- Returns what a name is registered as: itself, or the longest name it begins with ("gpt-4o-2024-11-20" is "gpt-4o"),
 -- whatever path, cloud or case it is written with. A row of nulls: nobody knows it.
 create or replace function _memoir.registered_model(p_model text)
-returns _memoir.models language plpgsql stable as $$
+returns _memoir.models language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_model _memoir.models; v_name text;
 begin

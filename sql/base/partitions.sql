@@ -15,7 +15,7 @@ create or replace function _memoir.month_of(p_at timestamptz)
 returns date language sql immutable as $$ select date_trunc('month', p_at at time zone 'UTC')::date $$;
 
 create or replace function _memoir.leaf_name(p_table name, p_part integer, p_month date default null)
-returns text language sql immutable as $$
+returns text language sql stable as $$
   select p_table || '_p' || p_part || coalesce(to_char(p_month, '"_y"YYYY"m"MM'), '')
 $$;
 

@@ -16,6 +16,7 @@ begin
     insert into _memoir.users (user_id, namespace, external_id, created_at)
     values (p_caller.user_id, p_caller.namespace, p_user, memoir.now()) on conflict do nothing;
     insert into _memoir.user_counters (user_id) values (p_caller.user_id) on conflict do nothing;
+    insert into _memoir.user_locks values (p_caller.user_id) on conflict do nothing;
     insert into _memoir.user_keys (user_id, secret) values (p_caller.user_id, gen_random_bytes(32))
       on conflict do nothing;
   end if;

@@ -25,7 +25,7 @@ begin
   v := _memoir.with_session(v, p_session, p_after_turn);
   v := _memoir.with_budget(v, p_budget, p_tools);
   v := _memoir.with_newest_message(v, p_query, p_query_parts);
-  perform _memoir.read_question(v.query, v.config, p_query_embedding, true) where not v.is_open;
+  if not v.is_open then v.query := (_memoir.read_question(v.query, v.config, p_query_embedding, true)).query; end if;
   v := _memoir.with_system_message(v);
   v := _memoir.with_shown_turns(v);
   v := _memoir.with_messages(v);
@@ -76,8 +76,9 @@ declare
   v _memoir.compile_state := _memoir.compile_at_moment(p_user, p_session, p_query, p_budget, p_memory_budget, p_task,
     p_tools, p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
 begin
-  perform _memoir.leave_traces(v);
-  return _memoir.formatted(v.messages, v.prefix, v.is_open, p_format, v.frozen);
+  -- In an expression: the plan of a statement would copy the state.
+  return case when _memoir.leave_traces(v) is not null
+    then _memoir.formatted(v.messages, v.prefix, v.is_open, p_format, v.frozen) end;
 end $$;
 comment on function memoir.compile_context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz,
   timestamptz, text, text) is

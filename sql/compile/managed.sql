@@ -78,7 +78,7 @@ begin
         and h.turn_index between greatest(v_part.from_turn, v_frame.opening) and least(v_part.to_turn, v_last)
         and (h.turn_index > v_frame.lines_through or h.role in ('user', 'system')
           or h.turn_index >= v_frame.first_turn and h.role = 'assistant' and h.tool_calls is null)
-        and not _memoir.is_unseen(h, v_session, v_marks)
+        and (h.role <> 'system' and v_marks is null or not _memoir.is_unseen(h, v_session, v_marks))
       order by h.turn_index);
   end loop;
   return v_turns;

@@ -232,13 +232,21 @@ end $$;
 
 -- Turns as messages, neighbours merged where the API wants that, and the newest message after them.
 create or replace function _memoir.with_messages(inout v _memoir.compile_state)
-language plpgsql stable as $$
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_overhead integer := (v.model).message_overhead; v_images text := (v.model).images; v_turn _memoir.shown_turn;
   v_shown _memoir.shown_turn[] := v.shown; v_rendered jsonb[] := _memoir.openai_messages(v_shown);
-  v_messages jsonb[] := '{}'; v_costs integer[] := '{}'; n integer;
+  v_messages jsonb[] := '{}'; v_costs integer[] := '{}'; n integer := cardinality(v_shown);
+  v_roles text := (select string_agg(left(t.role::text, 1), '') from unnest(v_shown) t); v_newest jsonb;
+  v_message jsonb; v_cost integer;
 begin
-  for i in 1 .. cardinality(v_shown) loop
+  -- Mostly they alternate: a loop over them costs more than all the rest.
+  if not v.is_open and (v.frame).user_id is null and v_roles !~ 's|uu|aa' then
+    v_messages := v_rendered;
+    v_costs := array(select t.cost from unnest(v_shown) t);
+    n := 0;
+  end if;
+  for i in 1 .. n loop
     v_turn := v_shown[i];
     n := cardinality(v_messages);
     -- Templates of many servers insist on alternating roles.
@@ -256,7 +264,29 @@ begin
   end loop;
   v.messages := v_messages;
   v.costs := v_costs;
-  if not v.is_open then v := _memoir.with_unanswered(v); end if;
+  if not v.is_open then
+    -- The newest message, after those that nobody answered: one message. Those are dropped first, oldest first.
+    v_newest := jsonb_build_object('role', 'user', 'content', coalesce((v.newest).parts, to_jsonb((v.newest).text)));
+    v_message := v_newest;
+    v_cost := v.newest_tokens;
+    v_rendered := case when v.unanswered <> '{}' then _memoir.openai_messages(v.unanswered) end;
+    n := cardinality(v.unanswered);
+    while n > 0 loop
+      v_message := v_rendered[1];
+      for i in 2 .. n loop v_message := _memoir.merge_messages(v_message, v_rendered[i]); end loop;
+      v_message := _memoir.merge_messages(v_message, v_newest);
+      v_cost := _memoir.message_tokens(v_message, v.tokenizer, v_overhead, v_images);
+      exit when _memoir.sum_of(v.costs) + v_cost <= v.room;
+      v_rendered := v_rendered[2 :];
+      v.warnings := v.warnings || 'an unanswered message is left out'::text;
+      n := n - 1;
+      v_message := v_newest;
+      v_cost := v.newest_tokens;
+    end loop;
+    v.unanswered := v.unanswered[cardinality(v.unanswered) - n + 1 :];
+    v.messages := v.messages || v_message;
+    v.costs := v.costs || v_cost;
+  end if;
   if v.note is not null then
     v.messages[1] := jsonb_set(v.messages[1], '{content}',
       _memoir.join_content(to_jsonb(v.note), v.messages[1] -> 'content'));
@@ -277,33 +307,6 @@ begin
     v.warnings := v.warnings || 'the window gave way to the newest message'::text;
   end loop;
   perform _memoir.check_room(v.total, v.budget, v.system_tokens, v.tools_tokens);
-end $$;
-
--- The newest message, after those that nobody answered: one message. Those are dropped first, oldest first.
-create or replace function _memoir.with_unanswered(inout v _memoir.compile_state) language plpgsql stable as $$
-declare
-  v_rendered jsonb[] := case when v.unanswered <> '{}' then _memoir.openai_messages(v.unanswered) end;
-  v_newest jsonb := jsonb_build_object('role', 'user', 'content',
-    coalesce((v.newest).parts, to_jsonb((v.newest).text)));
-  v_message jsonb := v_newest; v_cost integer := v.newest_tokens; n integer := cardinality(v.unanswered);
-begin
-  while n > 0 loop
-    v_message := v_rendered[1];
-    for i in 2 .. n loop
-      v_message := _memoir.merge_messages(v_message, v_rendered[i]);
-    end loop;
-    v_message := _memoir.merge_messages(v_message, v_newest);
-    v_cost := _memoir.message_tokens(v_message, v.tokenizer, (v.model).message_overhead, (v.model).images);
-    exit when _memoir.sum_of(v.costs) + v_cost <= v.room;
-    v_rendered := v_rendered[2 :];
-    v.warnings := v.warnings || 'an unanswered message is left out'::text;
-    n := n - 1;
-    v_message := v_newest;
-    v_cost := v.newest_tokens;
-  end loop;
-  v.unanswered := v.unanswered[cardinality(v.unanswered) - n + 1 :];
-  v.messages := v.messages || v_message;
-  v.costs := v.costs || v_cost;
 end $$;
 
 -- Recall: kept since the exchange began, or searched. Its share follows the query's task; it may use what is left.
@@ -514,9 +517,25 @@ returns bytea language sql stable as $$
   select sha256(convert_to(case when p_prefix > 0 then to_jsonb(p_messages[1 : p_prefix])::text else '' end, 'UTF8'))
 $$;
 
+-- A list as its format has it. What a content has left for OpenAI when thoughts go may be nothing.
 create or replace function _memoir.formatted(p_messages jsonb[], p_prefix integer, p_open boolean, p_format text,
   p_frozen integer)
-returns jsonb language sql stable as $$
-  select case p_format when 'anthropic' then _memoir.anthropic(to_jsonb(p_messages), p_prefix, p_open, p_frozen)
-    else _memoir.openai_list(to_jsonb(p_messages)) end
-$$;
+returns jsonb language plpgsql stable as $$
+declare
+  v_list jsonb := to_jsonb(p_messages); v_message jsonb; v_parts jsonb; v_out jsonb[] := '{}';
+begin
+  if p_format = 'anthropic' then return _memoir.anthropic(v_list, p_prefix, p_open, p_frozen); end if;
+  if not v_list @? '$[*].content[*].type ? (@ == "thinking" || @ == "redacted_thinking" || @ == "document")' then
+    return v_list;
+  end if;
+  foreach v_message in array p_messages loop
+    if jsonb_typeof(v_message -> 'content') = 'array' then
+      v_parts := (select jsonb_agg(m order by o) filter (where m is not null)
+        from jsonb_array_elements(v_message -> 'content') with ordinality t(p, o), _memoir.openai_media(p) m);
+      v_message := jsonb_set(v_message, '{content}', coalesce(v_parts,
+        case when v_message ? 'tool_calls' then 'null' else '""' end::jsonb));
+    end if;
+    v_out := v_out || v_message;
+  end loop;
+  return to_jsonb(v_out);
+end $$;

@@ -3,27 +3,40 @@
 create or replace function _memoir.leave_traces(v _memoir.compile_state)
 returns uuid language plpgsql as $$
 declare
-  v_compile uuid := gen_random_uuid(); v_sample float8 := v.config ->> 'ledger_sample';
+  v_compile uuid := gen_random_uuid(); v_user uuid := v.user_id; v_row _memoir.compile_buffer;
 begin
   if pg_is_in_recovery() or current_setting('transaction_read_only')::boolean or v.statistics_version = '0' then
     return v_compile;
   end if;
   -- What was compiled before an erase leaves nothing after it; who is being erased is not waited for.
-  perform from _memoir.users where user_id = v.user_id and created_at <= v.at for key share skip locked;
-  if not found or (v.user_counters).erasures is distinct from
-      (select c.erasures from _memoir.user_counters c where c.user_id = v.user_id) then
-    return v_compile;
-  end if;
-  if v.arms ->> 'recall' <> 'kept' or not v.is_open then perform _memoir.keep_recall(v); end if;
-  if v_sample < 1 and random() >= v_sample then return v_compile; end if;
-  insert into _memoir.compile_buffer overriding user value select t.* from _memoir.trace(v, v_compile) t;
+  perform from _memoir.user_locks where user_id = v_user for key share skip locked;
+  if not found and not _memoir.made_lock(v_user) then return v_compile; end if;
+  perform from _memoir.users u join _memoir.user_counters c on c.user_id = v_user
+  where u.user_id = v_user and u.created_at <= v.at and c.erasures = (v.user_counters).erasures;
+  if not found then return v_compile; end if;
+  if (v.arms ->> 'recall' <> 'kept' or not v.is_open) and not _memoir.keep_recall(v) then null; end if;
+  if random() >= (v.config ->> 'ledger_sample')::float8 then return v_compile; end if;
+  v_row := _memoir.trace(v, v_compile);
+  insert into _memoir.compile_buffer overriding user value select v_row.*;
   return v_compile;
 end $$;
 
+-- Makes the row that an erase of the user waits for. False: an erase is at work, was, or may be.
+create or replace function _memoir.made_lock(p_user_id uuid)
+returns boolean language plpgsql set lock_timeout = '10ms' as $$
+begin
+  if exists (select from _memoir.user_locks where user_id = p_user_id) then return false; end if;
+  insert into _memoir.user_locks values (p_user_id);
+  if exists (select from _memoir.users where user_id = p_user_id) then return true; end if;
+  delete from _memoir.user_locks where user_id = p_user_id;
+  return false;
+exception when lock_not_available or unique_violation then return false;
+end $$;
+
 -- The recall that a continued compile of the exchange shows again. Who has its row in an open transaction is not waited
--- for: then it is made anew.
+-- for: then it is made anew, which false says.
 create or replace function _memoir.keep_recall(v _memoir.compile_state)
-returns void language plpgsql set lock_timeout = '10ms' as $$
+returns boolean language plpgsql set lock_timeout = '10ms' as $$
 begin
   -- Only a managed window goes on showing those of earlier exchanges.
   if (v.frame).user_id is null and v.as_of is null then
@@ -40,11 +53,12 @@ begin
   -- Somebody of lower clearance or fewer projects who looks in does not take it from whom it was made for.
   where kept_recalls.query_hash <> excluded.query_hash or kept_recalls.clearance <= excluded.clearance
     and (excluded.projects is null or kept_recalls.projects <@ excluded.projects);
-exception when lock_not_available then null;
+  return true;
+exception when lock_not_available then return false;
 end $$;
 
 create or replace function _memoir.trace(v _memoir.compile_state, p_compile uuid)
-returns _memoir.compile_buffer language plpgsql stable as $$
+returns _memoir.compile_buffer language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_tokens integer[];
 begin

@@ -53,7 +53,12 @@ begin
   -- are kept without the middle. Read newest first, back to the window's start.
   v_turns := '{}';
   <<parts>>
-  for v_part in select * from _memoir.lineage(v_session) order by from_turn desc loop
+  -- Most sessions are no branches, and their counters say when they began.
+  for v_part in
+    select v_session.session_id, 0 as from_turn, 2147483646 as to_turn, v_counters.first_recorded_at as since,
+      v_counters.last_recorded_at as until where v_session.parent_turn is null
+    union all select l.* from _memoir.lineage(v_session) l where v_session.parent_turn is not null
+    order by from_turn desc loop
     v_marks := case when 'marks' = any ((v.user_counters).features)
       then _memoir.marks(v_user, v_part.session_id) end;
     -- The counters may be those of an earlier time.
@@ -70,7 +75,8 @@ begin
       from _memoir.conversation_history h
       where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_part.since and v_to
         and h.turn_index between v_from and v_last and h.tokens_before >= v_threshold
-        and not _memoir.is_unseen(h, v_session, v_marks) order by h.turn_index) || v_turns;
+        and (h.role <> 'system' and v_marks is null or not _memoir.is_unseen(h, v_session, v_marks))
+      order by h.turn_index) || v_turns;
     continue when v_threshold = 0
       or v_part.from_turn = 0 and (v_turns[1]).turn_index <= v_counters.exchange_start;
     for v_row in select * from _memoir.conversation_history h
@@ -104,10 +110,11 @@ end $$;
 -- Returns whether a turn is no longer there, or is the system prompt, which the list has already.
 create or replace function _memoir.is_unseen(p_row _memoir.conversation_history, p_session _memoir.sessions,
   p_marks jsonb)
-returns boolean language sql stable as $$
-  select p_marks is not null and _memoir.is_retracted(p_row.turn_index, p_marks) or p_row.role = 'system'
-    and coalesce(sha256(convert_to(p_row.content, 'UTF8')) = p_session.system_prompt_hash, false)
-$$;
+returns boolean language plpgsql stable as $$
+begin
+  return p_marks is not null and _memoir.is_retracted(p_row.turn_index, p_marks) or p_row.role = 'system'
+    and coalesce(sha256(convert_to(p_row.content, 'UTF8')) = p_session.system_prompt_hash, false);
+end $$;
 
 -- A turn as the list shows it whole, its result no longer than p_most, or that it is withheld from callers of this
 -- clearance. What it costs.
@@ -255,11 +262,15 @@ end $$;
 
 -- By which a recall is known again, as long as its spaces are those of the caller.
 create or replace function _memoir.query_hash(p_unanswered _memoir.shown_turn[], p_query text, p_spaces jsonb)
-returns bytea language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+returns bytea language plpgsql stable as $$
+declare
+  v_said text;
 begin
-  return sha256(convert_to(concat_ws(E'\n',
-    (select string_agg(t.content, E'\n' order by t.turn_index) from unnest(p_unanswered) t where t.role = 'user'),
-    coalesce(p_query, ''), nullif(p_spaces, '[]')), 'UTF8'));
+  if p_unanswered <> '{}' then
+    v_said := (select string_agg(t.content, E'\n' order by t.turn_index) from unnest(p_unanswered) t
+      where t.role = 'user');
+  end if;
+  return sha256(convert_to(concat_ws(E'\n', v_said, coalesce(p_query, ''), nullif(p_spaces, '[]')), 'UTF8'));
 end $$;
 
 create or replace function _memoir.message_ids(p_turns _memoir.shown_turn[], p_reduced integer[])

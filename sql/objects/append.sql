@@ -41,9 +41,7 @@ begin
     perform _memoir.enqueue_unlocked('phases', p_state.user_id, p_state.session_id::text,
       p_state.recorded_at + interval '5 minutes');
   end if;
-  if v_least > all (p_state.costs) and not exists (select from unnest(p_state.messages) m where m.role = 'tool') then
-    return;
-  end if;
+  if v_least > all (p_state.costs) and not _memoir.has_results(p_state.messages) then return; end if;
   v_calls := _memoir.answered_calls(p_state);
   foreach v_message in array p_state.messages loop
     v_place := v_place + 1;
@@ -114,7 +112,6 @@ begin
   v_state := _memoir.append_opened(v_state, p_messages);
   -- Everything is checked and counted before the locks are taken, so that they are held briefly.
   v_state := _memoir.append_checked(v_state, p_messages);
-  v_state := _memoir.append_counted(v_state);
   v_state := _memoir.append_locked(v_state);
   if v_state.result is not null then return v_state.result; end if;
   v_state := _memoir.append_placed(v_state);

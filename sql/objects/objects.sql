@@ -113,7 +113,7 @@ create or replace function _memoir.add_object(p_session _memoir.sessions, p_foun
 returns uuid language plpgsql as $$
 declare
   v_use _memoir.tool_use := p_found.use; v_user uuid := p_session.user_id; v_session uuid := p_session.session_id;
-  v_memory _memoir.memory_store; v_hash bytea; v_reading integer; v_size text;
+  v_memory _memoir.memory_store; v_hash bytea; v_reading integer; v_size text; v_old uuid[]; v_ends text;
 begin
   perform from _memoir.user_counters where user_id = v_user for update;
   v_hash := sha256(convert_to(concat_ws(E'\x1f', 'object', v_use.type, coalesce(v_use.key, ''), v_use.first_line,
@@ -148,46 +148,55 @@ begin
   values (v_user, v_session, v_memory.memory_id, p_found.tokens);
   perform _memoir.note_state(v_user, array[v_memory.memory_id], 'active', p_login, null, null, p_at, v_memory.actor);
   perform _memoir.place_object(v_user, v_session, v_memory.memory_id, p_found, 0, 0, 'origin');
-  if v_use.key is not null then perform _memoir.relate_object(v_memory, v_use, p_found.body, p_login); end if;
+  if v_use.key is null then return v_memory.memory_id; end if;
+  -- It supersedes what the same key said of the same lines or fewer, an edit depends on the file it changes, an error
+  -- was caused by files that it names, a result or plan refers to them.
+  if v_use.type <> 'code_context' then
+    v_old := array(select m.memory_id from _memoir.memory_store m
+      where m.user_id = v_user and m.session_id = v_session and m.is_object and m.state = 'active'
+        and m.type = v_memory.type and m.source_key = v_memory.source_key and m.memory_id <> v_memory.memory_id
+        and (not v_memory.metadata ? 'lines' or int4range(1, null) * int4range(
+          (v_memory.metadata #>> '{lines,0}')::integer, (v_memory.metadata #>> '{lines,1}')::integer, '[]')
+          @> int4range((m.metadata #>> '{lines,0}')::integer, (m.metadata #>> '{lines,1}')::integer, '[]')));
+    perform _memoir.supersede(v_user, v_old, v_memory.memory_id, p_login, 'read again', p_at, 'tool');
+  end if;
+  -- Files of the session that it names, by their last two names.
+  if v_use.does in ('edit', 'patch') then
+    insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
+    select v_user, v_memory.memory_id, 'depends_on', m.memory_id, 'object', p_at from _memoir.memory_store m
+    where m.user_id = v_user and m.session_id = v_session and m.is_object and m.state = 'active'
+      and m.type = 'file_context' and m.memory_id <> v_memory.memory_id
+      and exists (select from unnest(v_use.keys) k where _memoir.same_path(k, m.source_key))
+    on conflict do nothing;
+  elsif v_use.does not in ('read', 'write') then
+    v_ends := left(p_found.body, 8000) || E'\n' || _memoir.tail(p_found.body, 8000);
+    insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
+    select v_user, v_memory.memory_id, case v_memory.type when 'error_context' then 'caused_by'
+      else 'references' end::_memoir.relation, m.memory_id, 'object', p_at
+    from _memoir.memory_store m
+    where m.user_id = v_user and m.session_id = v_session and m.is_object and m.state = 'active'
+      and m.type = 'file_context' and m.memory_id <> v_memory.memory_id
+      and strpos(v_ends, regexp_replace(m.source_key, '^.*/(?=[^/]+/[^/]+$)', '')) > 0
+    order by m.recorded_at desc limit 20
+    on conflict do nothing;
+  end if;
   return v_memory.memory_id;
 end $$;
 
 create or replace function _memoir.new_object(p_session _memoir.sessions, p_type text, p_key text, p_tool text,
   p_sensitivity _memoir.sensitivity, p_hash bytea, p_stub text, p_tokenizer text, p_login text, p_at timestamptz)
 returns _memoir.memory_store language plpgsql stable as $$
-declare
-  v_memory _memoir.memory_store;
 begin
-  v_memory.user_id := p_session.user_id;
-  v_memory.memory_id := gen_random_uuid();
-  v_memory.recorded_at := p_at;
-  v_memory.state_at := p_at;
-  v_memory.session_id := p_session.session_id;
-  v_memory.local_to := p_session.session_id;
-  v_memory.project := p_session.project;
-  v_memory.scope := 'local';
-  v_memory.state := 'active';
-  v_memory.tier := 1;
-  v_memory.is_object := true;
-  v_memory.embeddable := false;          -- its turns are
-  v_memory.type := p_type;
-  v_memory.provenance := 'tool_output';
-  v_memory.actor := 'tool';
-  v_memory.trust := _memoir.trust(v_memory.actor, v_memory.provenance);
-  v_memory.confidence := 0.5;
-  v_memory.importance := 'normal';
-  v_memory.sensitivity := p_sensitivity;
-  v_memory.source_tool := p_tool;
-  v_memory.source_key := p_key;
-  v_memory.content := p_stub;
-  v_memory.content_hash := p_hash;
-  v_memory.tokenizer := p_tokenizer;
-  v_memory.token_count := _memoir.tokens_of(p_stub, p_tokenizer);
-  v_memory.written_by := p_login;
-  v_memory.aliases := '{}';
-  v_memory.tags := '{}';
-  v_memory.metadata := '{}';
-  return v_memory;
+  -- It is not embedded, its turns are.
+  return jsonb_populate_record(null::_memoir.memory_store, jsonb_build_object('user_id', p_session.user_id,
+    'memory_id', gen_random_uuid(), 'recorded_at', p_at, 'state_at', p_at, 'session_id', p_session.session_id,
+    'local_to', p_session.session_id, 'project', p_session.project, 'scope', 'local', 'state', 'active', 'tier', 1,
+    'is_object', true, 'embeddable', false, 'type', p_type, 'provenance', 'tool_output', 'actor', 'tool',
+    'trust', _memoir.trust('tool', 'tool_output'), 'confidence', 0.5, 'importance', 'normal',
+    'sensitivity', p_sensitivity, 'source_tool', p_tool, 'source_key', p_key, 'content', p_stub,
+    'content_hash', p_hash, 'tokenizer', p_tokenizer, 'token_count', _memoir.tokens_of(p_stub, p_tokenizer),
+    'written_by', p_login, 'aliases', jsonb_build_array(), 'tags', jsonb_build_array(),
+    'metadata', jsonb_build_object()));
 end $$;
 
 create or replace function _memoir.place_object(p_user_id uuid, p_session_id uuid, p_memory uuid,
@@ -206,45 +215,6 @@ begin
   from (values (p_found.message_id, p_found.turn_index), (p_found.call_message, p_found.call_turn)) s(id, turn)
   where s.id is not null
   on conflict do nothing;
-end $$;
-
--- Relates an object to others of its session: it supersedes what the same key said of the same lines or fewer,
--- an edit depends on the file it changes, an error was caused by files that it names, a result or plan refers to them.
-create or replace function _memoir.relate_object(p_memory _memoir.memory_store, p_use _memoir.tool_use, p_text text,
-  p_login text)
-returns void language plpgsql as $$
-declare
-  v_user uuid := p_memory.user_id; v_id uuid := p_memory.memory_id; v_old uuid[]; v_ends text;
-begin
-  if p_use.type <> 'code_context' then
-    v_old := array(select m.memory_id from _memoir.memory_store m
-      where m.user_id = v_user and m.session_id = p_memory.session_id and m.is_object and m.state = 'active'
-        and m.type = p_memory.type and m.source_key = p_memory.source_key and m.memory_id <> v_id
-        and (not p_memory.metadata ? 'lines' or int4range(1, null) * int4range(
-          (p_memory.metadata #>> '{lines,0}')::integer, (p_memory.metadata #>> '{lines,1}')::integer, '[]')
-          @> int4range((m.metadata #>> '{lines,0}')::integer, (m.metadata #>> '{lines,1}')::integer, '[]')));
-    perform _memoir.supersede(v_user, v_old, v_id, p_login, 'read again', p_memory.recorded_at, 'tool');
-  end if;
-  -- Files of the session that it names, by their last two names.
-  if p_use.does in ('edit', 'patch') then
-    insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
-    select v_user, v_id, 'depends_on', m.memory_id, 'object', p_memory.recorded_at from _memoir.memory_store m
-    where m.user_id = v_user and m.session_id = p_memory.session_id and m.is_object and m.state = 'active'
-      and m.type = 'file_context' and m.memory_id <> v_id
-      and exists (select from unnest(p_use.keys) k where _memoir.same_path(k, m.source_key))
-    on conflict do nothing;
-  elsif p_use.does not in ('read', 'write') then
-    v_ends := left(p_text, 8000) || E'\n' || _memoir.tail(p_text, 8000);
-    insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
-    select v_user, v_id, case p_memory.type when 'error_context' then 'caused_by'
-      else 'references' end::_memoir.relation, m.memory_id, 'object', p_memory.recorded_at
-    from _memoir.memory_store m
-    where m.user_id = v_user and m.session_id = p_memory.session_id and m.is_object and m.state = 'active'
-      and m.type = 'file_context' and m.memory_id <> v_id
-      and strpos(v_ends, regexp_replace(m.source_key, '^.*/(?=[^/]+/[^/]+$)', '')) > 0
-    order by m.recorded_at desc limit 20
-    on conflict do nothing;
-  end if;
 end $$;
 
 -- A result below the minimum: together with its neighbours of the same kind, which are no objects yet, it may be one.

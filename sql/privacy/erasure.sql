@@ -70,6 +70,7 @@ begin
   -- Prompts belong to nobody; one that only this user's sessions had goes with them, which the job finds out.
   insert into _memoir.erase_queue (prompt_hash) select distinct system_prompt_hash from _memoir.sessions
   where user_id = v_user and system_prompt_hash is not null;
+  perform _memoir.erase_from('user_locks', v_user);
   return _memoir.end_erase(v_begun.audit_id, 'user', _memoir.add_counts(v_rows,
     (select jsonb_object_agg(t, _memoir.erase_from(t, v_user)) from _memoir.user_tables() t)));
 end $$;

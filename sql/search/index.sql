@@ -37,12 +37,13 @@ begin
       || case when v_written.has_sensitive and 'sensitive' <> all (features) then '{sensitive}'::text[] else '{}' end
   where user_id = p_user_id;
   -- What the texts say about names: of memories, and of turns in the person's own words. Most say nothing of the kind.
-  v_texts := array(select case when i.kind = 'm' or i.kind = 't' and (i.role = 'user' or i.speaker is not null)
-      then i.body else '' end
-    from rows from (unnest(p_texts), unnest(p_items)) with ordinality as i(body) order by i.ordinality);
-  if exists (select from unnest(v_texts) t where t ~ ('[[:alnum:]] ?\(.{2,}\)| or (simply |just )?["“]?[[:upper:]].?'
-    '[[:upper:][:digit:]]|\m(aka|a\.k\.a|known as|short for|stands for|for short)\M|[[:upper:]][[:alnum:]]*'
-    '[[:lower:]][[:alnum:]]* (of |the )?[[:upper:]]')) then
+  if exists (select from rows from (unnest(p_texts), unnest(p_items)) as i(body)
+    where (i.kind = 'm' or i.kind = 't' and (i.role = 'user' or i.speaker is not null)) and i.body ~ (
+    '[[:alnum:]] ?\(.{2,}\)| or (simply |just )?["“]?[[:upper:]].?[[:upper:][:digit:]]|\m(aka|a\.k\.a|known as|'
+    'short for|stands for|for short)\M|[[:upper:]][[:alnum:]]*[[:lower:]][[:alnum:]]* (of |the )?[[:upper:]]')) then
+    v_texts := array(select case when i.kind = 'm' or i.kind = 't' and (i.role = 'user' or i.speaker is not null)
+        then i.body else '' end
+      from rows from (unnest(p_texts), unnest(p_items)) with ordinality as i(body) order by i.ordinality);
     insert into _memoir.search_aliases (user_id, item_no, name, other, stated)
     select p_user_id, (v_first + f.nth - 1)::integer, a.name, a.other, bool_or(a.stated)
     from jsonb_array_elements(_memoir.read_texts('read_aliases', jsonb_build_object('texts', v_texts)) -> 'found')

@@ -1,7 +1,7 @@
 -- Reads a question (QuestionFacts in pg_memoir_language/questions.py) and its vector, in one request. Without PL/Python
 -- no more than its text without plain secrets. p_begins: sends the request, so that the same call answers sooner.
 create or replace function _memoir.read_question(p_query text, p_config jsonb, p_given real[], p_begins boolean)
-returns _memoir.question language plpgsql stable as $$
+returns _memoir.question language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_question _memoir.question; v_model _memoir.embedding_models; v_read record; v_text text; v_value text;
 begin
@@ -49,15 +49,16 @@ create or replace function _memoir.question(p_user_id uuid, p_counters _memoir.u
 returns _memoir.question language plpgsql stable as $$
 declare
   v_query constant text := p_read.query; v_question _memoir.question := p_read;
-  v_sent text := p_read.facts ->> 'redacted'; v_names text[]; v_reads text[];
+  v_sent text := p_read.facts ->> 'redacted'; v_names text[]; v_reads text[]; v_found record;
 begin
-  select q.* into v_question.language, v_question.text_config, v_question.terms, v_question.forms, v_question.of
-  from _memoir.question_words(v_query, (p_config ->> 'text_search_config')::regconfig,
-    coalesce(p_counters.languages, 0)) q;
-  select k.kindred, k.kindred_of into v_question.kindred, v_question.kindred_of
-  from _memoir.kindred_words(v_query, v_question.language, v_question.text_config, v_question.terms) k;
-  select o.names, o.loose into v_question.names, v_question.loose
-  from _memoir.other_names(p_user_id, p_counters, v_question.text_config, v_query, p_scope) o;
+  v_found := _memoir.question_words(v_query, (p_config ->> 'text_search_config')::regconfig,
+    coalesce(p_counters.languages, 0));
+  v_question.language := v_found.language; v_question.text_config := v_found.config;
+  v_question.terms := v_found.terms; v_question.forms := v_found.forms; v_question.of := v_found.of;
+  v_found := _memoir.kindred_words(v_query, v_question.language, v_question.text_config, v_question.terms);
+  v_question.kindred := v_found.kindred; v_question.kindred_of := v_found.kindred_of;
+  v_found := _memoir.other_names(p_user_id, p_counters, v_question.text_config, v_query, p_scope);
+  v_question.names := v_found.names; v_question.loose := v_found.loose;
   v_names := v_question.names;
   if p_given is null and v_sent <> v_query then
     v_names := (_memoir.other_names(p_user_id, p_counters, v_question.text_config, v_sent, p_scope)).names;
@@ -65,8 +66,8 @@ begin
   -- Without names the text was embedded when it was read.
   if p_given is not null or v_names <> '{}' or num_nulls(v_question.vector, v_question.problem) = 2 then
     if v_names <> '{}' then v_sent := v_sent || ' (' || array_to_string(v_names, ', ') || ')'; end if;
-    select q.vector, q.problem into v_question.vector, v_question.problem
-    from _memoir.query_vector(p_config, v_sent, p_given) q;
+    v_found := _memoir.query_vector(p_config, v_sent, p_given);
+    v_question.vector := v_found.vector; v_question.problem := v_found.problem;
   end if;
   select m.model_id, m.languages into v_question.model_id, v_reads from _memoir.embedding_models m
   where m.status = 'active';

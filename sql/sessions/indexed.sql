@@ -6,25 +6,10 @@ returns boolean language sql immutable as $$
   select p_name ~ '(?:^|__|[.])memory_(?:search|timeline|get|query|remember|correct|forget|update|pin|restore|release)$'
 $$;
 
--- Calls of memory's own tools to which messages may be the results: among them, or in turns p_from to p_to before.
-create or replace function _memoir.memory_calls(p_user_id uuid, p_session_id uuid, p_messages _memoir.message[],
-  p_from integer, p_to integer)
-returns text[] language plpgsql stable as $$
-declare
-  v_since timestamptz; v_until timestamptz; v_calls text[];
+create or replace function _memoir.has_results(p_messages _memoir.message[])
+returns boolean language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
-  if not exists (select from unnest(p_messages) m where m.role = 'tool') then return '{}'; end if;
-  v_calls := array(select c ->> 'id' from unnest(p_messages) m, jsonb_array_elements(m.tool_calls) c
-    where _memoir.is_memory_tool(c -> 'function' ->> 'name'));
-  if p_from <= p_to then
-    select first_recorded_at, last_recorded_at into v_since, v_until from _memoir.session_counters
-    where user_id = p_user_id and session_id = p_session_id;
-    v_calls := v_calls || array(select c ->> 'id' from _memoir.conversation_history h,
-      jsonb_array_elements(h.tool_calls) c
-      where h.user_id = p_user_id and h.session_id = p_session_id and h.recorded_at between v_since and v_until
-        and h.turn_index between p_from and p_to and _memoir.is_memory_tool(c -> 'function' ->> 'name'));
-  end if;
-  return v_calls;
+  return exists (select from unnest(p_messages) m where m.role = 'tool');
 end $$;
 
 -- Notes that items from p_first on have turns to look through, and queues that.
@@ -46,10 +31,19 @@ declare
   v_message _memoir.message; v_chunk record; v_count integer;
   -- Characters between two chunks of a long text that get a vector. Words find all chunks.
   v_span constant integer := 12000;
-  v_calls text[] := _memoir.memory_calls(p_user_id, p_session.session_id, p_messages, p_exchange, p_first_turn - 1);
-  v_thin boolean; v_embedded integer; v_stretch integer; v_first integer;
+  v_calls text[] := '{}'; v_counters _memoir.session_counters; v_user uuid := p_user_id;
+  v_session uuid := p_session.session_id; v_thin boolean; v_embedded integer; v_stretch integer; v_first integer;
   v_chunk_tokens integer := (p_config ->> 'chunk_tokens')::integer;
 begin
+  if _memoir.has_results(p_messages) then
+    -- Calls of memory's own tools, among these messages or before them in their exchange.
+    select * into v_counters from _memoir.session_counters where user_id = v_user and session_id = v_session;
+    v_calls := array(select c ->> 'id' from (select m.tool_calls from unnest(p_messages) m
+        union all select h.tool_calls from _memoir.conversation_history h
+        where h.user_id = v_user and h.session_id = v_session and h.turn_index between p_exchange and p_first_turn - 1
+          and h.recorded_at between v_counters.first_recorded_at and v_counters.last_recorded_at) t(calls),
+      jsonb_array_elements(t.calls) c where _memoir.is_memory_tool(c -> 'function' ->> 'name'));
+  end if;
   for i in 1 .. cardinality(p_messages) loop
     v_message := p_messages[i];
     -- What this memory answered to the model is no second saying of it.

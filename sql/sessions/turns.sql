@@ -94,17 +94,21 @@ begin
   end if;
   p_state.session := v_session;
   p_state.model := _memoir.model(v_session.model);
-  p_state.warnings := p_state.warnings || coalesce(to_jsonb(_memoir.model_warning(v_session.model)), '[]');
+  if (p_state.model).tokenizer = 'estimate' then
+    p_state.warnings := p_state.warnings || coalesce(to_jsonb(_memoir.model_warning(v_session.model)), '[]');
+  end if;
   p_state.config := _memoir.config(p_state.user_id, v_session.settings);
 end $$;
 
--- Checked: the messages in their normal form, and which of them look as if they held a secret: in their text, parts,
--- arguments of calls or metadata.
+-- Checked: the messages in their normal form, what each costs in the session's tokenizer, what the answer cost, and if
+-- one looks as if it held a secret: in text, parts, arguments of calls or metadata. All texts are read in one call.
 create or replace function _memoir.append_checked(inout p_state _memoir.append_state, p_messages jsonb)
 language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
-  v_messages _memoir.message[]; v_message _memoir.message; v_kinds text[]; v_config jsonb := p_state.config;
-  v_metadata jsonb := p_state.metadata; v_images text := (p_state.model).images; v_parts text; v_arguments text;
+  v_messages _memoir.message[]; v_message _memoir.message; v_config jsonb := p_state.config; v_read record;
+  v_metadata text := nullif(p_state.metadata, '{}')::text; v_images text := (p_state.model).images; v_parts text;
+  v_arguments text; v_said text[] := '{}'; v_texts text[] := '{}'; v_ends integer[] := '{}'; v_costs integer[] := '{}';
+  v_from integer := 1; v_prices _memoir.models; v_prompt numeric := coalesce(p_state.prompt_tokens, 0);
 begin
   for i in 0 .. jsonb_array_length(p_messages) - 1 loop
     v_message := _memoir.parse_message(format('messages[%s]', i), p_messages -> i, v_config, v_images);
@@ -113,42 +117,30 @@ begin
       from jsonb_array_elements(v_message.parts) with ordinality t(p, o));
     v_arguments := (select string_agg(c #>> '{function,arguments}', E'\n' order by o)
       from jsonb_array_elements(v_message.tool_calls) with ordinality t(c, o));
-    v_kinds := _memoir.detected(v_config, _memoir.ends_of(v_message.role, v_message.text), v_message.name, v_parts,
-      v_arguments, v_message.extra::text, nullif(v_metadata, '{}')::text);
-    v_message.sensitivity := case when v_kinds = '{}' then coalesce(v_message.sensitivity, 'normal') else 'secret' end;
-    v_message.embeddable := v_message.embeddable and v_message.sensitivity <> 'secret';
-    if v_kinds <> '{}' then
-      p_state.warnings := p_state.warnings
-        || to_jsonb(format('messages[%s] is marked secret: it looks like it holds a %s',
-        i, array_to_string(v_kinds, ', ')));
-    end if;
+    v_said := array_append(v_said, concat_ws(E'\n', _memoir.ends_of(v_message.role, v_message.text), v_message.name,
+      v_parts, v_arguments, v_message.extra::text, v_metadata));
+    v_texts := v_texts || _memoir.token_texts(v_message.text, v_message.parts, v_message.name, v_message.tool_calls,
+      v_message.tool_call_id);
+    v_ends := array_append(v_ends, cardinality(v_texts));
     v_messages := array_append(v_messages, v_message);
   end loop;
+  v_read := _memoir.read_messages(v_config, v_said, v_texts, (p_state.session).tokenizer);
+  p_state.tokenizer := v_read.tokenizer;
+  for i in 1 .. cardinality(v_messages) loop
+    v_message := v_messages[i];
+    v_message.sensitivity := case when v_read.kinds[i] = '' then coalesce(v_message.sensitivity, 'normal')
+      else 'secret' end;
+    v_message.embeddable := v_message.embeddable and v_message.sensitivity <> 'secret';
+    if v_read.kinds[i] <> '' then
+      p_state.warnings := p_state.warnings || to_jsonb(format(
+        'messages[%s] is marked secret: it looks like it holds a %s', i - 1, v_read.kinds[i]));
+    end if;
+    v_messages[i] := v_message;
+    v_costs := array_append(v_costs, coalesce(v_message.media_tokens, 0)
+      + _memoir.sum_of(v_read.tokens[v_from : v_ends[i]]));
+    v_from := v_ends[i] + 1;
+  end loop;
   p_state.messages := v_messages;
-end $$;
-
--- Counted: what each message costs in the session's tokenizer, all texts in one call, and what the answer cost.
-create or replace function _memoir.append_counted(inout p_state _memoir.append_state)
-language plpgsql as $$
-declare
-  v_message _memoir.message; v_text text; v_texts text[] := '{}'; v_owners integer[] := '{}'; v_counts integer[];
-  v_costs integer[] := '{}'; v_place integer := 0; v_prices _memoir.models;
-  v_prompt numeric := coalesce(p_state.prompt_tokens, 0);
-begin
-  foreach v_message in array p_state.messages loop
-    v_place := v_place + 1;
-    v_costs := array_append(v_costs, coalesce(v_message.media_tokens, 0));
-    foreach v_text in array _memoir.token_texts(v_message.text, v_message.parts, v_message.name, v_message.tool_calls,
-      v_message.tool_call_id) loop
-      v_texts := array_append(v_texts, v_text);
-      v_owners := array_append(v_owners, v_place);
-    end loop;
-  end loop;
-  p_state.tokenizer := _memoir.tokenizer_used((p_state.session).tokenizer);
-  v_counts := _memoir.count_tokens(v_texts, p_state.tokenizer);
-  for i in 1 .. cardinality(v_counts) loop
-    v_costs[v_owners[i]] := v_costs[v_owners[i]] + v_counts[i];
-  end loop;
   p_state.costs := v_costs;
   -- By the prices of the model that gave the answer, else of the session's. Cached tokens are counted among the
   -- prompt's; where a server reports more of them, the turn is stored all the same.

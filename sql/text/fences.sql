@@ -24,7 +24,8 @@ declare
   v_tag text; v_end integer;
 begin
   loop
-    v_tag := (select t from unnest('{recall,experience}'::text[]) t where starts_with(p_text, _memoir.fence_note(t)));
+    v_tag := case when starts_with(p_text, _memoir.fence_note('recall')) then 'recall'
+      when starts_with(p_text, _memoir.fence_note('experience')) then 'experience' end;
     v_end := strpos(p_text, E'\n</memoir-' || v_tag || E'>\n\n');
     if coalesce(v_end, 0) = 0 then return p_text; end if;
     p_text := substr(p_text, v_end + length(v_tag) + 13);

@@ -136,24 +136,3 @@ begin
   end if;
   return _memoir.named_part('document', coalesce(p_part #>> '{source,url}', p_part ->> 'title'));
 end $$;
-
--- A list of messages as OpenAI takes it. What a content has left when thoughts go may be nothing.
-create or replace function _memoir.openai_list(p_messages jsonb)
-returns jsonb language plpgsql immutable as $$
-declare
-  v_message jsonb; v_parts jsonb; v_out jsonb[] := '{}';
-begin
-  if not p_messages @? '$[*].content[*].type ? (@ == "thinking" || @ == "redacted_thinking" || @ == "document")' then
-    return p_messages;
-  end if;
-  for v_message in select * from jsonb_array_elements(p_messages) loop
-    if jsonb_typeof(v_message -> 'content') = 'array' then
-      v_parts := (select jsonb_agg(m order by o) filter (where m is not null)
-        from jsonb_array_elements(v_message -> 'content') with ordinality t(p, o), _memoir.openai_media(p) m);
-      v_message := jsonb_set(v_message, '{content}', coalesce(v_parts,
-        case when v_message ? 'tool_calls' then 'null' else '""' end::jsonb));
-    end if;
-    v_out := v_out || v_message;
-  end loop;
-  return to_jsonb(v_out);
-end $$;

@@ -42,36 +42,6 @@ begin
       'from assistants');
 end $$;
 
-create or replace function _memoir.check_tool_calls(p_where text, p_calls jsonb)
-returns void language plpgsql as $$
-declare
-  v_call jsonb; v_at text; v_index integer := 0; v_seen text[] := '{}';
-begin
-  perform _memoir.refuse_value(jsonb_typeof(p_calls) <> 'array' or jsonb_array_length(p_calls) = 0, p_where, p_calls,
-    'a list with at least one call', p_code => 'PM010');
-  for v_call in select * from jsonb_array_elements(p_calls) loop
-    v_at := format('%s[%s]', p_where, v_index);
-    perform _memoir.refuse_value(jsonb_typeof(v_call) <> 'object', v_at, v_call, 'an object', p_code => 'PM010');
-    perform _memoir.refuse_value(jsonb_typeof(v_call -> 'id') is distinct from 'string' or v_call ->> 'id' = ''
-      or length(v_call ->> 'id') > 200, v_at || '.id', v_call -> 'id', 'a string of 1 to 200 characters',
-      p_code => 'PM010');
-    perform _memoir.refuse_value(coalesce(v_call ->> 'type', 'function') <> 'function', v_at || '.type',
-      v_call ->> 'type', 'function', p_code => 'PM010');
-    if jsonb_typeof(v_call #> '{function,name}') is distinct from 'string'
-      or v_call #>> '{function,name}' !~ '^[a-zA-Z0-9_-]{1,64}$' then
-      perform _memoir.fail('PM010', format('%s.function.name must match [a-zA-Z0-9_-]{1,64}, not %s', v_at,
-        _memoir.shown(v_call #>> '{function,name}')));
-    end if;
-    perform _memoir.refuse_value(jsonb_typeof(v_call #> '{function,arguments}') is distinct from 'string', v_at
-      || '.function.arguments', v_call #> '{function,arguments}', 'a string of JSON', p_code => 'PM010');
-    if v_call ->> 'id' = any (v_seen) then
-      perform _memoir.fail('PM010', format('%s.id %s occurs twice', v_at, _memoir.shown(v_call ->> 'id')));
-    end if;
-    v_seen := v_seen || (v_call ->> 'id');
-    v_index := v_index + 1;
-  end loop;
-end $$;
-
 -- Parses one message or raises PM010, PM012 with the field's path.
 create or replace function _memoir.parse_message(p_where text, p_json jsonb, p_config jsonb, p_images text)
 returns _memoir.message language plpgsql stable set plan_cache_mode = force_generic_plan as $$
@@ -105,7 +75,7 @@ begin
   perform _memoir.refuse_value(coalesce(jsonb_typeof(p_json -> 'embeddable'), 'null') not in ('null', 'boolean'),
     p_where || '.embeddable', p_json -> 'embeddable', 'true or false', p_code => 'PM010');
   v_message.embeddable := coalesce((p_json ->> 'embeddable')::boolean, true);
-  perform _memoir.check_labels(p_where, p_json, v_message.text);
+  if p_json ?| '{tags,snapshot_ref}' then perform _memoir.check_labels(p_where, p_json, v_message.text); end if;
   -- What the columns do not say: unknown keys, the role developer, an explicit null. Not names that history() adds.
   v_rebuilt := _memoir.rebuilt(v_message.role, v_message.text, v_message.parts, v_message.name, v_message.tool_calls,
     v_message.tool_call_id);
@@ -193,7 +163,8 @@ end $$;
 create or replace function _memoir.check_references(p_where text, p_json jsonb)
 returns void language plpgsql stable as $$
 declare
-  v_role text := p_json ->> 'role';
+  v_role text := p_json ->> 'role'; v_calls jsonb := p_json -> 'tool_calls'; v_call jsonb; v_at text;
+  v_calls_at text := p_where || '.tool_calls'; v_index integer := 0; v_seen text[] := '{}';
 begin
   perform _memoir.refuse_value(p_json ->> 'name' is not null and (jsonb_typeof(p_json -> 'name') <> 'string'
     or p_json ->> 'name' !~ '^[^\s<|\\/>]{1,64}$'), p_where || '.name', p_json ->> 'name',
@@ -202,7 +173,29 @@ begin
     if v_role <> 'assistant' then
       perform _memoir.fail('PM010', format('%s.tool_calls can''t stand in a message of role %s', p_where, v_role));
     end if;
-    perform _memoir.check_tool_calls(p_where || '.tool_calls', p_json -> 'tool_calls');
+    perform _memoir.refuse_value(jsonb_typeof(v_calls) <> 'array' or jsonb_array_length(v_calls) = 0, v_calls_at,
+      v_calls, 'a list with at least one call', p_code => 'PM010');
+    for v_call in select * from jsonb_array_elements(v_calls) loop
+      v_at := format('%s[%s]', v_calls_at, v_index);
+      perform _memoir.refuse_value(jsonb_typeof(v_call) <> 'object', v_at, v_call, 'an object', p_code => 'PM010');
+      perform _memoir.refuse_value(jsonb_typeof(v_call -> 'id') is distinct from 'string' or v_call ->> 'id' = ''
+        or length(v_call ->> 'id') > 200, v_at || '.id', v_call -> 'id', 'a string of 1 to 200 characters',
+        p_code => 'PM010');
+      perform _memoir.refuse_value(coalesce(v_call ->> 'type', 'function') <> 'function', v_at || '.type',
+        v_call ->> 'type', 'function', p_code => 'PM010');
+      if jsonb_typeof(v_call #> '{function,name}') is distinct from 'string'
+        or v_call #>> '{function,name}' !~ '^[a-zA-Z0-9_-]{1,64}$' then
+        perform _memoir.fail('PM010', format('%s.function.name must match [a-zA-Z0-9_-]{1,64}, not %s', v_at,
+          _memoir.shown(v_call #>> '{function,name}')));
+      end if;
+      perform _memoir.refuse_value(jsonb_typeof(v_call #> '{function,arguments}') is distinct from 'string', v_at
+        || '.function.arguments', v_call #> '{function,arguments}', 'a string of JSON', p_code => 'PM010');
+      if v_call ->> 'id' = any (v_seen) then
+        perform _memoir.fail('PM010', format('%s.id %s occurs twice', v_at, _memoir.shown(v_call ->> 'id')));
+      end if;
+      v_seen := v_seen || (v_call ->> 'id');
+      v_index := v_index + 1;
+    end loop;
   end if;
   if p_json ->> 'function_call' is not null then
     perform _memoir.fail('PM010',

@@ -58,6 +58,25 @@ begin
     (select config from _memoir.settings_merged) ->> 'embedder_socket');
 end $$;
 
+-- Returns the kinds of secrets in each text, apart by commas, '' for none, the tokens of p_counted, and what counted.
+create or replace function _memoir.read_messages(p_config jsonb, p_texts text[], p_counted text[],
+  inout tokenizer text, out kinds text[], out tokens integer[])
+language plpgsql stable as $$
+begin
+  if tokenizer <> 'estimate' and (p_config ->> 'detect_secrets')::boolean
+    and to_regprocedure('_memoir.py_read_messages(text[],text[],text,text)') is not null then
+    select r.kinds, r.tokens into kinds, tokens
+    from _memoir.py_read_messages(p_texts, p_counted, tokenizer, p_config ->> 'embedder_socket') r;
+  end if;
+  if tokens is null then
+    tokenizer := _memoir.tokenizer_used(tokenizer);
+    tokens := _memoir.count_tokens(p_counted, tokenizer);
+  end if;
+  for i in 1 .. cardinality(p_texts) loop
+    if kinds[i] is null then kinds[i] := array_to_string(_memoir.detected(p_config, p_texts[i]), ', '); end if;
+  end loop;
+end $$;
+
 -- Returns the kinds of secrets in texts: none for nearly every text, and where the setting detect_secrets is off.
 create or replace function _memoir.detected(p_config jsonb, variadic p_texts text[])
 returns text[] language plpgsql stable as $$

@@ -171,6 +171,17 @@ def test_no_statement_is_compiled(crowded: str, name: str) -> None:
         assert seen.compiled
 
 
+def test_a_compile_writes_no_log(crowded: str) -> None:
+    """So it waits for no disk. The first one makes what a connection and a page are read with."""
+    with connect(crowded) as db:
+        for _ in range(2):
+            asked = f"explain (analyze, wal, format json) {CALLS['compile']}"
+            plan = db.execute(asked, {"vector": VECTOR}).fetchone()[0][0]["Plan"]
+        left = "select count(*) from _memoir.compile_buffer b join _memoir.users u using (user_id) where external_id = 'alice'"
+        assert db.execute(left).fetchone()[0] >= 2
+    assert plan["WAL Records"] == 0
+
+
 def test_planning_counts_no_tokens(crowded: str) -> None:
     """The planner calls a stable function within unnest. Each count of a question is a request to the model server."""
     with connect(crowded) as db, db.transaction():

@@ -133,7 +133,7 @@ def fill(db: psycopg.Connection) -> None:
 
 def facts(db: psycopg.Connection) -> dict[str, Any]:
     """What there is, in all tables, and what it says; not what is lost in any crash (unlogged tables), nor the runs themselves."""
-    lost = "job_runs compile_buffer kept_recalls query_answers memory_store_working".split()
+    lost = "job_runs compile_buffer user_locks kept_recalls query_answers memory_store_working".split()
     found: dict[str, Any] = {name: count for name, count in count_all_rows(db).items() if name not in lost}
     names = ("memories", "accesses", "words", "compacted", "cursors", "leaves", "profile")
     values = db.execute("""

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from commands import output_of
 from parallel import until
-from pg_memoir_server import embed_client, models, protocol, supervise, tokens
+from pg_memoir_server import embed_client, models, protocol, shim, supervise, tokens
 from pg_memoir_server.detach import lock_holder
 
 MODEL = models.DEFAULT_MODEL
@@ -166,6 +166,23 @@ def test_tokens_are_counted_for_backends(shared, monkeypatch, tmp_path):
         assert bool(tokens._counters) is is_loaded
         if asking:
             embed_client.ask(shared, MODEL, "", "Where is the boat?", 5000)
+
+
+def test_messages_are_one_request(shared, monkeypatch, tmp_path):
+    """Secrets and tokens come together, and are the same where they can't: without a server, of long texts."""
+    texts, counted = ["my password is hunter2x", "all is well", "4111 1111 1111 1111"], ["hello world", "", "Grüße"]
+    requests, exchange = [], embed_client._exchange
+    monkeypatch.setattr(embed_client, "_exchange", lambda *given: requests.append(given[1]) or exchange(*given))
+    long, nobody = "All is well. " * 2000, str(tmp_path / "nobody")
+    for path, said, expected in ((shared, texts, 1), (shared, [*texts, long], 5), (nobody, texts, 0)):
+        monkeypatch.setattr(tokens, "_counters", {})
+        kinds, counts = shim.read_messages(None, said, counted, "o200k_base", path)
+        assert kinds[:3] == ["password", "", "card number"] and set(kinds[3:]) <= {""} and counts == [2, 0, 3]
+        assert len(requests) == expected and bool(tokens._counters) is (path == nobody)
+        requests.clear()
+    with pytest.raises(embed_client.EmbedderRefused):
+        given = {"texts": [], "counted": ["a"], "tokenizer": "hf:/etc/passwd"}
+        embed_client.read(shared, "read_messages", json.dumps(given), 5000)
 
 
 def test_a_question_sent_ahead_has_its_answer(shared):
