@@ -13,7 +13,7 @@ from typing import Protocol
 
 from . import data
 from .data import choices
-from .free_requests import Heads, Judge, Likeness, find_meant
+from .free_requests import Judge, Likeness, Reader, find_meant
 from .languages import spoken_language
 from .patterns import compile_pattern
 from .requests import find_requests
@@ -127,12 +127,12 @@ def find_forgotten(
 
 
 def find_by_meaning(
-    text: str, earlier: Sequence[tuple[str, bool]], language: str, judge: Judge, heads: Heads, likeness: Likeness,
+    text: str, earlier: Sequence[tuple[str, bool]], language: str, judge: Judge, reader: Reader, likeness: Likeness,
     in_time: Sequence[bool] = (),
 ) -> Targets:  # fmt: skip
     """Return what a message that asks in free words means among earlier texts (with whether the user said them).
     `in_time`: of each whether it was said at a time that the message names."""
-    meant = find_meant(text, earlier, judge, heads, likeness, language, in_time)
+    meant = find_meant(text, earlier, judge, reader, likeness, language, in_time)
     if not meant.spans:
         return Targets("unclear" if meant.is_unclear else "nothing")
     said = [read_content(earlier[of][0][start - 1 : start - 1 + length], language) for of, start, length in meant.spans]

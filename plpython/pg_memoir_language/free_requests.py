@@ -42,12 +42,15 @@ Likeness = Callable[[str, Sequence[str]], Sequence[float]]
 # says what may stay.
 ASKS, ASKS_ALONE, ASKS_BESIDE_KEPT = 0.8, 0.9, 0.5
 # The chance of the whole message from which on it is a request, if the judge gives a sentence of it A_LITTLE.
-ASKS_IN_ALL, A_LITTLE = 0.6, 0.1
+ASKS_IN_ALL, A_LITTLE = 0.85, 0.1
 # The chance of the whole message below which a sentence with a word of forgetting is no request, and any other.
-MAY_ASK, MAY_ASK_ALONE = 0.4, 0.6
+MAY_ASK, MAY_ASK_ALONE = 0.6, 0.85
 # The same in a message too long to be read whole: of the sentence with so many on each side.
 ASKS_AMONG, NEIGHBOURS = 0.8, 2
 LEAST_WORDS = 3  # of a sentence that is a request by its whole message alone
+# The chance of the whole message from which on a short sentence, an idiom ("forget it") or a question without "can you"
+# asks, if the judge gives it the second.
+ASKS_SURELY, LIKELY_ASKS = 0.95, 0.6
 # A question with which one asks for something to be done.
 ASKED_OF_YOU = r"\m(?:can|could|would|will|any (?:way|chance)) (?:you|u)\M"
 # Sentences of a text that are read.
@@ -57,9 +60,10 @@ MOST_MESSAGES, MOST_JUDGED = 200, 10
 LONGEST_MESSAGE = 300  # characters
 # The chance from which on a part is meant, the one of parts beside it in its message where nothing is said to stay, and
 # the one of what might be meant.
-MEANT, BESIDE, UNCLEAR = 0.35, 0.2, 0.25
-# A part whose log odds are lower by this than those of its message's best part stays.
-GAP = 1.5
+MEANT, BESIDE, UNCLEAR = 0.4, 0.27, 0.28
+# A part whose log odds are lower by GAP than those of its message's best part stays, and a message whose best part is
+# lower by LEAD than the best of all.
+GAP, LEAD = 0.8, 0.7
 IN_TIME = 4.0  # log odds that a message from the time that the request names gains
 # Verbs among those of requests that let something stay.
 KEEPING = frozenset("keep remember store save mention".split())
@@ -88,13 +92,20 @@ def find_free_requests(
         if search(cancelled, " ".join(row.said for row in group if row.clause_no == 0)):
             taken.add(number)
     whole = sorted((row for row in clauses if row.clause_no == 0), key=lambda row: row.text_no)
-    read: list[tuple[list[Clause], list[Clause]]] = []
+    read: list[_Asking] = []
     for number, group in groupby(whole, key=lambda row: row.text_no):
         said = list(islice(group, MOST_SENTENCES_READ))
-        may_ask = [row for row in said if number not in taken and _may_ask(row.said, row.plain, language)]
-        may_ask = [row for row in may_ask if not is_at_work or _has_form(row.said, language)]
-        if may_ask:
-            read.append((said, may_ask))
+        open_to = [row for row in said if number not in taken and len(row.said) <= LONGEST_SENTENCE]
+        open_to = [row for row in open_to if not is_at_work or _has_form(row.said, language)]
+        may_ask = [row for row in open_to if _may_ask(row.said, row.plain, language)]
+        # "Can you unteach that?" asks for something else to be done.
+        might = [
+            row
+            for row in open_to
+            if row not in may_ask and (not row.said.rstrip().endswith("?") or _has_form(row.said, language))
+        ]
+        if may_ask or might:
+            read.append(_Asking(said, may_ask, might))
     asking = _find_asking(read, sparing, judge, language)
     # "How do I get rid of moths? I want them gone." asks for help.
     seeking = {row.text_no for row in clauses if search(r"^how (?:do|can|could|would|should|to)\M", row.said.lower())}
@@ -111,38 +122,65 @@ def find_free_requests(
     return requests
 
 
+@dataclass(frozen=True)
+class _Asking:
+    """The sentences of a message, those of them that may ask, and those that might where it is quite sure."""
+
+    said: list[Clause]
+    may_ask: list[Clause]
+    might: list[Clause]
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """Of a message: the sentences that ask, with the least chance that each must have; that which asks where the whole
+    is likely to, that where it is sure to; what is read as the whole, and whether this is a part of it."""
+
+    told: list[tuple[Clause, float]]
+    likeliest: list[Clause]
+    surest: list[Clause]
+    around: str
+    is_part: bool
+
+
 def _find_asking(
-    read: Sequence[tuple[list[Clause], list[Clause]]], sparing: Container[int], judge: RequestJudge, language: str
+    read: Sequence[_Asking], sparing: Container[int], judge: RequestJudge, language: str
 ) -> list[Clause]:  # fmt: skip
-    """Return the sentences that ask. `read`: of each message its sentences, and those of them that may ask."""
-    chances = iter(judge.asks([row.said for _, may_ask in read for row in may_ask]) if read else [])
-    idioms = choices(language, "forget_idioms")
-    messages: list[tuple[list[tuple[Clause, float]], list[Clause], str, bool]] = []
-    for said, may_ask in read:
-        judged = list(zip(may_ask, islice(chances, len(may_ask)), strict=True))
-        least = [_least(row, row.text_no in sparing, language) for row in may_ask]
-        told = [(row, least) for (row, chance), least in zip(judged, least, strict=True) if chance >= least]
-        likeliest = [max(judged, key=lambda of: of[1])[0]]
-        is_short = len(likeliest[0].said.split()) < LEAST_WORDS
-        sentences, at = [row.said for row in said], said.index(told[0][0] if told else likeliest[0])
-        around = " ".join(sentences)
-        is_long = len(around) > LONGEST_MESSAGE
-        if is_long:
-            around = " ".join(sentences[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1])
-        # "… oh forget it, my phone is dying" gives up, whatever else it says.
-        gives_up = any(search(idioms, row.plain) for row in said)
-        if is_long or is_short or gives_up or max(chance for _, chance in judged) < A_LITTLE:
-            likeliest = []
-        if told or likeliest:
-            messages.append((told, likeliest, around, is_long))
-    asking: list[Clause] = []
-    wholes = judge.requests([around for *_, around, _ in messages])
+    """Return the sentences that ask."""
+    chances = iter(judge.asks([row.said for one in read for row in (*one.may_ask, *one.might)]) if read else [])
+    messages = [
+        _read_message(one, list(islice(chances, len(one.may_ask) + len(one.might))), sparing, language) for one in read
+    ]
+    messages = [one for one in messages if one.told or one.likeliest or one.surest]
+    wholes = judge.requests([one.around for one in messages])
     if wholes is None:
-        return [row for told, *_ in messages for row, _ in told]
-    for (told, likeliest, _, is_long), whole in zip(messages, wholes, strict=True):
-        found = [row for row, least in told if whole >= _least_of_all(least, is_long)]
-        asking += found or (likeliest if whole >= ASKS_IN_ALL else [])
+        return [row for one in messages for row, _ in one.told]
+    asking: list[Clause] = []
+    for one, whole in zip(messages, wholes, strict=True):
+        found = [row for row, least in one.told if whole >= _least_of_all(least, one.is_part)]
+        if not found and whole >= ASKS_IN_ALL:
+            found = one.likeliest
+        asking += found or (one.surest if whole >= ASKS_SURELY else [])
     return asking
+
+
+def _read_message(one: _Asking, chances: Sequence[float], sparing: Container[int], language: str) -> _Judged:
+    judged = list(zip((*one.may_ask, *one.might), chances, strict=True))
+    asking, (likeliest, chance) = judged[: len(one.may_ask)], max(judged, key=lambda of: of[1])
+    least = [_least(row, row.text_no in sparing, language) for row, _ in asking]
+    told = [(row, least) for (row, chance), least in zip(asking, least, strict=True) if chance >= least]
+    surest = [likeliest] if chance >= LIKELY_ASKS else []
+    sentences, at = [row.said for row in one.said], one.said.index(told[0][0] if told else likeliest)
+    around = " ".join(sentences)
+    is_long = len(around) > LONGEST_MESSAGE
+    if is_long:
+        around = " ".join(sentences[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1])
+    is_short = len(likeliest.said.split()) < LEAST_WORDS
+    idioms = choices(language, "forget_idioms")
+    # "… oh forget it, my phone is dying" gives up, whatever else it says.
+    gives_up = any(search(idioms, row.plain) for row in one.said)
+    weak = likeliest in one.might or is_long or is_short or gives_up or chance < A_LITTLE
+    return _Judged(told, [] if weak else [likeliest], surest, around, is_long)
 
 
 def _least(row: Clause, is_sparing: bool, language: str) -> float:
@@ -183,11 +221,15 @@ class Asked:
     kept: str
 
 
-class Heads(Protocol):
+# An earlier message, and its parts with where they start, from 1 on.
+Parted = tuple[str, Sequence[tuple[int, str]]]
+
+
+class Reader(Protocol):
     """A learnt model that reads a request beside all that it may mean."""
 
-    def meant(self, asked: Asked, messages: Sequence[tuple[str, Sequence[str]]]) -> Sequence[Sequence[float]]:
-        """Return the chance that a request means each part of each message: (the message, its parts)."""
+    def meant(self, asked: Asked, messages: Sequence[Parted]) -> Sequence[Sequence[float]]:
+        """Return the chance that a request means each part of each message."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +261,7 @@ def read_asked(text: str, judge: Judge, language: str) -> Asked | None:
 
 
 def find_meant(
-    text: str, earlier: Sequence[tuple[str, bool]], judge: Judge, heads: Heads, likeness: Likeness, language: str,
+    text: str, earlier: Sequence[tuple[str, bool]], judge: Judge, reader: Reader, likeness: Likeness, language: str,
     in_time: Sequence[bool] = (),
 ) -> Meant:  # fmt: skip
     """Return what a message that asks to forget means of earlier texts (with whether the user said them). `in_time`: of
@@ -243,17 +285,16 @@ def find_meant(
     messages = _nearest(with_value or messages, asked, likeness)
     if not messages:
         return Meant()
-    chances = heads.meant(asked, [(m.whole, [part for _, part in m.parts]) for m in messages])
+    chances = reader.meant(asked, [(m.whole, m.parts) for m in messages])
     if in_time:
         chances = [
-            [_moved(c, IN_TIME) if in_time[m.number] else c for c in of]
-            for m, of in zip(messages, chances, strict=True)
+            [moved(c, IN_TIME) if in_time[m.number] else c for c in of] for m, of in zip(messages, chances, strict=True)
         ]
     best = max(map(max, chances))
     if best < MEANT:
         return Meant(is_unclear=best >= UNCLEAR)
-    least = MEANT if asked.kept else BESIDE
-    spans = [span for m, of in zip(messages, chances, strict=True) for span in _spans(m, of, least)]
+    limits = max(MEANT, moved(best, -LEAD)), MEANT if asked.kept else BESIDE
+    spans = [span for m, of in zip(messages, chances, strict=True) for span in _spans(m, of, *limits)]
     return Meant(tuple(spans))
 
 
@@ -265,18 +306,20 @@ def _nearest(messages: Sequence[_Message], asked: Asked, likeness: Likeness) -> 
     return sorted(ranked[:MOST_JUDGED], key=lambda m: m.number)
 
 
-def _moved(chance: float, odds: float) -> float:
+def moved(chance: float, odds: float) -> float:
     """Return a chance with other log odds."""
     return chance * math.exp(odds) / (1 - chance + chance * math.exp(odds))
 
 
-def _spans(message: _Message, chances: Sequence[float], least: float) -> list[tuple[int, int, int]]:
-    """Return what goes of a message: the sentences of which all parts are meant, and parts of the others. `least`: the
-    chance of parts beside one that is meant."""
+def _spans(
+    message: _Message, chances: Sequence[float], of_best: float, beside: float
+) -> list[tuple[int, int, int]]:  # fmt: skip
+    """Return what goes of a message: the sentences of which all parts are meant, and parts of the others. The chances
+    of its best part, and of those beside it, must be as high as `of_best` and `beside`."""
     best = max(chances)
-    if best < MEANT:
+    if best < of_best:
         return []
-    least = max(least, _moved(best, -GAP))
+    least = max(beside, moved(best, -GAP))
     spans = []
     for sentence in message.sentences:
         end = sentence.start + sentence.length

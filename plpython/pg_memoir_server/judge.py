@@ -12,7 +12,7 @@ import hashlib
 import logging
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,37 +41,19 @@ MOST_KNOWN = 2000  # readings that are remembered: one sentence is read for seve
 CLS, SEP = 101, 102
 # Below this chance of the first no form is enough, so the others are not asked.
 LEAST = min(LIMITS.beside.values())
+Weights = Mapping[str, np.ndarray]
+# What a graph gives, with the shape of each.
+Outputs = dict[str, list[str | int]]
+# Adds heads to a graph: (graph, what was learnt, states of tokens, their mean, that beside the first token's).
+AddHeads = Callable[[bert_onnx.Graph, Weights, str, str, str], Outputs]
 
 
 class Judge:
     """One loaded judge. Texts beyond some 120 tokens are cut."""
 
     def __init__(self, cache: Path | None = None, threads: int = 1):
-        folder = model_folder(DEFAULT_MODEL)
-        missing = [path.name for path in LEARNT if not path.is_file()]
-        if folder is None or missing:
-            raise RuntimeUnavailable(f"{DEFAULT_MODEL if folder is None else missing[0]} is not on this machine")
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-        try:
-            import onnxruntime
-            from tokenizers import Tokenizer
-
-            graphs = [built(folder, cache or default_cache(), learnt) for learnt in LEARNT]
-        except ImportError as error:
-            raise RuntimeUnavailable(f"the judge needs {error.name}") from error
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        options.enable_cpu_mem_arena = False
-        options.log_severity_level = 3
-        self._sessions = [
-            onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"]) for graph in graphs
-        ]
+        self._sessions, self._tokenizer = load(LEARNT, _add_heads, cache, threads)
         self._known: dict[tuple[int, str, str], list[np.ndarray]] = {}
-        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
 
     def sentences(self, texts: Sequence[str]) -> np.ndarray:
         """Return the chances of each kind of SENTENCES, n × 9."""
@@ -177,17 +159,50 @@ def _seen(read: Sequence[np.ndarray], is_pair: bool) -> list[np.ndarray]:
     return [state, *(np.log(chances + 1e-6) for chances in ((pair, target) if is_pair else (sentence,)))]
 
 
-def built(folder: Path, cache: Path, learnt: Path) -> Path:
-    """Return the graph's file in a private cache; it is built first if it is not there."""
+def load(
+    learnt: Sequence[Path], add_heads: AddHeads, cache: Path | None = None, threads: int = 1
+) -> tuple[list[Any], Any]:
+    """Return a session of onnxruntime for each set of what was learnt over the shipped encoder, and its tokenizer."""
+    folder = model_folder(DEFAULT_MODEL)
+    missing = [path.name for path in learnt if not path.is_file()]
+    if folder is None or missing:
+        raise RuntimeUnavailable(f"{DEFAULT_MODEL if folder is None else missing[0]} is not on this machine")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    try:
+        import onnxruntime
+        from tokenizers import Tokenizer
+
+        graphs = [built(folder, cache or default_cache(), file, add_heads) for file in learnt]
+    except ImportError as error:
+        raise RuntimeUnavailable(f"the judge needs {error.name}") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = False
+    options.log_severity_level = 3
+    sessions = [
+        onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"]) for graph in graphs
+    ]
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return sessions, tokenizer
+
+
+def built(folder: Path, cache: Path, learnt: Path, add_heads: AddHeads) -> Path:
+    """Return the file of the encoder's graph with what was learnt, in a private cache; it is built first if it is not
+    there."""
     private_dir(cache)
     digest = hashlib.sha256(learnt.read_bytes()).hexdigest()
-    target = cache / f"judge-{bert_onnx.weights_hash(folder)[:16]}-{digest[:16]}-v{GRAPH_VERSION}.onnx"
+    name = learnt.stem.rstrip("_123")
+    target = cache / f"{name}-{bert_onnx.weights_hash(folder)[:16]}-{digest[:16]}-v{GRAPH_VERSION}.onnx"
     if not target.is_file():
-        bert_onnx.write_file(target, _quantize(_build(folder, learnt)))
+        bert_onnx.write_file(target, _quantize(_build(folder, learnt, add_heads)))
     return target
 
 
-def _build(folder: Path, file: Path) -> Any:
+def _build(folder: Path, file: Path, add_heads: AddHeads) -> Any:
     from onnx import TensorProto, helper
     from safetensors.numpy import load_file
 
@@ -204,20 +219,29 @@ def _build(folder: Path, file: Path) -> Any:
     mean = g.op("Div", total, g.op("ReduceSum", mask, axes, keepdims=0))
     first = g.op("Gather", x, g.constant("zero_index", np.array(0, np.int64)), axis=1)
     pooled = g.op("Concat", mean, first, name="state", axis=-1)
-    outputs = [helper.make_tensor_value_info("state", TensorProto.FLOAT, ["n", learnt["pair.weight"].shape[1]])]
-    for head in HEADS:
-        weight = learnt[f"{head}.weight"].astype(np.float32)
-        logits = g.op(
-            "Gemm", pooled, g.constant(f"{head}.weight", weight.T.copy()),
-            g.constant(f"{head}.bias", learnt[f"{head}.bias"].astype(np.float32)),
-        )  # fmt: skip
-        g.op("Softmax", logits, name=head, axis=-1)
-        outputs.append(helper.make_tensor_value_info(head, TensorProto.FLOAT, ["n", weight.shape[0]]))
+    outputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, size)
+        for name, size in add_heads(g, learnt, x, mean, pooled).items()
+    ]
     inputs = [
         helper.make_tensor_value_info(name, TensorProto.INT64, ["n", "length"])
         for name in ("input_ids", "token_type_ids", "attention_mask")
     ]
     return bert_onnx.as_model(g, "judge", inputs, outputs)
+
+
+def add_head(g: bert_onnx.Graph, learnt: Weights, head: str, pooled: str) -> tuple[str, list[str | int]]:
+    """Add a head over the pooled state that gives chances of labels; return its output and the shape of that."""
+    weight = learnt[f"{head}.weight"].astype(np.float32)
+    logits = g.op(
+        "Gemm", pooled, g.constant(f"{head}.weight", weight.T.copy()),
+        g.constant(f"{head}.bias", learnt[f"{head}.bias"].astype(np.float32)),
+    )  # fmt: skip
+    return g.op("Softmax", logits, name=head, axis=-1), ["n", weight.shape[0]]
+
+
+def _add_heads(g: bert_onnx.Graph, learnt: Weights, _x: str, _mean: str, pooled: str) -> Outputs:
+    return {"state": ["n", learnt["pair.weight"].shape[1]]} | dict(add_head(g, learnt, head, pooled) for head in HEADS)
 
 
 def _quantize(model: Any) -> bytes:

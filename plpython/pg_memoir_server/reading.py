@@ -83,6 +83,21 @@ def heads() -> Any:
     return _judges["heads"]
 
 
+def request_readers() -> Any:
+    """Return the readers of requests to forget in English, None where a model of theirs is missing."""
+    if "requests" not in _judges:
+        of_heads = heads()
+        _judges["requests"] = None
+        try:
+            if of_heads:
+                from .request_reader import RequestReader, RequestReaders
+
+                _judges["requests"] = RequestReaders(RequestReader(), of_heads)
+        except Exception as error:  # as above
+            logging.getLogger("pg_memoir.judge").warning("without the reader few requests are found: %s", error)
+    return _judges["requests"]
+
+
 def encoder() -> Any:
     """Return the encoder, the one that this process embeds with if there is one; None where its model is missing."""
     if not _encoders:
@@ -155,8 +170,8 @@ class Learnt:
         return told.asks(texts) if told else [0.0] * len(texts)
 
     def requests(self, texts: Sequence[str]) -> Sequence[float] | None:
-        told = heads()
-        return told.requests(texts) if told else None
+        both = request_readers()
+        return both.requests(texts) if both else None
 
 
 def _said_at(turn: Json) -> datetime:
@@ -278,7 +293,7 @@ def _read_request(request: Json) -> Json:
             request["names"], request["said"], request["is_all"], request["language"], request["text"], said,
             remembered, told,
         )  # fmt: skip
-    read_by = heads() if told else None
+    read_by = request_readers() if told else None
     if targets.outcome == "nothing" and told and read_by:
         then = _in_time(request, earlier)
         targets = forgetting.find_by_meaning(

@@ -104,13 +104,19 @@ class Judge(nn.Module):
             state[mine].copy_(weights[theirs])
 
     def forward(self, ids: torch.Tensor, segments: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return self.states(ids, segments, mask)[1]
+
+    def states(
+        self, ids: torch.Tensor, segments: torch.Tensor, mask: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the states of tokens, n × length × hidden, and the mean of them beside the first, n × 2 hidden."""
         x = self.words(ids) + self.positions.weight[: ids.shape[1]] + self.segments(segments)
         x = self.drop(self.norm(x))
         wide = torch.zeros(mask.shape, dtype=x.dtype, device=x.device).masked_fill(mask == 0, -1e4)[:, None, None, :]
         for layer in self.layers:
             x = layer(x, wide)
         shown = mask[:, :, None].to(x.dtype)
-        return torch.cat([(x * shown).sum(1) / shown.sum(1), x[:, 0]], dim=1)
+        return x, torch.cat([(x * shown).sum(1) / shown.sum(1), x[:, 0]], dim=1)
 
     def learnt(self) -> dict[str, np.ndarray]:
         """Return what was learnt, by the names that the encoder's files use: a product's halves, heads."""

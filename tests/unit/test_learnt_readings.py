@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from cases import turn
 from pg_memoir_language.extraction import read_turns
-from pg_memoir_language.free_requests import Asked, find_meant
+from pg_memoir_language.free_requests import Asked, Parted, find_meant
 from pg_memoir_server import reading
 
 
 class Agreeing:
     """Says yes to all sentences with a word, but is not quite sure of it, so that forms decide."""
 
-    def __init__(self, asking: str = "", whole: float = 0.5):
+    def __init__(self, asking: str = "", whole: float = 0.65):
         self.asking = asking
         self.whole = whole  # the chance that a whole message asks
 
@@ -30,7 +30,7 @@ class Agreeing:
 class Sure(Agreeing):
     """Knows requests without a word of forgetting, and no wishes."""
 
-    def __init__(self, whole: float = 0.65):
+    def __init__(self, whole: float = 0.9):
         super().__init__(whole=whole)
 
     def asks(self, texts: Sequence[str]) -> list[float]:
@@ -118,16 +118,27 @@ def test_whole_message_denies_and_tells_a_request() -> None:
     assert read_turns([turn("That goes out with the rest.")], Sure(whole=0.4)).requests == []
     assert read_turns([turn("Kindly strike it from whatever you retain.")], Agreeing(whole=0.2)).requests == []
     for asks, count in ((0.0, 0), (0.2, 1)):
-        judge = Agreeing(whole=0.7)
+        judge = Agreeing(whole=0.87)
         judge.asks = lambda texts, asks=asks: [asks] * len(texts)  # type: ignore[method-assign, misc]
         assert len(read_turns([turn("About the vase: better nobody hears.")], judge).requests) == count
     record = "Patient record:\nI am diabetic and I take metformin. I live alone."
-    read = read_turns([turn(record)], Sure(whole=0.7))
+    read = read_turns([turn(record)], Sure(whole=0.87))
     assert read.found == [], "whose words they are is told before the heading is taken for anything"
-    assert read_turns([turn("Patient record")], Agreeing(whole=0.7)).requests == [], "two words tell too little"
+    assert read_turns([turn("Patient record")], Agreeing(whole=0.87)).requests == [], "two words tell too little"
     long = "I wrote about the trains for years. " * 12
     for whole, count in ((0.6, 0), (0.8, 1)):
         assert len(read_turns([turn(f"{long}Now wipe what I told you.")], Sure(whole=whole)).requests) == count
+
+
+def test_a_message_that_surely_asks() -> None:
+    """An idiom and a question without "can you" ask in a message that is sure to."""
+    for text in (
+        "The court matter of theirs, forget it completely.",
+        "That secret about the stage, get rid of it ok?",
+    ):
+        for whole, count in ((0.94, 0), (0.96, 1)):
+            assert len(read_turns([turn(text)], Agreeing(whole=whole)).requests) == count, (text, whole)
+    assert read_turns([turn("Can you unteach that?")], Agreeing(whole=0.99)).requests == []
 
 
 def test_lookalike_of_a_request() -> None:
@@ -142,25 +153,26 @@ def test_lookalike_of_a_request() -> None:
         assert not any(request.is_free for request in read_turns([turn(text)], Agreeing()).requests), text
 
 
-class Heads:
+class Reader:
     """Means the parts that have one of some words, with the chance that is given for it."""
 
     def __init__(self, **chances: float):
         self.chances = chances
         self.asked: list[Asked] = []
 
-    def meant(self, asked: Asked, messages: Sequence[tuple[str, Sequence[str]]]) -> list[list[float]]:
+    def meant(self, asked: Asked, messages: Sequence[Parted]) -> list[list[float]]:
         self.asked.append(asked)
         return [
-            [max([0.0, *(c for word, c in self.chances.items() if word in part)]) for part in of] for _, of in messages
+            [max([0.0, *(c for word, c in self.chances.items() if word in part)]) for _, part in of]
+            for _, of in messages
         ]
 
 
 def meant(text: str, *earlier: str, in_time: Sequence[bool] = (), **chances: float) -> list[str] | None:
     """Return what is meant, None where it is unclear. The assistant said the last one."""
     said = [(one, number < len(earlier) - 1) for number, one in enumerate(earlier)]
-    heads, judge = Heads(**chances), Agreeing(asking="erase")
-    found = find_meant(text, said, judge, heads, lambda _, texts: [0.5] * len(texts), "english", in_time)
+    reader, judge = Reader(**chances), Agreeing(asking="erase")
+    found = find_meant(text, said, judge, reader, lambda _, texts: [0.5] * len(texts), "english", in_time)
     if found.is_unclear:
         return None
     return [earlier[of][start - 1 : start - 1 + length] for of, start, length in found.spans]
@@ -174,6 +186,7 @@ def test_what_a_free_request_means() -> None:
     gate, boat = "The gate opens with 7390.", "My boat is called Wren."
     assert meant(ask, gate, boat, ROE, gate=0.6, boat=0.1, Roe=0.9) == [gate]
     assert meant(ask, gate, boat, ROE, gate=0.6, boat=0.6) == [gate, boat]
+    assert meant(ask, gate, boat, ROE, gate=0.9, boat=0.5) == [gate], "another message, which is meant much less"
     assert meant(ask, gate, boat, ROE, gate=0.1) == []
     assert meant(ask, gate, boat, ROE, gate=0.3) is None
 
@@ -183,7 +196,7 @@ def test_parts_of_a_message_go() -> None:
     ask = "Please erase the one of the museum."
     assert meant(ask, said, ROE, museum=0.7) == ["the one in the museum is 4408."]
     both = ["The hall alarm is 7731, and the one in the museum is 4408.", "Never mix them up."]
-    assert meant(ask, said, ROE, museum=0.7, hall=0.36, Never=0.36) == both, "what lies beside it goes more easily"
+    assert meant(ask, said, ROE, museum=0.5, hall=0.32, Never=0.32) == both, "what lies beside it goes more easily"
     assert meant(f"{ask} The hall you can keep.", said, ROE, museum=0.7, hall=0.25) == [
         "the one in the museum is 4408."
     ]
@@ -192,12 +205,12 @@ def test_parts_of_a_message_go() -> None:
 
 
 def test_a_request_is_divided_into_what_goes_and_what_stays() -> None:
-    heads = Heads(street=0.9)
+    reader = Reader(street=0.9)
     ask = "I moved. Please erase my old street, but keep the wifi password and the alarm code. What a day."
     find_meant(
-        ask, [("My old street was Rua Nova.", True)], Agreeing("erase"), heads, lambda _, t: [0.5] * len(t), "english"
+        ask, [("My old street was Rua Nova.", True)], Agreeing("erase"), reader, lambda _, t: [0.5] * len(t), "english"
     )
-    (asked,) = heads.asked
+    (asked,) = reader.asked
     assert (asked.asked, asked.led) == ("Please erase my old street", "I moved. Please erase my old street")
     assert "alarm code" in asked.kept and "What a day." in asked.kept
 

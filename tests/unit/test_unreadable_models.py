@@ -4,11 +4,17 @@ import json
 from pathlib import Path
 
 import pytest
-from pg_memoir_server import judge, judge_heads, judge_languages, reading
+from pg_memoir_server import judge, judge_heads, judge_languages, reading, request_reader
 
 SAID = {
     "english": "I am allergic to penicillin.",
     "german": "Ich wohne in Ulm.",
+}
+LOADED = {
+    judge: lambda: reading.judge("english"),
+    judge_heads: reading.heads,
+    judge_languages: lambda: reading.judge("german"),
+    request_reader: reading.request_readers,
 }
 
 
@@ -22,10 +28,11 @@ def read(text: str) -> list[str]:
     ("module", "language", "warning"),
     [
         (judge_heads, "english", "without the heads few wishes are found"),
+        (request_reader, "english", "without the reader few requests are found"),
         (judge, "english", "without a judge nothing is certain"),
         (judge_languages, "german", "without a judge nothing is certain"),
     ],
-    ids=["heads", "judge", "languages"],
+    ids=["heads", "requests", "judge", "languages"],
 )
 def test_extraction_without_a_model_file(
     module: object, language: str, warning: str, held: bytes | None,
@@ -37,5 +44,5 @@ def test_extraction_without_a_model_file(
     monkeypatch.setattr(module, "LEARNT", (file,) * 3 if module is judge else file)
     monkeypatch.setattr(reading, "_judges", {})
     assert read(SAID[language])
-    assert (reading.heads() if module is judge_heads else reading.judge(language)) is None
+    assert LOADED[module]() is None
     assert warning in caplog.text
