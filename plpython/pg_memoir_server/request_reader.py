@@ -71,7 +71,7 @@ class RequestReader:
 
 
 class RequestReaders:
-    """The reader, and the heads over the judges: they err on different requests, so the mean of their log odds counts."""
+    """The reader, and the heads over the judges. They err on different requests: the mean of their log odds counts."""
 
     def __init__(self, reader: RequestReader, heads: Heads):
         self._reader, self._heads = reader, heads
