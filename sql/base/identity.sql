@@ -41,9 +41,9 @@ return _memoir.session_id(
 
 -- Writers of a user share a row, an erase has it alone: who writes meanwhile is waited for, who comes later finds
 -- nobody. To the end of the transaction. No advisory lock, since any login could take one; volatile, since it locks.
-create or replace function _memoir.lock_user(p_user_id uuid, p_need text)
-returns void language plpgsql as $$
+create or replace function _memoir.lock_user(p_user_id uuid, p_need text) returns void language plpgsql as $$
 begin
+  if p_need in ('write', 'erase') and pg_is_in_recovery() then raise read_only_sql_transaction; end if;
   if p_need = 'write' then
     perform from _memoir.user_locks where user_id = p_user_id for key share;
     if not found then insert into _memoir.user_locks select u.user_id from _memoir.users u
