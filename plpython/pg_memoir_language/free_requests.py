@@ -98,7 +98,6 @@ def find_free_requests(
         open_to = [row for row in said if number not in taken and len(row.said) <= LONGEST_SENTENCE]
         open_to = [row for row in open_to if not is_at_work or _has_form(row.said, language)]
         may_ask = [row for row in open_to if _may_ask(row.said, row.plain, language)]
-        # "Can you unteach that?" asks for something else to be done.
         might = [
             row
             for row in open_to
@@ -198,7 +197,7 @@ def _least_of_all(least: float, is_long: bool) -> float:
 
 
 def _may_ask(said: str, plain: str, language: str) -> bool:
-    if len(said) > LONGEST_SENTENCE or search(choices(language, "forget_idioms"), plain):
+    if search(choices(language, "forget_idioms"), plain):
         return False
     # "Can you unteach that?" asks for something else to be done.
     return not said.rstrip().endswith("?") or (search(ASKED_OF_YOU, said.lower()) and _has_form(said, language))

@@ -50,7 +50,7 @@ class RequestReader:
         chances = []
         for start, part in parts:
             mine = odds[(starts >= start - 1) & (starts < start - 1 + len(part))]
-            chances.append(float(1 / (1 + np.exp(-mine.mean()))) if len(mine) else 0.0)
+            chances.append(float(chance_of(mine.mean())) if len(mine) else 0.0)
         return chances
 
     def _ids(self, text: str) -> list[int]:
